@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Configures and builds one preset of CMakePresets.json: ./build.sh [release|debug|sanitize|portable] [target...]
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+preset=${1:-release}
+shift || true
+
+# A compiler process may need 1.5 GiB: no more of them than cores or than available memory holds.
+available_mib=$(awk '/^MemAvailable/ {print int($2 / 1024)}' /proc/meminfo)
+jobs=$(( available_mib / 1536 ))
+cores=$(nproc)
+(( jobs > cores )) && jobs=$cores
+(( jobs < 1 )) && jobs=1
+
+# Quiet unless it fails: what a user needs to see is the first error.
+log=build/configure-$preset.log
+mkdir -p build
+if ! cmake --preset "$preset" >"$log" 2>&1; then
+  cat "$log" >&2
+  echo "error: cmake could not configure; ./install_dependencies.sh lists and installs what it needs" >&2
+  exit 1
+fi
+cmake --build --preset "$preset" --parallel "$jobs" ${1:+--target "$@"}

@@ -1,0 +1,174 @@
+// Every paper case x kernel set x weight type under one stopwatch, each checked against ref before
+// it is timed.
+//
+// Names are kernel/shape/set/type/tokens, with /warm where the same weights are read again and
+// again; otherwise calls rotate through more weights than the last-level cache holds. The
+// stopwatch's own /real_time ends each name. For example
+//   bench_kernels --benchmark_filter='multiplicative/.*/simd/f32/1/real' --threads 2
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <boost/program_options.hpp>
+#include <chrono>
+#include <iostream>
+#include <memory>
+
+#include "kernels/cases.h"
+#include "kernels/ceilings.h"
+#include "kernels/check.h"
+#include "kernels/library_threads.h"
+
+namespace scaling {
+namespace {
+
+/// Twice what the caches hold, and no more than a gibibyte.
+std::uint64_t rotation_bytes() {
+  std::uint64_t largest = 32 << 20;
+  for (const auto& cache : benchmark::CPUInfo::Get().caches) {
+    largest = std::max(largest, std::uint64_t(cache.size));
+  }
+  return std::min(2 * largest, std::uint64_t(1) << 30);
+}
+
+/// One problem at a time is in memory: the sets that follow each other share it, and its limits.
+class Bench {
+ public:
+  explicit Bench(int threads) : team_(threads), rotation_(rotation_bytes()) {}
+
+  void run(benchmark::State& state, const Case& c, const KernelSet& set, WeightType type,
+           bool warm) try {
+    prepare(c, type);
+    if (const std::string wrong = problem_->check(set); !wrong.empty()) {
+      return state.SkipWithError(("differs from ref: " + wrong).c_str());
+    }
+    Problem& problem = problem_->problem();
+    problem.reset();
+    // The first iterations of one run follow the last of another on, so that calibration warms
+    // nothing.
+    std::int64_t& call = warm ? warm_call_ : cold_call_;
+    const std::int64_t step = warm ? 0 : 1;
+    const auto start = std::chrono::steady_clock::now();
+    if (team_.threads() == 1) {
+      for (auto _ : state) problem.run(set, call += step, 0);
+    } else {
+      for (auto _ : state) {
+        call += step;
+        team_.run([&](int thread) { problem.run(set, call, thread); });
+      }
+    }
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    report(state, problem, warm, seconds.count() / double(state.iterations()));
+  } catch (const UserError& error) {
+    state.SkipWithError(error.what());
+  }
+
+ private:
+  void prepare(const Case& c, WeightType type) {
+    if (case_ == &c && type_ == type) return;
+    problem_.reset();  // before the next is made: two may not fit
+    case_ = nullptr;
+    ProblemOptions options;
+    options.type = type;
+    options.rotate_bytes = rotation_;
+    problem_ = std::make_unique<CheckedProblem>(c, options, team_);
+    case_ = &c;
+    type_ = type;
+    measured_ = {};
+  }
+
+  /// The limits beside the case, no older than two seconds.
+  void measure(const Problem& problem) {
+    const auto now = std::chrono::steady_clock::now();
+    if (measured_ != Time{} && now - measured_ < std::chrono::seconds(2)) return;
+    read_rate_ = measure_read_rate(team_, problem.weights(), problem.weight_bytes());
+    fma_rate_ = measure_fma_rate(team_);
+    measured_ = std::chrono::steady_clock::now();
+  }
+
+  void report(benchmark::State& state, const Problem& problem, bool warm, double seconds) {
+    const Phase cost = problem.cost();
+    state.counters["bytes/s"] = cost.bytes / seconds;
+    state.counters["FLOP/s"] = cost.flops / seconds;
+    // Warm weights have no measured ceiling: they may lie in any of the caches.
+    if (warm || problem.weight_bytes() == 0) return;
+    measure(problem);
+    state.counters["%ceiling"] = 100 * floor_seconds({cost}, read_rate_, fma_rate_) / seconds;
+  }
+
+  using Time = std::chrono::steady_clock::time_point;
+  Team team_;
+  const std::uint64_t rotation_;
+  const Case* case_ = nullptr;
+  WeightType type_ = WeightType::f32;
+  std::unique_ptr<CheckedProblem> problem_;
+  std::int64_t cold_call_ = 0, warm_call_ = 0;
+  Time measured_;
+  double read_rate_ = 0, fma_rate_ = 0;
+};
+
+void register_all(Bench& bench) {
+  for (const Case& c : paper_cases()) {
+    for (const WeightType type : weight_types(c)) {
+      for (const KernelSet* set : kernel_sets()) {
+        if (!is_own(*set, c.kernel, type)) continue;
+        std::string name = c.kernel + "/" + c.shape + "/" + set->name + "/" + name_of(type) + "/" +
+                           std::to_string(c.tokens);
+        for (const bool warm : {false, true}) {
+          // Without weights there is nothing to keep cold.
+          if (!warm && !c.typed && c.kernel != "attend") continue;
+          const std::string full = warm ? name + "/warm" : name;
+          benchmark::RegisterBenchmark(full.c_str(), [&bench, &c, set, type,
+                                                      warm](benchmark::State& state) {
+            bench.run(state, c, *set, type, warm);
+          })->UseRealTime();
+        }
+      }
+    }
+  }
+}
+
+/// Threads of the team; Google Benchmark has taken its own flags out before.
+int parse_threads(int argc, char** argv) {
+  namespace po = boost::program_options;
+  po::options_description flags("bench_kernels [--benchmark_...]");
+  int threads = 1;
+  flags.add_options()("threads", po::value(&threads)->default_value(1),
+                      "threads that share each call");
+  try {
+    po::variables_map values;
+    po::store(po::parse_command_line(
+                  argc, argv, flags,
+                  po::command_line_style::unix_style ^ po::command_line_style::allow_guessing),
+              values);
+    po::notify(values);
+  } catch (const po::error& error) {
+    throw UserError(std::string(error.what()) +
+                    "; known are --threads and Google Benchmark's own, shown by --help");
+  }
+  if (threads < 1 || threads > available_threads()) {
+    throw UserError("--threads " + std::to_string(threads) + " is not in [1, " +
+                    std::to_string(available_threads()) + "], the processors this process may use");
+  }
+  return threads;
+}
+
+}  // namespace
+}  // namespace scaling
+
+int main(int argc, char** argv) try {
+  benchmark::Initialize(&argc, argv);
+  const int threads = scaling::parse_threads(argc, argv);
+  benchmark::AddCustomContext("team_threads", std::to_string(threads));
+  for (const scaling::KernelSet* set : scaling::kernel_sets()) {
+    benchmark::AddCustomContext("set_" + set->name, set->description);
+  }
+  scaling::Bench bench(threads);
+  scaling::register_all(bench);
+  if (benchmark::RunSpecifiedBenchmarks() == 0) {
+    throw scaling::UserError("no benchmark matches the filter; --benchmark_list_tests lists all");
+  }
+  return 0;
+} catch (const scaling::UserError& error) {
+  std::cerr << "bench_kernels: " << error.what() << "\n";
+  return 2;
+}

@@ -1,0 +1,247 @@
+// One decode step of every layer of every seat, over more weights than the last cache level holds.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <memory>
+
+#include "kernels/ceilings.h"
+#include "kernels/check.h"
+#include "models/catalog.h"
+#include "models/initialize.h"
+#include "models/layers/partial_sums.h"
+
+namespace scaling {
+namespace {
+
+constexpr std::uint64_t kColdBytes = 256ull << 20;
+constexpr std::int64_t kCached = 16;  // positions attention looks back on, as in the paper's timing
+
+/// Shared buffers of one step of one sequence: wide enough for the loss.
+struct Buffers {
+  explicit Buffers(std::int64_t width)
+      : in(one(width)), q(one(width)), k(one(width)), v(one(width)) {}
+  static std::vector<float> one(std::int64_t width) {
+    std::vector<float> values(std::size_t(width), 0.0f);
+    draw_values(1, "input", {Initializer::Kind::normal, 1}, 0, width, values.data());
+    return values;
+  }
+  std::vector<float> in, q, k, v;
+};
+
+/// What differs between seats: how a layer is made, stepped and counted.
+template <class L>
+struct Seat {
+  std::function<std::unique_ptr<L>(const ModelConfig&)> make;
+  std::function<void(const L&, const StepContext&, LayerState*, Buffers&)> step;
+  std::function<Cost(const L&, WeightType)> cost;
+};
+
+/// As many copies of a layer as make its weights cold, in one arena.
+template <class L>
+struct Copies {
+  Copies(const Seat<L>& seat, const ModelConfig& config, Team& team) {
+    const auto bytes_of_one = [&] {
+      std::vector<Parameter*> parameters;
+      layers.push_back(seat.make(config));
+      layers.back()->visit_parameters([&](Parameter& p) { parameters.push_back(&p); });
+      return arena_bytes(parameters, config.weight_type);
+    }();
+    const std::uint64_t read =
+        std::uint64_t(std::max(1.0, total(seat.cost(*layers[0], config.weight_type)).bytes));
+    const std::uint64_t most =
+        std::max<std::uint64_t>(1, (4ull << 30) / std::max<std::uint64_t>(bytes_of_one, 1));
+    const std::uint64_t copies = bytes_of_one == 0 ? 1 : std::min(most, kColdBytes / read + 1);
+    while (layers.size() < copies) layers.push_back(seat.make(config));
+    std::vector<Parameter*> parameters;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      layers[i]->visit_parameters([&](Parameter& p) {
+        p.name = std::to_string(i) + "." + p.name;
+        parameters.push_back(&p);
+      });
+      states.push_back(layers[i]->make_state(1));
+    }
+    const std::uint64_t bytes = arena_bytes(parameters, config.weight_type);
+    require_memory(bytes, "the layer's copies",
+                   "choose a smaller --shape or bf16 (filter by name)");
+    arena = Arena(bytes);
+    initialize(parameters, config.weight_type, 1, arena, team);
+  }
+  Arena arena;
+  std::vector<std::unique_ptr<L>> layers;
+  std::vector<std::unique_ptr<LayerState>> states;
+};
+
+/// Read rate and multiply-add rate over this layer's own arena.
+Ceilings measure(Team& team, const Arena& arena) {
+  Ceilings ceilings;
+  if (arena.used() > 0) {
+    ceilings.read_bytes_per_second = measure_read_rate(team, arena.data(), arena.used());
+  }
+  ceilings.fma_flops_per_second = measure_fma_rate(team);
+  return ceilings;
+}
+
+template <class L>
+void run(benchmark::State& bench, const Seat<L>& seat, const ModelConfig& config, int threads,
+         const KernelSet& kernels) {
+  Team team(threads);
+  Copies<L> copies(seat, config, team);
+  Buffers buffers(std::max(config.vocab_size, config.d_model));
+  std::vector<float> workspace(std::size_t(copies.layers[0]->workspace_floats(1, threads)) + 16);
+  auto address = reinterpret_cast<std::uintptr_t>(workspace.data());
+  float* aligned = workspace.data() + (64 - address % 64) % 64 / sizeof(float);
+  const Ceilings before = measure(team, copies.arena);
+  std::size_t at = 0;
+  std::int64_t position = 0;
+  const std::function<void(int)> job = [&](int thread) {
+    const StepContext ctx{kernels, team.barrier(), thread, threads, 1, position, aligned};
+    seat.step(*copies.layers[at], ctx, copies.states[at].get(), buffers);
+  };
+  for (auto _ : bench) {
+    team.run(job);
+    if (++at == copies.layers.size()) at = 0, ++position;
+  }
+  const Ceilings after = measure(team, copies.arena);
+  const Cost cost = seat.cost(*copies.layers[0], config.weight_type);
+  const Phase sum = total(cost);
+  const double read = std::max({before.read_bytes_per_second, after.read_bytes_per_second, 1.0});
+  const double fma = std::max(before.fma_flops_per_second, after.fma_flops_per_second);
+  using benchmark::Counter;
+  bench.counters["bytes"] = sum.bytes;
+  bench.counters["FLOPs"] = sum.flops;
+  bench.counters["weights"] = sum.weights;
+  if (before.read_bytes_per_second > 0) {
+    bench.counters["GB/s_ceiling"] = read / 1e9;
+    // Seconds of floors per second of running.
+    bench.counters["percent_of_ceiling"] =
+        Counter(100 * floor_seconds(cost, read, fma), Counter::kIsIterationInvariantRate);
+  }
+}
+
+template <class L>
+void add(const std::string& seat_name, const std::string& name, const Seat<L>& seat,
+         const ModelConfig& shape, const KernelSet& kernels) {
+  std::vector<int> teams{1};
+  if (available_threads() > 1) teams.push_back(available_threads());
+  for (const WeightType type : {WeightType::f32, WeightType::bf16}) {
+    for (const int threads : teams) {
+      ModelConfig config = shape;
+      config.weight_type = type;
+      const std::string title =
+          seat_name + ":" + name + "/" + name_of(type) + "/t" + std::to_string(threads);
+      benchmark::RegisterBenchmark(title.c_str(),
+                                   [=, &kernels](benchmark::State& bench) {
+                                     try {
+                                       run(bench, seat, config, threads, kernels);
+                                     } catch (const UserError& e) {
+                                       bench.SkipWithError(e.what());
+                                     }
+                                   })
+          ->UseRealTime()
+          ->Unit(benchmark::kMicrosecond);
+    }
+  }
+}
+
+void add_feed_forwards(const ModelConfig& config, const KernelSet& kernels) {
+  for (const std::string& name : implementations_of("feed_forward")) {
+    const Seat<FeedForward> seat{
+        [name](const ModelConfig& c) { return make_feed_forward(name, c); },
+        [](const FeedForward& layer, const StepContext& ctx, LayerState* state, Buffers& b) {
+          layer.step(ctx, state, b.in.data(), b.q.data());
+        },
+        [](const FeedForward& layer, WeightType type) { return layer.step_cost(1, type); }};
+    add("feed_forward", name, seat, config, kernels);
+  }
+}
+
+void add_projections(const ModelConfig& config, const KernelSet& kernels) {
+  for (const std::string& name : implementations_of("projection")) {
+    const Seat<Projection> seat{
+        [name](const ModelConfig& c) { return make_projection(name, c); },
+        [](const Projection& layer, const StepContext& ctx, LayerState* state, Buffers& b) {
+          layer.step(ctx, state, b.in.data(), b.q.data(), b.k.data(), b.v.data());
+          if (layer.has_output()) layer.step_output(ctx, state, b.in.data(), b.q.data());
+        },
+        [](const Projection& layer, WeightType type) { return layer.step_cost(1, type); }};
+    add("projection", name, seat, config, kernels);
+  }
+  for (const std::string& name : implementations_of("cross_projection")) {
+    const Seat<CrossProjection> seat{
+        [name](const ModelConfig& c) { return make_cross_projection(name, c); },
+        [](const CrossProjection& layer, const StepContext& ctx, LayerState* state, Buffers& b) {
+          layer.step_query(ctx, state, b.in.data(), b.q.data());
+          if (layer.has_output()) layer.step_output(ctx, state, b.in.data(), b.k.data());
+        },
+        [](const CrossProjection& layer, WeightType type) { return layer.step_cost(1, type); }};
+    add("cross_projection", name, seat, config, kernels);
+  }
+}
+
+void add_losses(const ModelConfig& config, const KernelSet& kernels) {
+  for (const std::string& name : implementations_of("loss")) {
+    const Seat<Loss> seat{
+        [name](const ModelConfig& c) { return make_loss(name, c); },
+        [](const Loss& layer, const StepContext& ctx, LayerState* state, Buffers& b) {
+          layer.step(ctx, state, b.in.data(), b.q.data());
+        },
+        [](const Loss& layer, WeightType type) { return layer.step_cost(1, type); }};
+    add("loss", name, seat, config, kernels);
+  }
+}
+
+void add_attentions(const ModelConfig& config, const KernelSet& kernels) {
+  for (const std::string& name : implementations_of("attention")) {
+    const auto cache = std::make_shared<KeyValueCache>(1, config.n_heads, kCached, config.d_head());
+    const Seat<Attention> seat{
+        [name](const ModelConfig& c) { return make_attention(name, c); },
+        [cache](const Attention& layer, const StepContext& ctx, LayerState*, Buffers& b) {
+          layer.step_fixed(ctx, *cache, kCached, b.in.data(), b.q.data());
+        },
+        [](const Attention& layer, WeightType) { return layer.step_cost(1, kCached); }};
+    add("attention", name, seat, config, kernels);
+  }
+}
+
+int main_of(int argc, char** argv) {
+  std::string shape = "800m", set = "simd";
+  std::vector<char*> rest;
+  for (int i = 0; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument.rfind("--shape=", 0) == 0) {
+      shape = argument.substr(8);
+    } else if (argument.rfind("--kernels=", 0) == 0) {
+      set = argument.substr(10);
+    } else {
+      rest.push_back(argv[i]);
+    }
+  }
+  int count = int(rest.size());
+  benchmark::Initialize(&count, rest.data());
+  if (benchmark::ReportUnrecognizedArguments(count, rest.data())) return 2;
+  const ModelConfig config = config_of_shape(shape);
+  const KernelSet& kernels = find_kernel_set(set);
+  config.validate();
+  add_feed_forwards(config, kernels);
+  add_projections(config, kernels);
+  add_attentions(config, kernels);
+  add_losses(config, kernels);
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  return 0;
+}
+
+}  // namespace
+}  // namespace scaling
+
+int main(int argc, char** argv) {
+  try {
+    return scaling::main_of(argc, argv);
+  } catch (const scaling::UserError& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 2;
+  }
+}

@@ -1,0 +1,280 @@
+// From the text of a .cfg file to checked rows.
+#include "experiments/harness/experiment.h"
+
+#include <algorithm>
+#include <boost/program_options.hpp>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "kernels/check.h"
+#include "kernels/kernels.h"
+
+namespace scaling {
+namespace {
+
+namespace po = boost::program_options;
+
+const std::vector<std::string> kDecodeKnobs = {"batch", "context", "source_length", "kernels",
+                                               "own_threads"};
+constexpr const char* kBf16Suffix = ".bf16";
+
+bool contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+std::int64_t parse_count(const std::string& name, const std::string& value) {
+  std::size_t used = 0;
+  std::int64_t number = -1;
+  try {
+    number = std::stoll(value, &used);
+  } catch (const std::exception&) {
+    used = 0;
+  }
+  if (used != value.size() || value.empty() || number < 0) {
+    throw UserError("'" + value + "' is no value for '" + name +
+                    "'; give a whole number from 0 on");
+  }
+  return number;
+}
+
+void set_knob(Row& row, const std::string& name, const std::string& value) {
+  if (name == "batch") {
+    row.batch = int(std::min<std::int64_t>(parse_count(name, value), 1 << 20));
+  } else if (name == "context") {
+    row.context = parse_count(name, value);
+  } else if (name == "source_length") {
+    row.source_length = parse_count(name, value);
+  } else if (name == "kernels") {
+    row.kernels = value;
+  } else if (name == "own_threads") {
+    if (value != "true" && value != "false" && value != "1" && value != "0") {
+      throw UserError("'" + value + "' is no value for 'own_threads'; give true or false");
+    }
+    row.own_threads = value == "true" || value == "1";
+  } else if (contains(field_names(), name)) {
+    set_field(row.model, name, value);
+  } else {
+    throw UserError("there is no knob '" + name + "'; known are: " + joined(row_knobs()) +
+                    ", and for a row 'against'");
+  }
+}
+
+/// Applies settings, later ones winning, but `shape` first: a size that was given anywhere beats
+/// the shape's.
+void set_knobs(Row& row, const Settings& settings) {
+  for (const bool shape : {true, false}) {
+    for (const auto& [name, value] : settings) {
+      if ((name == "shape") == shape) set_knob(row, name, value);
+    }
+  }
+}
+
+/// "ff: feed_forward=sparse sparsity=64" over the file's own settings.
+Row parse_row(const std::string& text, const Settings& file_settings, const Settings& overrides) {
+  Row row;
+  const std::size_t colon = text.find(':');
+  std::istringstream(text.substr(0, colon)) >> row.name;
+  const auto is_name = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == '-';
+  };
+  if (row.name.empty() || !std::all_of(row.name.begin(), row.name.end(), is_name)) {
+    throw UserError("'" + text + "' has no row name; write 'row = name: knob=value knob=value'");
+  }
+  Settings own;
+  std::istringstream words(colon == std::string::npos ? "" : text.substr(colon + 1));
+  for (std::string word; words >> word;) {
+    const std::size_t equals = word.find('=');
+    if (equals == std::string::npos) {
+      throw UserError("row '" + row.name + "' has '" + word + "', which is not knob=value");
+    }
+    const std::string name = word.substr(0, equals), value = word.substr(equals + 1);
+    if (name == "against") {
+      row.against = value;
+    } else {
+      own.emplace_back(name, value);
+    }
+  }
+  try {
+    Settings all = file_settings;
+    all.insert(all.end(), own.begin(), own.end());
+    all.insert(all.end(), overrides.begin(), overrides.end());
+    set_knobs(row, all);
+  } catch (const UserError& error) {
+    throw UserError("row '" + row.name + "': " + error.what());
+  }
+  return row;
+}
+
+std::string name_for_type(std::string name, WeightType type) {
+  const std::string suffix = kBf16Suffix;
+  const bool has = name.size() > suffix.size() && name.ends_with(suffix);
+  if (type == WeightType::bf16 && !has) return name + suffix;
+  if (type != WeightType::bf16 && has) return name.substr(0, name.size() - suffix.size());
+  return name;
+}
+
+/// Suffixes follow the weight types and `against` follows the names.
+void settle_names(std::vector<Row>& rows) {
+  if (rows.front().against.empty()) rows.front().against = rows.front().name;
+  for (Row& row : rows) {
+    if (row.against.empty()) row.against = rows.front().name;
+  }
+  const std::vector<Row> before = rows;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    Row& row = rows[i];
+    row.name = name_for_type(row.name, row.model.weight_type);
+    const auto target = std::find_if(before.begin(), before.end(),
+                                     [&row](const Row& r) { return r.name == row.against; });
+    if (target == before.end()) {
+      throw UserError("row '" + row.name + "' is compared with '" + row.against +
+                      "', which is no row of this experiment");
+    }
+    row.against = name_for_type(target->name, target->model.weight_type);
+    for (std::size_t j = 0; j < i; ++j) {
+      if (rows[j].name == row.name) throw UserError("two rows have the name '" + row.name + "'");
+    }
+  }
+}
+
+/// What the model itself cannot know.
+void check_row(const Row& row) {
+  const auto refuse = [&row](const std::string& why) {
+    throw UserError("row '" + row.name + "': " + why);
+  };
+  if (row.batch < 1 || row.batch > kMaxTokens) {
+    refuse("batch is " + std::to_string(row.batch) + " but must be 1 to " +
+           std::to_string(kMaxTokens));
+  }
+  if (row.source_length < 1) refuse("source_length must be at least 1");
+  const std::int64_t positions = std::max(row.context + kDecodeTokens, row.source_length);
+  if (positions > row.model.max_length) {
+    refuse("max_length is " + std::to_string(row.model.max_length) + " but context, source and " +
+           std::to_string(kDecodeTokens) + " decoded tokens need " + std::to_string(positions) +
+           "; raise max_length");
+  }
+  const std::vector<std::string> libraries = {"eigen", "openblas", "onednn"};
+  if (row.own_threads && !contains(libraries, row.kernels)) {
+    refuse("own_threads is for the kernel sets " + joined(libraries) + ", not for '" + row.kernels +
+           "'");
+  }
+  // Sets that another machine or build may have are not a mistake; they are skipped when measuring.
+  if (!contains(libraries, row.kernels) && row.kernels != "bf16_dot") find_kernel_set(row.kernels);
+  try {
+    row.model.validate();
+  } catch (const UserError& error) {
+    refuse(error.what());
+  }
+}
+
+po::options_description file_options() {
+  po::options_description description;
+  auto add = description.add_options();
+  add("experiment", po::value<std::string>());
+  add("title", po::value<std::string>());
+  add("row", po::value<std::vector<std::string>>()->composing());
+  for (const std::string& knob : row_knobs()) add(knob.c_str(), po::value<std::string>());
+  return description;
+}
+
+Experiment build(const po::variables_map& values, const std::string& file,
+                 const Settings& overrides) {
+  Experiment experiment;
+  experiment.name = values.count("experiment") ? values["experiment"].as<std::string>()
+                                               : std::filesystem::path(file).stem().string();
+  const auto is_name = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
+  };
+  if (experiment.name.empty() ||
+      !std::all_of(experiment.name.begin(), experiment.name.end(), is_name)) {
+    throw UserError("the experiment's name '" + experiment.name +
+                    "' names a file, so use letters, digits and _ only");
+  }
+  if (values.count("title")) experiment.title = values["title"].as<std::string>();
+  if (!values.count("row")) throw UserError("it has no rows; write 'row = name: knob=value'");
+  Settings settings;
+  for (const std::string& knob : row_knobs()) {
+    if (values.count(knob)) settings.emplace_back(knob, values[knob].as<std::string>());
+  }
+  for (const std::string& text : values["row"].as<std::vector<std::string>>()) {
+    experiment.rows.push_back(parse_row(text, settings, overrides));
+  }
+  settle_names(experiment.rows);
+  for (const Row& row : experiment.rows) check_row(row);
+  return experiment;
+}
+
+}  // namespace
+
+std::vector<std::string> row_knobs() {
+  std::vector<std::string> names = field_names();
+  names.insert(names.end(), kDecodeKnobs.begin(), kDecodeKnobs.end());
+  return names;
+}
+
+Settings settings_of(const Row& row) {
+  Settings settings;
+  for (const std::string& name : field_names())
+    settings.emplace_back(name, get_field(row.model, name));
+  settings.emplace_back("batch", std::to_string(row.batch));
+  settings.emplace_back("context", std::to_string(row.context));
+  settings.emplace_back("source_length", std::to_string(row.source_length));
+  settings.emplace_back("kernels", row.kernels);
+  settings.emplace_back("own_threads", row.own_threads ? "true" : "false");
+  return settings;
+}
+
+Experiment parse_experiment(std::istream& in, const std::string& file, const Settings& overrides) {
+  try {
+    // Outlives `parsed`, which points to it.
+    const po::options_description known = file_options();
+    const po::parsed_options parsed = po::parse_config_file(in, known, true);
+    for (const auto& option : parsed.options) {
+      if (option.unregistered) {
+        throw UserError("there is no knob '" + option.string_key +
+                        "'; known are: experiment, title, row, " + joined(row_knobs()));
+      }
+    }
+    po::variables_map values;
+    po::store(parsed, values);
+    return build(values, file, overrides);
+  } catch (const po::error& error) {
+    throw UserError(file + ": " + error.what() +
+                    "; write one 'knob = value' a line, each knob once");
+  } catch (const UserError& error) {
+    throw UserError(file + ": " + error.what());
+  }
+}
+
+Experiment read_experiment(const std::string& file, const Settings& overrides) {
+  std::ifstream in(file);
+  if (!in || std::filesystem::is_directory(file)) {
+    throw UserError("the config '" + file +
+                    "' cannot be read; those of the project are in experiments/configs");
+  }
+  return parse_experiment(in, file, overrides);
+}
+
+std::vector<Row> select_rows(const Experiment& experiment, const std::vector<std::string>& names) {
+  std::vector<std::string> known;
+  for (const Row& row : experiment.rows) known.push_back(row.name);
+  for (const std::string& name : names) {
+    if (!contains(known, name)) {
+      throw UserError("experiment '" + experiment.name + "' has no row '" + name +
+                      "'; known are: " + joined(known));
+    }
+  }
+  std::vector<Row> rows;
+  for (const Row& row : experiment.rows) {
+    if (names.empty() || contains(names, row.name)) rows.push_back(row);
+  }
+  return rows;
+}
+
+}  // namespace scaling

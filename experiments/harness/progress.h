@@ -1,0 +1,38 @@
+// What a user sees while waiting: the plan first, then where it stands.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <string>
+
+namespace scaling {
+
+/// "42 s", "3 min 20 s", "1 h 5 min".
+std::string readable_seconds(double seconds);
+/// "3.1 GB".
+std::string readable_bytes(double bytes);
+
+/// One line kept up to date on a terminal, or plain lines (one per finished row) elsewhere.
+class Progress {
+ public:
+  /// The whole run's estimate; time left is what is not done of it.
+  explicit Progress(double estimated_seconds);
+  ~Progress();
+
+  /// Shown on terminals only: it changes many times a second.
+  void live(const std::string& text);
+  /// A line that stays, on terminals above the live one; `seconds` of the estimate are done with
+  /// it.
+  void done(const std::string& text, double seconds);
+
+ private:
+  std::string clock() const;
+  void clear();
+
+  const bool terminal_;
+  double left_;
+  std::size_t shown_ = 0;
+  std::chrono::steady_clock::time_point start_, last_;
+};
+
+}  // namespace scaling

@@ -1,0 +1,74 @@
+// When a decode is measured, when it is believed and when there are enough of them.
+//
+// Rows in memory together take turns, one whole decode at a time, in a new random order each round.
+// The machine's ceilings are measured right before and right after a decode; if they differ by more
+// than 5 %, the machine changed in between and the decode is thrown away. A row that keeps losing
+// more than 3 of 4 attempts that way accepts everything from then on and says so.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "experiments/harness/options.h"
+#include "kernels/ceilings.h"
+
+namespace scaling {
+
+struct ProtocolSettings {
+  Protocol kind = Protocol::steady;
+  int warm_up_tokens = 4;
+  int tokens = kDecodeTokens;
+  int dropped = 2;  ///< first tokens of a decode that are not timed
+  int min_decodes = 5;
+  int max_decodes = 2000;
+  double budget_seconds = 20;  ///< of a row at one thread count; the minimum of decodes goes first
+  double precision = 0.02;     ///< wanted half-width of the 95 % interval of the median
+  std::uint64_t seed = 1;
+};
+
+ProtocolSettings settings_for(const Options& options);
+
+/// One decode of one row: the median over its timed tokens (paper protocol: the mean).
+struct DecodeTimes {
+  double token_seconds = 0;
+  double block_seconds = 0;
+  double rows_touched = 0;  ///< distinct feed-forward rows, mean over held blocks
+};
+
+/// Something that decodes: a row at one thread count, resident in memory.
+class Subject {
+ public:
+  virtual ~Subject() = default;
+  virtual std::string name() const = 0;
+  virtual void warm_up() = 0;
+  /// Untimed: makes ready for decode `number`.
+  virtual void prepare(int number) = 0;
+  virtual DecodeTimes decode(int number) = 0;
+  virtual Ceilings ceilings() = 0;
+};
+
+struct Sample {
+  DecodeTimes times;
+  Ceilings ceilings;  ///< mean of before and after
+};
+
+struct Samples {
+  std::vector<Sample> kept;
+  int attempts = 0;
+  int discarded = 0;
+  bool restless = false;  ///< too many discards: later decodes were kept whatever the ceilings did
+  double seconds = 0;     ///< spent on this row, all included
+};
+
+/// Largest relative uncertainty of the medians of token and block time.
+double uncertainty_of(const Samples& samples);
+
+/// Fills one Samples for each subject. `finished(i, samples)` is called once for each, as soon as
+/// it takes no further part; `live` gets what is going on. Throws Interrupted.
+void run_protocol(const std::vector<Subject*>& subjects, const ProtocolSettings& settings,
+                  const std::function<void(std::size_t, const Samples&)>& finished,
+                  const std::function<void(const std::string&)>& live);
+
+}  // namespace scaling

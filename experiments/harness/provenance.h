@@ -1,0 +1,34 @@
+// Where a number comes from: source, compiler, machine.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace scaling {
+
+struct Provenance {
+  std::string commit;    ///< 12 digits, or "unknown" outside a git checkout
+  bool dirty = false;    ///< the tree differs from the commit, results/ and plots/ not counted
+  std::string program;   ///< fingerprint of the running program's file
+  std::string compiler;  ///< "GNU 12.2.0"
+  std::string flags;
+  bool native = false;  ///< compiled for this machine's instruction set
+  std::string cpu;      ///< model name
+  int cores = 0;        ///< processors this process may use
+  std::uint64_t memory_bytes = 0;
+  std::string machine;  ///< eight digits from cpu, cores and memory in GiB
+};
+
+/// Reads it all; git and /proc may be absent ("unknown").
+Provenance read_provenance();
+
+/// The machine's short name from the facts that make timings comparable.
+std::string machine_key(const std::string& cpu, int cores, std::uint64_t memory_bytes);
+
+/// Now, UTC, as 2026-01-31T12:00:00Z.
+std::string utc_date();
+
+/// The project's folder at build time.
+std::string source_dir();
+
+}  // namespace scaling

@@ -1,0 +1,155 @@
+"""Times one decoder block in eager PyTorch and jitted JAX and writes records beside the other experiments'.
+
+Needs the packages of requirements.txt (run_all.sh --peers makes a virtual environment with them). Each row
+runs in a process of its own, bound to as many cores as it may use, and is checked against numpy first.
+"""
+
+import argparse
+import datetime
+import hashlib
+import json
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+EXPERIMENT = "peers_python"
+# bf16 weights where the framework computes with them as they are: the sparse block's choices flip when JAX rounds
+# the controller's products to bf16, so that it cannot be checked against the definition.
+ROWS = [
+    (f"{shape}.{name}{'.bf16' if dtype == 'bf16' else ''}", peer, shape, variant, dtype)
+    for shape in ("800m", "17b")
+    for dtype, name, peer, variant in (
+        ("f32", "pytorch", "pytorch", "dense"),
+        ("f32", "jax", "jax", "dense"),
+        ("f32", "jax.ff_qkv_cross", "jax", "ff_qkv_cross"),
+        ("bf16", "pytorch", "pytorch", "dense"),
+        ("bf16", "jax", "jax", "dense"),
+    )
+]
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, required=True, help="folder of the records")
+    parser.add_argument("--seconds", type=float, default=10, help="of measuring a row (10)")
+    parser.add_argument("--rows", help="comma-separated; default: all of " + ", ".join(row[0] for row in ROWS))
+    parser.add_argument("--threads", help="comma-separated; default: 1 and all")
+    parser.add_argument("--force", action="store_true", help="repeat what is already recorded")
+    return parser.parse_args()
+
+
+def git(*words):
+    done = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def cpu_model():
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+def finished_keys(path):
+    """Keys of the records that need not be repeated; refuses a file that is not ours."""
+    if not path.exists():
+        return set()
+    keys = set()
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            record = json.loads(line)
+            if record["experiment"] != EXPERIMENT:
+                raise ValueError
+        except (ValueError, KeyError, TypeError):
+            sys.exit(f"{path}:{number} is not a record of {EXPERIMENT}; move the file away and start again")
+        if record["status"] == "ok":
+            keys.add(record.get("key"))
+    return keys
+
+
+def measure(row, threads, seconds):
+    _, peer, shape, variant, dtype = row
+    command = [sys.executable, str(HERE / "time_one.py"), "--peer", peer, "--shape", shape, "--variant", variant,
+               "--dtype", dtype, "--threads", str(threads), "--seconds", str(seconds)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    try:
+        return json.loads(done.stdout.splitlines()[-1])
+    except (IndexError, ValueError):
+        return {"status": "failed", "note": f"the process ended with status {done.returncode}"}
+
+
+def record_of(row, threads, seconds, outcome, about):
+    name, peer, shape, variant, dtype = row
+    value, low, high = (outcome.get(part) for part in ("value", "low", "high"))
+    versions = outcome.get("versions", "")
+    note = "; ".join(part for part in (versions, outcome.get("note"), outcome.get("way")) if part)
+    return {
+        "experiment": EXPERIMENT, "row": name, "against": "", "threads": threads, "metric": "block_ms",
+        "value": value, "unit": "ms", "repeats": outcome.get("repeats", 0),
+        "spread": (high - low) / 2 if value is not None else None, "low": low, "high": high,
+        "status": outcome["status"], "note": note,
+        "config": {"shape": shape, "peer": peer, "variant": variant, "weight_type": dtype, "batch": 1, "context": 16,
+                   "source_length": 16, "blocks_held": outcome.get("blocks_held", 0), "way": outcome.get("way", ""),
+                   "seconds": seconds},
+        "command": f"experiments/peers/run_peers.py --rows {name} --threads {threads} --seconds {seconds:g} --results DIR",
+        "seed": 1, "compiler": versions, "flags": "", "native": True, "ceilings": {},
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"), **about,
+    }
+
+
+def main():
+    args = parse()
+    rows = ROWS
+    if args.rows:
+        known = {row[0]: row for row in ROWS}
+        wanted = args.rows.split(",")
+        for name in wanted:
+            if name not in known:
+                sys.exit(f"no row '{name}'; known rows: {', '.join(known)}")
+        rows = [known[name] for name in wanted]
+    cores = len(os.sched_getaffinity(0))
+    try:
+        counts = sorted({int(n) for n in args.threads.split(",")} if args.threads else {1, cores})
+    except ValueError:
+        sys.exit(f"--threads {args.threads}: give numbers such as 1,2")
+    if counts[0] < 1 or counts[-1] > cores:
+        sys.exit(f"--threads {args.threads}: this process may use 1 to {cores} threads")
+    path = args.results / f"{EXPERIMENT}.jsonl"
+    try:
+        args.results.mkdir(parents=True, exist_ok=True)
+        done = finished_keys(path)
+        with open(path, "a", encoding="utf-8"):
+            pass
+    except OSError as error:
+        sys.exit(f"cannot write records into {args.results}: {error.strerror}; choose another with --results")
+    commit = git("rev-parse", "--short=12", "HEAD")
+    changed = [line for line in git("status", "--porcelain").splitlines()
+               if not line[2:].strip().startswith(("results/", "plots/"))]
+    about = {"commit": commit, "dirty": bool(changed), "cpu": cpu_model(), "cores": cores}
+    for number, row in enumerate(rows):
+        for threads in counts:
+            identity = json.dumps([row, threads, args.seconds, commit, bool(changed), about["cpu"], cores])
+            key = hashlib.sha256(identity.encode()).hexdigest()[:16]
+            title = f"[{number + 1}/{len(rows)}] {row[0]}, {threads} thread{'s' if threads > 1 else ''}"
+            if key in done and not args.force:
+                print(f"{title}: already recorded", flush=True)
+                continue
+            print(title, flush=True)
+            outcome = measure(row, threads, args.seconds)
+            record = record_of(row, threads, args.seconds, outcome, {**about, "key": key})
+            with open(path, "a", encoding="utf-8") as file:
+                file.write(json.dumps(record) + "\n")
+            if outcome["status"] == "ok":
+                print(f"  {outcome['value']:.3f} ms a block ({outcome['way']}, {outcome['blocks_held']} blocks)", flush=True)
+            else:
+                print(f"  {outcome['status']}: {outcome['note']}", flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit("\ninterrupted; finished records stay, the same command goes on")

@@ -1,0 +1,129 @@
+// The limits: how fast this team reads, and how fast it multiplies and adds.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/ceilings.cpp"
+#include "hwy/foreach_target.h"
+// After foreach_target:
+#include <chrono>
+
+#include "kernels/ceilings.h"
+#include "kernels/simd/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace scaling {
+namespace HWY_NAMESPACE {
+
+/// Sums n floats (a multiple of 256) as `streams` streams side by side.
+template <int kReadStreams>
+HWY_INLINE float read_streams(const float* p, std::int64_t n) {
+  constexpr int kUnroll = 8 / kReadStreams;
+  Vector sums[kReadStreams][kUnroll];
+  for (auto& stream : sums) {
+    for (Vector& v : stream) v = zero();
+  }
+  const std::int64_t length = n / kReadStreams / (kUnroll * kLanes) * (kUnroll * kLanes);
+  for (std::int64_t c = 0; c < length; c += kUnroll * kLanes) {
+    for (int s = 0; s < kReadStreams; ++s) {
+      const float* at = p + s * (n / kReadStreams) + c;
+      for (int u = 0; u < kUnroll; ++u) {
+        if constexpr (kReadStreams > 1) prefetch(at + u * kLanes + kAhead<float>);
+        sums[s][u] = hn::Add(sums[s][u], load(at + u * kLanes));
+      }
+    }
+  }
+  Vector total = zero();
+  for (const auto& stream : sums) {
+    for (const Vector v : stream) total = hn::Add(total, v);
+  }
+  return sum(total);
+}
+
+float ReadOneStream(const float* p, std::int64_t n) { return read_streams<1>(p, n); }
+float ReadFourStreams(const float* p, std::int64_t n) { return read_streams<4>(p, n); }
+
+/// `rounds` times 12 independent multiply-adds; enough for two units of latency five, few enough
+/// for 16 registers.
+float MultiplyAdd(std::int64_t rounds, float seed) {
+  constexpr int kSums = 12;
+  Vector sums[kSums];
+  for (int i = 0; i < kSums; ++i) sums[i] = broadcast(seed + float(i));
+  const Vector a = broadcast(0.999f), b = broadcast(seed);
+  for (std::int64_t r = 0; r < rounds; ++r) {
+    for (Vector& v : sums) v = hn::MulAdd(v, a, b);
+  }
+  Vector total = zero();
+  for (const Vector v : sums) total = hn::Add(total, v);
+  return sum(total);
+}
+
+std::int64_t FlopsOfRound() { return 12 * 2 * kLanes; }
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace scaling
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace scaling {
+namespace {
+HWY_EXPORT(ReadOneStream);
+HWY_EXPORT(ReadFourStreams);
+HWY_EXPORT(MultiplyAdd);
+HWY_EXPORT(FlopsOfRound);
+
+using Clock = std::chrono::steady_clock;
+
+/// Where results go so that the compiler cannot drop the work.
+volatile float sink;
+
+/// Seconds for the whole team to do work(thread), from a common start to the last end.
+template <class Work>
+double timed(Team& team, const Work& work) {
+  double seconds = 0;
+  team.run([&](int thread) {
+    team.barrier().wait();
+    const auto start = Clock::now();
+    work(thread);
+    team.barrier().wait();
+    if (thread == 0) seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  });
+  return seconds;
+}
+
+}  // namespace
+
+double measure_read_rate(Team& team, const void* data, std::uint64_t bytes) {
+  const auto* floats = static_cast<const float*>(data);
+  const std::int64_t n = std::int64_t(bytes / sizeof(float));
+  // Below a MiB a pass takes less time than the barriers around it; go over it again and again.
+  const std::int64_t repeats = std::max<std::int64_t>(1, (4 << 20) / std::int64_t(bytes + 1));
+  double best = 0;
+  for (const bool four : {false, true}) {
+    for (int pass = 0; pass < 3; ++pass) {
+      const double seconds = timed(team, [&](int thread) {
+        const Range own = share_of(n, thread, team.threads(), 1024);
+        for (std::int64_t r = 0; r < repeats; ++r) {
+          sink = four ? HWY_DYNAMIC_DISPATCH(ReadFourStreams)(floats + own.begin, own.size())
+                      : HWY_DYNAMIC_DISPATCH(ReadOneStream)(floats + own.begin, own.size());
+        }
+      });
+      const double rate = double(n) * double(sizeof(float)) * double(repeats) / seconds;
+      if (pass > 0) best = std::max(best, rate);
+    }
+  }
+  return best;
+}
+
+double measure_fma_rate(Team& team) {
+  constexpr std::int64_t kRounds = 100'000;  // about two milliseconds
+  const double flops = double(kRounds) * double(HWY_DYNAMIC_DISPATCH(FlopsOfRound)());
+  double best = 0;
+  for (int burst = 0; burst < 3; ++burst) {
+    const double seconds =
+        timed(team, [&](int) { sink = HWY_DYNAMIC_DISPATCH(MultiplyAdd)(kRounds, 0.5f); });
+    best = std::max(best, flops * team.threads() / seconds);
+  }
+  return best;
+}
+
+}  // namespace scaling
+#endif

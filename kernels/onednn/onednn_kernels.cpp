@@ -1,0 +1,104 @@
+// Dense products by oneDNN; all else is simd's. It multiplies bf16 weights only with bf16
+// activations, so there activations are rounded first, as in bf16_dot; sums are f32.
+#include <string>
+#include <vector>
+
+#include "kernels/library_backends.h"
+#include "kernels/library_threads.h"
+#include "kernels/onednn/matmul.h"
+#include "kernels/openmp_threads.h"
+
+namespace scaling {
+namespace {
+
+int threads_of_calls = 1;
+
+/// Columns `part` of x (tokens, stride) as bf16, (tokens, part.size()).
+const bf16* rounded(const float* x, int tokens, std::int64_t stride, Range part) {
+  thread_local std::vector<bf16> half;
+  half.resize(std::size_t(tokens * part.size()));
+  for (int t = 0; t < tokens; ++t) {
+    const float* row = x + t * stride + part.begin;
+    bf16* to = half.data() + t * part.size();
+    for (std::int64_t i = 0; i < part.size(); ++i) to[i] = to_bf16(row[i]);
+  }
+  return half.data();
+}
+
+const void* weight_row(const WeightView& w, std::int64_t row) {
+  return static_cast<const char*>(w.data) + row * w.cols * bytes_of(w.type);
+}
+
+void dense(const WeightView& w, const float* bias, const float* x, int tokens, float* y,
+           Range outputs, bool relu) {
+  if (outputs.size() <= 0) return;
+  use_openmp_threads(threads_of_calls);
+  const bool half = w.type == WeightType::bf16;
+  const onednn::Product product = {.m = tokens,
+                                   .k = w.cols,
+                                   .n = outputs.size(),
+                                   .source_stride = w.cols,
+                                   .destination_stride = w.rows,
+                                   .weights_transposed = true,
+                                   .half = half,
+                                   .bias = bias != nullptr,
+                                   .relu = relu,
+                                   .accumulate = false,
+                                   .threads = threads_of_calls};
+  const void* source = x;
+  if (half) source = rounded(x, tokens, w.cols, {0, w.cols});
+  if (!onednn::run(product, source, weight_row(w, outputs.begin),
+                   bias ? bias + outputs.begin : nullptr, y + outputs.begin)) {
+    simd_kernels().dense(w, bias, x, tokens, y, outputs, relu);
+  }
+}
+
+void dense_transposed(const WeightView& w, const float* h, int tokens, float* y, Range inputs) {
+  if (inputs.size() <= 0) return;
+  use_openmp_threads(threads_of_calls);
+  const bool half = w.type == WeightType::bf16;
+  const onednn::Product product = {.m = tokens,
+                                   .k = inputs.size(),
+                                   .n = w.cols,
+                                   .source_stride = half ? inputs.size() : w.rows,
+                                   .destination_stride = w.cols,
+                                   .weights_transposed = false,
+                                   .half = half,
+                                   .bias = false,
+                                   .relu = false,
+                                   .accumulate = true,
+                                   .threads = threads_of_calls};
+  const void* source = h + inputs.begin;
+  if (half) source = rounded(h, tokens, w.rows, inputs);
+  if (!onednn::run(product, source, weight_row(w, inputs.begin), nullptr, y)) {
+    simd_kernels().dense_transposed(w, h, tokens, y, inputs);
+  }
+}
+
+}  // namespace
+
+void set_onednn_threads(int threads) { threads_of_calls = threads; }
+
+std::string onednn_description() {
+  const dnnl_version_t* v = dnnl_version();
+  return "oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." +
+         std::to_string(v->patch);
+}
+
+const KernelSet& onednn_kernels() {
+  static const KernelSet set = [] {
+    KernelSet s = simd_kernels();
+    s.name = "onednn";
+    s.description = onednn_description() +
+                    ": dense products, activations rounded to bf16 for bf16 weights; the rest is "
+                    "simd's";
+    s.own = {"dense", "dense_transposed"};
+    s.rounds_activations = true;
+    s.dense = dense;
+    s.dense_transposed = dense_transposed;
+    return s;
+  }();
+  return set;
+}
+
+}  // namespace scaling

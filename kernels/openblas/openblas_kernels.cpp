@@ -1,0 +1,94 @@
+// Dense products by OpenBLAS, on f32 weights; all else is simd's.
+#include <cblas.h>
+
+#include <algorithm>
+#include <string>
+
+#include "kernels/library_backends.h"
+#include "kernels/library_threads.h"
+#include "kernels/openmp_threads.h"
+
+// In OpenBLAS's own cblas.h but not in the plain one that may be found in its place.
+extern "C" {
+void openblas_set_num_threads(int threads);
+char* openblas_get_config(void);
+char* openblas_get_corename(void);
+}
+
+namespace scaling {
+namespace {
+
+int threads_of_calls = 1;
+
+void dense(const WeightView& w, const float* bias, const float* x, int tokens, float* y,
+           Range outputs, bool relu) {
+  if (w.type != WeightType::f32) {
+    return simd_kernels().dense(w, bias, x, tokens, y, outputs, relu);
+  }
+  if (outputs.size() <= 0) return;
+  use_openmp_threads(threads_of_calls);
+  const float* weights = w.f32() + outputs.begin * w.cols;
+  const int in = int(w.cols), out = int(outputs.size());
+  if (tokens == 1) {
+    cblas_sgemv(CblasRowMajor, CblasNoTrans, out, in, 1, weights, in, x, 1, 0, y + outputs.begin,
+                1);
+  } else {
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, tokens, out, in, 1, x, in, weights, in, 0,
+                y + outputs.begin, int(w.rows));
+  }
+  if (!bias && !relu) return;
+  for (int t = 0; t < tokens; ++t) {
+    for (std::int64_t o = outputs.begin; o < outputs.end; ++o) {
+      const float value = y[t * w.rows + o] + (bias ? bias[o] : 0.0f);
+      y[t * w.rows + o] = relu ? std::max(value, 0.0f) : value;
+    }
+  }
+}
+
+void dense_transposed(const WeightView& w, const float* h, int tokens, float* y, Range inputs) {
+  if (w.type != WeightType::f32) {
+    return simd_kernels().dense_transposed(w, h, tokens, y, inputs);
+  }
+  if (inputs.size() <= 0) return;
+  use_openmp_threads(threads_of_calls);
+  const float* weights = w.f32() + inputs.begin * w.cols;
+  const int in = int(inputs.size()), out = int(w.cols);
+  if (tokens == 1) {
+    cblas_sgemv(CblasRowMajor, CblasTrans, in, out, 1, weights, out, h + inputs.begin, 1, 1, y, 1);
+  } else {
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, tokens, out, in, 1, h + inputs.begin,
+                int(w.rows), weights, out, 1, y, out);
+  }
+}
+
+}  // namespace
+
+void set_openblas_threads(int threads) {
+  threads_of_calls = threads;
+  openblas_set_num_threads(threads);
+}
+
+std::string openblas_description() {
+  // "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ...": the version is the second word.
+  const std::string config = openblas_get_config();
+  const std::size_t space = config.find(' ');
+  const std::string version = config.substr(0, config.find(' ', space + 1));
+  return version + ", core " + openblas_get_corename();
+}
+
+const KernelSet& openblas_kernels() {
+  static const KernelSet set = [] {
+    set_openblas_threads(1);
+    KernelSet s = simd_kernels();
+    s.name = "openblas";
+    s.description = openblas_description() + ": f32 dense products; the rest is simd's";
+    s.own = {"dense", "dense_transposed"};
+    s.own_types = {WeightType::f32};
+    s.dense = dense;
+    s.dense_transposed = dense_transposed;
+    return s;
+  }();
+  return set;
+}
+
+}  // namespace scaling

@@ -1,0 +1,31 @@
+// Definition of the dense products.
+#include "kernels/ref/ref.h"
+
+namespace scaling::ref {
+
+void dense(const WeightView& w, const float* bias, const float* x, int tokens, float* y,
+           Range outputs, bool relu) {
+  for (int t = 0; t < tokens; ++t) {
+    for (std::int64_t o = outputs.begin; o < outputs.end; ++o) {
+      double sum = bias ? double(bias[o]) : 0.0;
+      for (std::int64_t i = 0; i < w.cols; ++i) {
+        sum += double(element(w, o, i)) * double(x[t * w.cols + i]);
+      }
+      y[t * w.rows + o] = relu && sum < 0 ? 0.0f : float(sum);
+    }
+  }
+}
+
+void dense_transposed(const WeightView& w, const float* h, int tokens, float* y, Range inputs) {
+  for (int t = 0; t < tokens; ++t) {
+    for (std::int64_t c = 0; c < w.cols; ++c) {
+      double sum = double(y[t * w.cols + c]);
+      for (std::int64_t j = inputs.begin; j < inputs.end; ++j) {
+        sum += double(h[t * w.rows + j]) * double(element(w, j, c));
+      }
+      y[t * w.cols + c] = float(sum);
+    }
+  }
+}
+
+}  // namespace scaling::ref

@@ -1,0 +1,98 @@
+// The set that rounds activations too: dense products of bf16 weights by the processor's bf16 dot
+// product. Highway 1.0.3 has no such operation, hence the intrinsic; all else is the simd set's.
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "kernels/simd/simd.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace scaling {
+
+#if defined(__x86_64__)
+namespace {
+
+#define SCALING_BF16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
+
+/// Values of a vector of bf16 pairs.
+constexpr std::int64_t kPairs = 32;
+constexpr int kRows = 4;
+constexpr std::int64_t kAheadElements = 1024;
+
+SCALING_BF16 inline __m512bh load_pairs(const bf16* p) {
+  __m512bh v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+
+/// sums[s] = rows[s] . x over n elements.
+SCALING_BF16 void dot_rows(const bf16* const (&rows)[kRows], const bf16* x, std::int64_t n,
+                           float (&sums)[kRows]) {
+  __m512 even[kRows], odd[kRows];
+  for (int s = 0; s < kRows; ++s) even[s] = odd[s] = _mm512_setzero_ps();
+  std::int64_t c = 0;
+  for (; c + 2 * kPairs <= n; c += 2 * kPairs) {
+    const __m512bh x0 = load_pairs(x + c), x1 = load_pairs(x + c + kPairs);
+    for (int s = 0; s < kRows; ++s) {
+      __builtin_prefetch(rows[s] + c + kAheadElements);
+      __builtin_prefetch(rows[s] + c + kAheadElements + kPairs);
+      even[s] = _mm512_dpbf16_ps(even[s], load_pairs(rows[s] + c), x0);
+      odd[s] = _mm512_dpbf16_ps(odd[s], load_pairs(rows[s] + c + kPairs), x1);
+    }
+  }
+  for (int s = 0; s < kRows; ++s) {
+    // By way of memory: the reduction intrinsic warns of its own internals on g++ 12.
+    alignas(64) float lanes[16];
+    _mm512_store_ps(lanes, _mm512_add_ps(even[s], odd[s]));
+    sums[s] = std::accumulate(lanes, lanes + 16, 0.0f);
+    for (std::int64_t i = c; i < n; ++i) sums[s] += to_float(rows[s][i]) * to_float(x[i]);
+  }
+}
+
+void dense(const WeightView& w, const float* bias, const float* x, int tokens, float* y,
+           Range outputs, bool relu) {
+  if (w.type != WeightType::bf16) return simd::dense(w, bias, x, tokens, y, outputs, relu);
+  const std::int64_t in = w.cols, out = w.rows;
+  thread_local std::vector<bf16> rounded;
+  rounded.resize(std::size_t(in * tokens));
+  for (std::int64_t i = 0; i < in * tokens; ++i) rounded[std::size_t(i)] = to_bf16(x[i]);
+  for (std::int64_t o = outputs.begin; o < outputs.end; o += kRows) {
+    const std::int64_t count = std::min<std::int64_t>(kRows, outputs.end - o);
+    const bf16* rows[kRows];
+    for (int s = 0; s < kRows; ++s) rows[s] = w.half() + std::min(o + s, outputs.end - 1) * in;
+    for (int t = 0; t < tokens; ++t) {
+      float sums[kRows];
+      dot_rows({rows[0], rows[1], rows[2], rows[3]}, rounded.data() + t * in, in, sums);
+      for (std::int64_t s = 0; s < count; ++s) {
+        const float z = bias ? sums[s] + bias[o + s] : sums[s];
+        y[t * out + o + s] = relu && z < 0 ? 0.0f : z;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+const KernelSet* bf16_dot_kernels() {
+  if (!__builtin_cpu_supports("avx512bf16") || !__builtin_cpu_supports("avx512bw")) return nullptr;
+  static const KernelSet set = [] {
+    KernelSet s = simd_kernels();
+    s.name = "bf16_dot";
+    s.description = "bf16 dot product (vdpbf16ps), rounds activations to bf16; the rest is simd's";
+    s.own = {"dense"};
+    s.own_types = {WeightType::bf16};
+    s.rounds_activations = true;
+    s.dense = dense;
+    return s;
+  }();
+  return &set;
+}
+#else
+const KernelSet* bf16_dot_kernels() { return nullptr; }
+#endif
+
+}  // namespace scaling

@@ -1,0 +1,150 @@
+// The controller's second half and its block argmax: neurons lie across lanes, so no sum over lanes
+// is needed.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/simd/controller.cpp"
+#include "hwy/foreach_target.h"
+// After foreach_target:
+#include <numeric>
+
+#include "kernels/kernels.h"
+#include "kernels/simd/simd.h"
+#include "kernels/simd/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace scaling {
+namespace HWY_NAMESPACE {
+
+/// Panels side by side: with two sums each, eight multiply-adds are in flight at any vector length.
+inline constexpr int kSideBySide = 4 / kVectorsOfPanel;
+
+/// Logits of kPanels panels for one token, bias included, into `to`. ask: the panels after them are
+/// wanted next.
+template <int kPanels, class T>
+HWY_INLINE void logits_of(const T* w, std::int64_t rank, const float* hidden, const float* bias,
+                          bool ask, float* to) {
+  Vector even[kPanels][kVectorsOfPanel], odd[kPanels][kVectorsOfPanel];
+  for (int p = 0; p < kPanels; ++p) {
+    for (int v = 0; v < kVectorsOfPanel; ++v) {
+      even[p][v] = load(bias + p * kPanel + v * kLanes);
+      odd[p][v] = zero();
+    }
+  }
+  const std::int64_t panel = rank * kPanel;
+  std::int64_t l = 0;
+  for (; l + 2 <= rank; l += 2) {
+    const Vector h0 = broadcast(hidden[l]), h1 = broadcast(hidden[l + 1]);
+    for (int p = 0; p < kPanels; ++p) {
+      const T* at = w + p * panel + l * kPanel;
+      if (ask) {
+        prefetch(at + kPanels * panel);
+        if constexpr (sizeof(T) == 4) prefetch(at + kPanels * panel + kPanel);
+      }
+      for (int v = 0; v < kVectorsOfPanel; ++v) {
+        even[p][v] = hn::MulAdd(load(at + v * kLanes), h0, even[p][v]);
+        odd[p][v] = hn::MulAdd(load(at + kPanel + v * kLanes), h1, odd[p][v]);
+      }
+    }
+  }
+  for (int p = 0; p < kPanels; ++p) {
+    for (int v = 0; v < kVectorsOfPanel; ++v) {
+      if (l < rank) {
+        even[p][v] = hn::MulAdd(load(w + p * panel + l * kPanel + v * kLanes), broadcast(hidden[l]),
+                                even[p][v]);
+      }
+      store(hn::Add(even[p][v], odd[p][v]), to + p * kPanel + v * kLanes);
+    }
+  }
+}
+
+/// One logit at a time, for the ends of a range that are not whole groups of panels.
+template <class T>
+float logit(const T* w, std::int64_t rank, const float* hidden, std::int64_t j) {
+  const T* at = w + (j / kPanel) * rank * kPanel + j % kPanel;
+  float z = 0;
+  for (std::int64_t l = 0; l < rank; ++l) z += hidden[l] * to_float(at[l * kPanel]);
+  return z;
+}
+
+std::int64_t Argmax(const float* x, std::int64_t n) {
+  std::int64_t i = 0;
+  float best = x[0];
+  if (n >= kLanes) {
+    Vector most = load(x);
+    for (i = kLanes; i + kLanes <= n; i += kLanes) most = hn::Max(most, load(x + i));
+    best = hn::GetLane(hn::MaxOfLanes(Floats(), most));
+  }
+  for (; i < n; ++i) best = std::max(best, x[i]);
+  const Vector wanted = broadcast(best);
+  for (i = 0; i + kLanes <= n; i += kLanes) {
+    const auto at = hn::FindFirstTrue(Floats(), hn::Eq(load(x + i), wanted));
+    if (at >= 0) return i + std::int64_t(at);
+  }
+  for (; i < n; ++i) {
+    if (x[i] == best) return i;
+  }
+  return 0;  // only NaNs
+}
+
+template <class T>
+void controller_typed(const T* w, std::int64_t rank, std::int64_t d_ff, const float* bias,
+                      const float* hidden, int tokens, std::int64_t block, float* logits,
+                      std::int32_t* selected, Range blocks) {
+  constexpr std::int64_t kGroup = kSideBySide * kPanel;
+  const std::int64_t count = d_ff / block;
+  const std::int64_t begin = blocks.begin * block, end = blocks.end * block;
+  // A stretch of logits is computed and decided token by token, so that one row of logits is enough
+  // and the weights of the stretch stay in cache for the next token. It is whole blocks and whole
+  // panels.
+  const std::int64_t unit = std::lcm(block, kPanel);
+  const std::int64_t stretch = unit * std::max<std::int64_t>(1, 4 * kGroup / unit);
+  for (std::int64_t from = begin; from < end; from += stretch) {
+    const std::int64_t to = std::min(from + stretch, end);
+    for (int t = 0; t < tokens; ++t) {
+      const float* h = hidden + t * rank;
+      std::int64_t j = from;
+      for (; j < to && j % kPanel != 0; ++j) logits[j] = bias[j] + logit(w, rank, h, j);
+      for (; j + kGroup <= to; j += kGroup) {
+        const bool ask = t == 0 && j + 2 * kGroup <= end;
+        logits_of<kSideBySide>(w + j * rank, rank, h, bias + j, ask, logits + j);
+      }
+      for (; j + kPanel <= to; j += kPanel) {
+        logits_of<1>(w + j * rank, rank, h, bias + j, false, logits + j);
+      }
+      for (; j < to; ++j) logits[j] = bias[j] + logit(w, rank, h, j);
+      for (std::int64_t b = from / block; b < to / block; ++b) {
+        selected[t * count + b] = std::int32_t(Argmax(logits + b * block, block));
+      }
+    }
+  }
+}
+
+void Controller(const WeightView& w, const float* bias, const float* hidden, int tokens,
+                std::int64_t block, float* logits, std::int32_t* selected, Range blocks) {
+  if (w.type == WeightType::f32) {
+    controller_typed(w.f32(), w.rows, w.cols, bias, hidden, tokens, block, logits, selected,
+                     blocks);
+  } else {
+    controller_typed(w.half(), w.rows, w.cols, bias, hidden, tokens, block, logits, selected,
+                     blocks);
+  }
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace scaling
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace scaling::simd {
+HWY_EXPORT(Controller);
+HWY_EXPORT(Argmax);
+
+void controller(const WeightView& w, const float* bias, const float* hidden, int tokens,
+                std::int64_t block, float* logits, std::int32_t* selected, Range blocks) {
+  HWY_DYNAMIC_DISPATCH(Controller)
+  (w, bias, hidden, tokens, block, logits, selected, blocks);
+}
+
+std::int64_t argmax(const float* x, std::int64_t n) { return HWY_DYNAMIC_DISPATCH(Argmax)(x, n); }
+}  // namespace scaling::simd
+#endif

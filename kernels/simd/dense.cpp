@@ -1,0 +1,179 @@
+// Dense matrix x vector, both ways round, for 1 to 16 tokens: memory-bound, so four rows stream
+// side by side.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/simd/dense.cpp"
+#include "hwy/foreach_target.h"
+// After foreach_target:
+#include "kernels/kernels.h"
+#include "kernels/simd/rows-inl.h"
+#include "kernels/simd/simd.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace scaling {
+namespace HWY_NAMESPACE {
+
+/// A weight vector in a register serves this many tokens before the next is loaded.
+inline constexpr int kTokenGroup = 4;
+
+/// sums[s][t] = rows[s] . x[t]; the rows come from memory once, x from cache.
+template <class T>
+HWY_INLINE void dot_rows_tokens(const T* const (&rows)[kStreams], const float* x,
+                                std::int64_t x_stride, int tokens, std::int64_t n,
+                                float (&sums)[kStreams][kTokenGroup]) {
+  Vector total[kStreams][kTokenGroup];
+  const float* xt[kTokenGroup];
+  for (int t = 0; t < kTokenGroup; ++t) {
+    // A short group computes its last token again rather than branch in the loop.
+    xt[t] = x + std::min(t, tokens - 1) * x_stride;
+    for (int s = 0; s < kStreams; ++s) total[s][t] = zero();
+  }
+  std::int64_t c = 0;
+  for (; c + kLanes <= n; c += kLanes) {
+    Vector w[kStreams];
+    for (int s = 0; s < kStreams; ++s) {
+      prefetch(rows[s] + c + kAhead<T>);
+      w[s] = load(rows[s] + c);
+    }
+    for (int t = 0; t < kTokenGroup; ++t) {
+      const Vector xv = load(xt[t] + c);
+      for (int s = 0; s < kStreams; ++s) total[s][t] = hn::MulAdd(w[s], xv, total[s][t]);
+    }
+  }
+  if (c < n) {
+    for (int t = 0; t < kTokenGroup; ++t) {
+      const Vector xv = load_first(xt[t] + c, n - c);
+      for (int s = 0; s < kStreams; ++s) {
+        total[s][t] = hn::MulAdd(load_first(rows[s] + c, n - c), xv, total[s][t]);
+      }
+    }
+  }
+  for (int s = 0; s < kStreams; ++s) {
+    for (int t = 0; t < kTokenGroup; ++t) sums[s][t] = sum(total[s][t]);
+  }
+}
+
+template <class T>
+void dense_typed(const T* w, std::int64_t in, std::int64_t out, const float* bias, const float* x,
+                 int tokens, float* y, Range outputs, bool relu) {
+  const auto put = [&](std::int64_t o, int t, float v) {
+    if (bias) v += bias[o];
+    y[t * out + o] = relu ? std::max(v, 0.0f) : v;
+  };
+  std::int64_t o = outputs.begin;
+  for (; o + kStreams <= outputs.end; o += kStreams) {
+    const T* const rows[kStreams] = {w + o * in, w + (o + 1) * in, w + (o + 2) * in,
+                                     w + (o + 3) * in};
+    if (tokens == 1) {
+      // The last group has nothing after it: its own rows again, which are in cache.
+      const std::int64_t step = o + 2 * kStreams <= outputs.end ? kStreams * in : 0;
+      const T* const next[kStreams] = {rows[0] + step, rows[1] + step, rows[2] + step,
+                                       rows[3] + step};
+      if (o == outputs.begin) prefetch_starts(rows, in);
+      const float* const xs[kStreams] = {x, x, x, x};
+      float sums[kStreams];
+      dot_rows(rows, next, xs, in, sums);
+      for (int s = 0; s < kStreams; ++s) put(o + s, 0, sums[s]);
+      continue;
+    }
+    for (int t0 = 0; t0 < tokens; t0 += kTokenGroup) {
+      const int group = std::min(kTokenGroup, tokens - t0);
+      float sums[kStreams][kTokenGroup];
+      dot_rows_tokens(rows, x + t0 * in, in, group, in, sums);
+      for (int s = 0; s < kStreams; ++s) {
+        for (int t = 0; t < group; ++t) put(o + s, t0 + t, sums[s][t]);
+      }
+    }
+  }
+  for (; o < outputs.end; ++o) {
+    for (int t = 0; t < tokens; ++t) put(o, t, dot_row(w + o * in, x + t * in, in));
+  }
+}
+
+void Dense(const WeightView& w, const float* bias, const float* x, int tokens, float* y,
+           Range outputs, bool relu) {
+  if (w.type == WeightType::f32) {
+    dense_typed(w.f32(), w.cols, w.rows, bias, x, tokens, y, outputs, relu);
+  } else {
+    dense_typed(w.half(), w.cols, w.rows, bias, x, tokens, y, outputs, relu);
+  }
+}
+
+/// y[t] += sum_s h[t][s] rows[s] for several tokens: a vector of each row is loaded once.
+template <class T>
+HWY_INLINE void accumulate_rows_tokens(const T* const (&rows)[kStreams], const float* h,
+                                       std::int64_t h_stride, int tokens, std::int64_t n,
+                                       float* y) {
+  std::int64_t c = 0;
+  for (; c + kLanes <= n; c += kLanes) {
+    Vector w[kStreams];
+    for (int s = 0; s < kStreams; ++s) {
+      prefetch(rows[s] + c + kAhead<T>);
+      w[s] = load(rows[s] + c);
+    }
+    for (int t = 0; t < tokens; ++t) {
+      const float* ht = h + t * h_stride;
+      Vector v = load(y + t * n + c);
+      for (int s = 0; s < kStreams; ++s) v = hn::MulAdd(w[s], broadcast(ht[s]), v);
+      store(v, y + t * n + c);
+    }
+  }
+  for (; c < n; ++c) {
+    for (int t = 0; t < tokens; ++t) {
+      for (int s = 0; s < kStreams; ++s) {
+        y[t * n + c] += h[t * h_stride + s] * to_float(rows[s][c]);
+      }
+    }
+  }
+}
+
+template <class T>
+void dense_transposed_typed(const T* w, std::int64_t in, std::int64_t out, const float* h,
+                            int tokens, float* y, Range inputs) {
+  std::int64_t j = inputs.begin;
+  for (; j + kStreams <= inputs.end; j += kStreams) {
+    const T* const rows[kStreams] = {w + j * out, w + (j + 1) * out, w + (j + 2) * out,
+                                     w + (j + 3) * out};
+    if (tokens > 1) {
+      accumulate_rows_tokens(rows, h + j, in, tokens, out, y);
+      continue;
+    }
+    const std::int64_t step = j + 2 * kStreams <= inputs.end ? kStreams * out : 0;
+    const T* const next[kStreams] = {rows[0] + step, rows[1] + step, rows[2] + step,
+                                     rows[3] + step};
+    if (j == inputs.begin) prefetch_starts(rows, out);
+    const float hs[kStreams] = {h[j], h[j + 1], h[j + 2], h[j + 3]};
+    accumulate_rows(rows, next, hs, out, y);
+  }
+  for (; j < inputs.end; ++j) {
+    for (int t = 0; t < tokens; ++t) accumulate_row(w + j * out, h[t * in + j], out, y + t * out);
+  }
+}
+
+void DenseTransposed(const WeightView& w, const float* h, int tokens, float* y, Range inputs) {
+  if (w.type == WeightType::f32) {
+    dense_transposed_typed(w.f32(), w.rows, w.cols, h, tokens, y, inputs);
+  } else {
+    dense_transposed_typed(w.half(), w.rows, w.cols, h, tokens, y, inputs);
+  }
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace scaling
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace scaling::simd {
+HWY_EXPORT(Dense);
+HWY_EXPORT(DenseTransposed);
+
+void dense(const WeightView& w, const float* bias, const float* x, int tokens, float* y,
+           Range outputs, bool relu) {
+  HWY_DYNAMIC_DISPATCH(Dense)(w, bias, x, tokens, y, outputs, relu);
+}
+
+void dense_transposed(const WeightView& w, const float* h, int tokens, float* y, Range inputs) {
+  HWY_DYNAMIC_DISPATCH(DenseTransposed)(w, h, tokens, y, inputs);
+}
+}  // namespace scaling::simd
+#endif

@@ -1,0 +1,117 @@
+// Gathered rows of the sparse feed-forward: four selected rows stream side by side while the next
+// four are asked for, so that a jump costs no more than going on.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/simd/gather.cpp"
+#include "hwy/foreach_target.h"
+// After foreach_target:
+#include "kernels/kernels.h"
+#include "kernels/simd/rows-inl.h"
+#include "kernels/simd/simd.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace scaling {
+namespace HWY_NAMESPACE {
+
+/// Pointers to the rows of selections [i, i + kStreams), as far as there are any; the last one
+/// stands in for what is missing.
+template <class T>
+HWY_INLINE void rows_of(const T* w, std::int64_t d, const Selection* s, std::int64_t n,
+                        std::int64_t i, const T* (&rows)[kStreams]) {
+  for (int k = 0; k < kStreams; ++k) rows[k] = w + s[std::min(i + k, n - 1)].row * d;
+}
+
+template <class T>
+void gather_dot_typed(const T* w, std::int64_t d, const float* bias, const Selection* s,
+                      std::int64_t n, const float* x, float* h) {
+  const T* rows[kStreams];
+  const T* next[kStreams];
+  if (n > 0) {
+    rows_of(w, d, s, n, 0, next);
+    prefetch_starts<T>(next, d);
+  }
+  for (std::int64_t i = 0; i < n; i += kStreams) {
+    std::copy(next, next + kStreams, rows);
+    rows_of(w, d, s, n, i + kStreams, next);
+    const std::int64_t group = std::min<std::int64_t>(kStreams, n - i);
+    const float* xs[kStreams];
+    for (int k = 0; k < kStreams; ++k) xs[k] = x + s[std::min(i + k, n - 1)].token * d;
+    float sums[kStreams];
+    dot_rows<T>(rows, next, xs, d, sums);
+    for (int k = 0; k < group; ++k) {
+      const float z = bias ? sums[k] + bias[s[i + k].row] : sums[k];
+      h[i + k] = std::max(z, 0.0f);
+    }
+  }
+}
+
+void GatherDot(const WeightView& w, const float* bias, const Selection* s, std::int64_t n,
+               const float* x, float* h) {
+  if (w.type == WeightType::f32) {
+    gather_dot_typed(w.f32(), w.cols, bias, s, n, x, h);
+  } else {
+    gather_dot_typed(w.half(), w.cols, bias, s, n, x, h);
+  }
+}
+
+template <class T>
+void gather_accumulate_typed(const T* w, std::int64_t d, const Selection* s, std::int64_t n,
+                             const float* h, float* y) {
+  const T* rows[kStreams];
+  const T* next[kStreams];
+  if (n > 0) {
+    rows_of(w, d, s, n, 0, next);
+    prefetch_starts<T>(next, d);
+  }
+  for (std::int64_t i = 0; i < n; i += kStreams) {
+    std::copy(next, next + kStreams, rows);
+    rows_of(w, d, s, n, i + kStreams, next);
+    const std::int64_t group = std::min<std::int64_t>(kStreams, n - i);
+    bool one_token = true;
+    float hs[kStreams] = {};
+    for (int k = 0; k < group; ++k) {
+      hs[k] = h[i + k];
+      one_token = one_token && s[i + k].token == s[i].token;
+    }
+    if (one_token) {
+      accumulate_rows<T>(rows, next, hs, d, y + s[i].token * d);
+      continue;
+    }
+    for (int k = 0; k < group; ++k) {
+      for (std::int64_t c = 0; c < std::min(d, kAhead<T>); c += 64 / std::int64_t(sizeof(T))) {
+        prefetch(next[k] + c);
+      }
+      accumulate_row(rows[k], hs[k], d, y + s[i + k].token * d);
+    }
+  }
+}
+
+void GatherAccumulate(const WeightView& w, const Selection* s, std::int64_t n, const float* h,
+                      float* y) {
+  if (w.type == WeightType::f32) {
+    gather_accumulate_typed(w.f32(), w.cols, s, n, h, y);
+  } else {
+    gather_accumulate_typed(w.half(), w.cols, s, n, h, y);
+  }
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace scaling
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace scaling::simd {
+HWY_EXPORT(GatherDot);
+HWY_EXPORT(GatherAccumulate);
+
+void gather_dot(const WeightView& w, const float* bias, const Selection* s, std::int64_t n,
+                const float* x, float* h) {
+  HWY_DYNAMIC_DISPATCH(GatherDot)(w, bias, s, n, x, h);
+}
+
+void gather_accumulate(const WeightView& w, const Selection* s, std::int64_t n, const float* h,
+                       float* y) {
+  HWY_DYNAMIC_DISPATCH(GatherAccumulate)(w, s, n, h, y);
+}
+}  // namespace scaling::simd
+#endif

@@ -1,0 +1,119 @@
+// Layer norm, softmax and attention over a cache: short rows, computed where they lie.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/simd/rowwise.cpp"
+#include "hwy/foreach_target.h"
+// After foreach_target:
+#include <cmath>
+
+#include "hwy/contrib/math/math-inl.h"
+#include "kernels/kernels.h"
+#include "kernels/simd/rows-inl.h"
+#include "kernels/simd/simd.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace scaling {
+namespace HWY_NAMESPACE {
+
+void LayerNorm(const float* x, const float* scale, const float* bias, int tokens, std::int64_t d,
+               float* y) {
+  for (int t = 0; t < tokens; ++t, x += d, y += d) {
+    Vector total = zero();
+    std::int64_t c = 0;
+    for (; c + kLanes <= d; c += kLanes) total = hn::Add(total, load(x + c));
+    float sum_x = sum(total);
+    for (; c < d; ++c) sum_x += x[c];
+    const float mean = sum_x / float(d);
+
+    const Vector means = broadcast(mean);
+    Vector squares = zero();
+    for (c = 0; c + kLanes <= d; c += kLanes) {
+      const Vector centred = hn::Sub(load(x + c), means);
+      squares = hn::MulAdd(centred, centred, squares);
+    }
+    float sum_squares = sum(squares);
+    for (; c < d; ++c) sum_squares += (x[c] - mean) * (x[c] - mean);
+    const float inverse = 1.0f / std::sqrt(sum_squares / float(d) + 1e-6f);
+
+    const Vector inverses = broadcast(inverse);
+    for (c = 0; c + kLanes <= d; c += kLanes) {
+      const Vector normal = hn::Mul(hn::Sub(load(x + c), means), inverses);
+      store(hn::MulAdd(normal, load(scale + c), load(bias + c)), y + c);
+    }
+    for (; c < d; ++c) y[c] = scale[c] * (x[c] - mean) * inverse + bias[c];
+  }
+}
+
+void Softmax(float* x, std::int64_t n) {
+  const float largest = *std::max_element(x, x + n);
+  const Vector shift = broadcast(largest);
+  Vector total = zero();
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const Vector e = hn::Exp(Floats(), hn::Sub(load(x + i), shift));
+    total = hn::Add(total, e);
+    store(e, x + i);
+  }
+  float sum_x = sum(total);
+  for (; i < n; ++i) {
+    x[i] = std::exp(x[i] - largest);
+    sum_x += x[i];
+  }
+  const float inverse = 1.0f / sum_x;
+  const Vector inverses = broadcast(inverse);
+  for (i = 0; i + kLanes <= n; i += kLanes) store(hn::Mul(load(x + i), inverses), x + i);
+  for (; i < n; ++i) x[i] *= inverse;
+}
+
+void Attend(const float* q, const float* keys, const float* values, std::int64_t length,
+            std::int64_t d_head, float* scores, float* out) {
+  const float scale = 1.0f / std::sqrt(float(d_head));
+  const auto rows_at = [&](const float* rows, std::int64_t i, const float*(&at)[kStreams]) {
+    for (int s = 0; s < kStreams; ++s) at[s] = rows + std::min(i + s, length - 1) * d_head;
+  };
+  const float* rows[kStreams];
+  const float* next[kStreams];
+  const float* const qs[kStreams] = {q, q, q, q};
+  std::int64_t i = 0;
+  for (; i + kStreams <= length; i += kStreams) {
+    rows_at(keys, i, rows);
+    rows_at(keys, i + 4 * kStreams, next);  // rows are short: four groups ahead
+    float dots[kStreams];
+    dot_rows<float>(rows, next, qs, d_head, dots);
+    for (int s = 0; s < kStreams; ++s) scores[i + s] = dots[s] * scale;
+  }
+  for (; i < length; ++i) scores[i] = dot_row(keys + i * d_head, q, d_head) * scale;
+  Softmax(scores, length);
+  std::fill(out, out + d_head, 0.0f);
+  for (i = 0; i + kStreams <= length; i += kStreams) {
+    rows_at(values, i, rows);
+    rows_at(values, i + 4 * kStreams, next);
+    const float weights[kStreams] = {scores[i], scores[i + 1], scores[i + 2], scores[i + 3]};
+    accumulate_rows<float>(rows, next, weights, d_head, out);
+  }
+  for (; i < length; ++i) accumulate_row(values + i * d_head, scores[i], d_head, out);
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace scaling
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace scaling::simd {
+HWY_EXPORT(LayerNorm);
+HWY_EXPORT(Softmax);
+HWY_EXPORT(Attend);
+
+void layer_norm(const float* x, const float* scale, const float* bias, int tokens, std::int64_t d,
+                float* y) {
+  HWY_DYNAMIC_DISPATCH(LayerNorm)(x, scale, bias, tokens, d, y);
+}
+
+void softmax(float* x, std::int64_t n) { HWY_DYNAMIC_DISPATCH(Softmax)(x, n); }
+
+void attend(const float* q, const float* keys, const float* values, std::int64_t length,
+            std::int64_t d_head, float* scores, float* out) {
+  HWY_DYNAMIC_DISPATCH(Attend)(q, keys, values, length, d_head, scores, out);
+}
+}  // namespace scaling::simd
+#endif

@@ -1,0 +1,59 @@
+// A team of threads that stays alive through a whole token: small sparse blocks last tens of
+// microseconds.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "kernels/kernels.h"
+
+namespace scaling {
+
+/// Spins, then yields the processor. All `threads` of the team must call wait().
+class Barrier {
+ public:
+  explicit Barrier(int threads) : threads_(threads) {}
+  void wait();
+
+ private:
+  const int threads_;
+  alignas(64) std::atomic<int> arrived_{0};
+  alignas(64) std::atomic<unsigned> generation_{0};
+};
+
+/// The caller is thread 0; run() executes fn(thread) on every thread and returns when all have
+/// returned. Between runs the workers spin for a moment, then sleep. fn must not throw.
+class Team {
+ public:
+  /// pin: bind thread t to the t-th processor this process may use.
+  explicit Team(int threads, bool pin = false);
+  ~Team();
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+
+  int threads() const { return threads_; }
+  Barrier& barrier() { return barrier_; }
+  void run(const std::function<void(int thread)>& fn);
+
+ private:
+  void work(int thread);
+
+  const int threads_;
+  Barrier barrier_;
+  const std::function<void(int)>* job_ = nullptr;
+  alignas(64) std::atomic<unsigned> round_{0};
+  alignas(64) std::atomic<int> running_{0};
+  std::atomic<bool> stop_{false};
+  std::vector<std::thread> workers_;
+};
+
+/// Processors this process may use.
+int available_threads();
+
+/// The share of [0, n) of one of `parts`, its borders multiples of `multiple` (the last end is n).
+Range share_of(std::int64_t n, int part, int parts, std::int64_t multiple = 1);
+
+}  // namespace scaling

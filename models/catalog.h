@@ -1,0 +1,24 @@
+// seat + name -> maker: one explicit list.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "models/layer.h"
+
+namespace scaling {
+
+std::unique_ptr<FeedForward> make_feed_forward(const std::string& name, const ModelConfig& config);
+std::unique_ptr<Projection> make_projection(const std::string& name, const ModelConfig& config);
+std::unique_ptr<CrossProjection> make_cross_projection(const std::string& name,
+                                                       const ModelConfig& config);
+std::unique_ptr<Attention> make_attention(const std::string& name, const ModelConfig& config);
+std::unique_ptr<Loss> make_loss(const std::string& name, const ModelConfig& config);
+
+/// Seats: feed_forward, projection, cross_projection, attention, loss.
+std::vector<std::string> seat_names();
+/// Implementations of a seat. All makers throw UserError listing these for an unknown name.
+std::vector<std::string> implementations_of(const std::string& seat);
+
+}  // namespace scaling

@@ -1,0 +1,94 @@
+// Every knob of a model, each named once.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernels/weight.h"
+
+namespace scaling {
+
+/// Sizes and the implementations in each seat. Names are the paper's; reference sections in brackets.
+struct ModelConfig {
+  std::string shape = "800m";
+  std::int64_t d_model = 1024;
+  std::int64_t d_ff = 4096;
+  std::int64_t n_heads = 16;
+  std::int64_t vocab_size = 32000;
+  std::int64_t max_length = 512;
+  std::int64_t encoder_layers = 24;
+  std::int64_t decoder_layers = 24;
+  /// Distinct decoder blocks held in memory; 0: as many as memory holds, at most decoder_layers.
+  std::int64_t blocks = 0;
+  /// false: no encoder is built, its output vectors are drawn at random, and records say so.
+  bool encoder = true;
+
+  std::string feed_forward = "dense";  // [1]
+  std::int64_t sparsity = 64;          // N, neurons of which one is computed
+  std::int64_t d_lowrank = 0;          // r of the controller; 0: d_ff / N
+  bool feed_forward_bias = false;      // b1 in the sparse feed-forward (the paper's formula has one)
+  std::int64_t experts = 64;           // E of moe_block and moe_switch
+  std::string projection = "dense";    // decoder self-attention [2]
+  std::int64_t modules = 16;           // S
+  std::int64_t kernel_size = 3;        // F, length kernel of the convolutions
+  std::int64_t projection_rank = 64;   // of low_rank
+  std::string cross_projection = "dense";  // dense | mult_conv (no output) | mult_conv_output [2.8]
+  std::string loss = "dense";              // [3]
+  std::int64_t loss_modules = 4;           // S of the multiplicative loss
+  std::int64_t loss_rank = 64;
+
+  WeightType weight_type = WeightType::f32;
+  std::uint64_t seed = 1;
+
+  /// visitor(name, reference to the value, help) for every knob, in the order above; from it come flags, help,
+  /// parsing, the echoed settings and the record's configuration.
+  template <class Self, class Visitor>
+  static void fields(Self& c, Visitor&& visit) {
+    visit("shape", c.shape, "named sizes to start from");
+    visit("d_model", c.d_model, "width of the residual stream");
+    visit("d_ff", c.d_ff, "feed-forward neurons");
+    visit("n_heads", c.n_heads, "attention heads");
+    visit("vocab_size", c.vocab_size, "tokens in the vocabulary");
+    visit("max_length", c.max_length, "rows of each positional table");
+    visit("encoder_layers", c.encoder_layers, "encoder blocks");
+    visit("decoder_layers", c.decoder_layers, "decoder blocks of the full model");
+    visit("blocks", c.blocks, "distinct decoder blocks in memory; 0: as many as fit");
+    visit("encoder", c.encoder, "build the encoder; false: random encoder output");
+    visit("feed_forward", c.feed_forward, "implementation of the feed-forward seat");
+    visit("sparsity", c.sparsity, "N: one neuron in N is computed");
+    visit("d_lowrank", c.d_lowrank, "rank of the controller; 0: d_ff / N");
+    visit("feed_forward_bias", c.feed_forward_bias, "b1 in the sparse feed-forward");
+    visit("experts", c.experts, "experts of the mixture-of-experts layers");
+    visit("projection", c.projection, "implementation of the self-attention projections");
+    visit("modules", c.modules, "S: modules of the multiplicative and modular layers");
+    visit("kernel_size", c.kernel_size, "F: tokens a convolution sees");
+    visit("projection_rank", c.projection_rank, "rank of the low_rank projection");
+    visit("cross_projection", c.cross_projection, "implementation of the cross-attention projections");
+    visit("loss", c.loss, "implementation of the layer to the vocabulary");
+    visit("loss_modules", c.loss_modules, "S of the multiplicative loss");
+    visit("loss_rank", c.loss_rank, "rank of the low_rank loss");
+    visit("weight_type", c.weight_type, "f32 or bf16");
+    visit("seed", c.seed, "of the weights");
+  }
+
+  std::int64_t d_head() const { return d_model / n_heads; }
+  std::int64_t controller_rank() const { return d_lowrank ? d_lowrank : d_ff / sparsity; }
+
+  /// Throws UserError naming both numbers if sizes do not divide or are not positive, and listing the known
+  /// names if an implementation is unknown.
+  void validate() const;
+};
+
+/// Sets one knob by name from text ("sparsity", "64"). Setting `shape` sets its sizes too. Throws
+/// UserError for an unknown knob (lists the known) or an unreadable value.
+void set_field(ModelConfig& config, const std::string& name, const std::string& value);
+/// The text set_field would read back.
+std::string get_field(const ModelConfig& config, const std::string& name);
+std::vector<std::string> field_names();
+
+/// A config with the sizes of a named shape; throws UserError that lists the known shapes.
+ModelConfig config_of_shape(const std::string& shape);
+std::vector<std::string> shape_names();
+
+}  // namespace scaling

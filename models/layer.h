@@ -1,0 +1,138 @@
+// The seats of a model and what a layer must offer to sit in one.
+//
+// forward is evaluation over a whole sequence, (positions, features) of one example, by plain matrix
+// products over the masked dense definition. step is one decode step of ctx.tokens independent sequences through
+// the kernel set, executed by every thread of the team with equal arguments: on entry x is complete, on return
+// (after a barrier inside) y is complete. forward and step agree for every implementation. Training
+// joins here: a backward beside each forward.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/cost.h"
+#include "kernels/kernels.h"
+#include "kernels/team.h"
+#include "models/config.h"
+#include "models/matrix.h"
+#include "models/parameter.h"
+
+namespace scaling {
+
+/// What a thread knows during a decode step.
+struct StepContext {
+  const KernelSet& kernels;
+  Barrier& barrier;
+  int thread;
+  int threads;
+  int tokens;             ///< independent sequences decoded together, 1 to kMaxTokens
+  std::int64_t position;  ///< index of the current token, the same for all sequences
+  float* workspace;       ///< shared by the team, at least workspace_floats of the running layer
+
+  Range share(std::int64_t n, std::int64_t multiple = 1) const {
+    return share_of(n, thread, threads, multiple);
+  }
+  void sync() const { barrier.wait(); }
+};
+
+/// What an implementation keeps between the steps of one decode; most keep nothing.
+struct LayerState {
+  virtual ~LayerState() = default;
+};
+
+class Layer {
+ public:
+  virtual ~Layer() = default;
+  /// Every parameter, always in the same order.
+  virtual void visit_parameters(const ParameterVisitor& visit) = 0;
+  /// Floats of shared workspace that step needs.
+  virtual std::int64_t workspace_floats(int tokens, int threads) const = 0;
+  /// State of `tokens` sequences at position 0, or null.
+  virtual std::unique_ptr<LayerState> make_state(int /*tokens*/) const { return nullptr; }
+};
+
+/// x (positions, d_model) -> y (positions, d_model). No layer norm, no residual.
+class FeedForward : public Layer {
+ public:
+  virtual Mat forward(const Mat& x) const = 0;
+  virtual void step(const StepContext& ctx, LayerState* state, const float* x, float* y) const = 0;
+  virtual Cost step_cost(int tokens, WeightType type) const = 0;
+  /// Rows of W1 (= of W2) that the last step of this state touched, or empty if all are read always.
+  virtual std::vector<std::int32_t> touched_rows(const LayerState* /*state*/) const { return {}; }
+};
+
+/// Self-attention's projections: x -> (q, k, v), and o -> y unless the implementation has no output.
+class Projection : public Layer {
+ public:
+  struct QKV {
+    Mat q, k, v;
+  };
+  virtual QKV forward(const Mat& x) const = 0;
+  virtual Mat forward_output(const Mat& o) const = 0;
+  /// q, k, v: (tokens, d_model).
+  virtual void step(const StepContext& ctx, LayerState* state, const float* x, float* q, float* k,
+                    float* v) const = 0;
+  virtual bool has_output() const = 0;
+  virtual void step_output(const StepContext& ctx, LayerState* state, const float* o,
+                           float* y) const = 0;
+  virtual Cost step_cost(int tokens, WeightType type) const = 0;
+};
+
+/// Cross-attention's projections: query from the decoder, keys and values (always dense) from the encoder
+/// output, computed once a decode.
+class CrossProjection : public Layer {
+ public:
+  struct Memory {
+    Mat k, v;
+  };
+  virtual Memory forward_memory(const Mat& encoded) const = 0;
+  /// The same through the kernel set, for ctx.tokens positions of the encoder output at once.
+  virtual void step_memory(const StepContext& ctx, const float* encoded, float* k,
+                           float* v) const = 0;
+  virtual Mat forward_query(const Mat& x) const = 0;
+  virtual Mat forward_output(const Mat& o) const = 0;
+  virtual void step_query(const StepContext& ctx, LayerState* state, const float* x,
+                          float* q) const = 0;
+  virtual bool has_output() const = 0;
+  virtual void step_output(const StepContext& ctx, LayerState* state, const float* o,
+                           float* y) const = 0;
+  virtual Cost step_cost(int tokens, WeightType type) const = 0;
+};
+
+/// Keys and values of one attention: (tokens, heads, capacity, d_head) each.
+struct KeyValueCache {
+  KeyValueCache(int tokens, std::int64_t heads, std::int64_t capacity, std::int64_t d_head);
+  float* keys_of(int token, std::int64_t head);
+  float* values_of(int token, std::int64_t head);
+  float* scores_of(int token, std::int64_t head);
+  int tokens;
+  std::int64_t heads, capacity, d_head;
+  std::vector<float> keys, values, scores;  ///< scores: (tokens, heads, capacity), scratch of one step
+};
+
+/// Everything between projections: q, k, v -> o. Has no parameters.
+class Attention : public Layer {
+ public:
+  void visit_parameters(const ParameterVisitor&) override {}
+  virtual Mat forward(const Mat& q, const Mat& k, const Mat& v, bool causal) const = 0;
+  /// Appends k, v at ctx.position and attends over positions [0, ctx.position].
+  virtual void step(const StepContext& ctx, KeyValueCache& cache, const float* q, const float* k,
+                    const float* v, float* o) const = 0;
+  /// Attends over the first `length` cached positions (cross-attention).
+  virtual void step_fixed(const StepContext& ctx, KeyValueCache& cache, std::int64_t length,
+                          const float* q, float* o) const = 0;
+  virtual Cost step_cost(int tokens, std::int64_t length) const = 0;
+};
+
+/// The final layer: x (positions, d_model) -> logits (positions, vocab_size).
+class Loss : public Layer {
+ public:
+  virtual Mat forward(const Mat& x) const = 0;
+  virtual void step(const StepContext& ctx, LayerState* state, const float* x,
+                    float* logits) const = 0;
+  virtual Cost step_cost(int tokens, WeightType type) const = 0;
+};
+
+}  // namespace scaling

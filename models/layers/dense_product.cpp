@@ -1,0 +1,35 @@
+// The dense building block through Eigen (forward) and the kernel set (step).
+#include "models/layers/dense_product.h"
+
+#include "models/layers/counting.h"
+#include "models/layers/product.h"
+
+namespace scaling {
+
+DenseProduct::DenseProduct(const std::string& weight, const std::string& bias, std::int64_t d_in,
+                           std::int64_t d_out)
+    : w_(Parameter::make_matrix(weight, d_out, d_in, Layout::rows, glorot_uniform(d_in, d_out),
+                                {d_in, d_out})),
+      b_(Parameter::make_vector(bias, d_out, kBias)) {}
+
+void DenseProduct::visit_parameters(const ParameterVisitor& visit) {
+  visit(w_);
+  visit(b_);
+}
+
+Mat DenseProduct::forward(const Mat& x) const {
+  Mat y = times_transposed(x, w_);
+  add_bias(y, b_);
+  return y;
+}
+
+void DenseProduct::phase(int, const StepContext& ctx, float*, const float* x, float* y) const {
+  ctx.kernels.dense(w_.view(), b_.vector(), x, ctx.tokens, y, ctx.share(w_.rows, 16), false);
+}
+
+Cost DenseProduct::step_cost(int tokens, WeightType type) const {
+  const double matrix = double(w_.count());
+  return {phase_of("dense", matrix, double(b_.count()), 2 * matrix * tokens, type)};
+}
+
+}  // namespace scaling

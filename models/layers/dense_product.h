@@ -1,0 +1,30 @@
+// y = x W^T + b: the building block of every dense seat.
+#pragma once
+
+#include <string>
+
+#include "models/layer.h"
+
+namespace scaling {
+
+/// W (d_out, d_in), one row an output; b (d_out).
+class DenseProduct {
+ public:
+  /// Phases between which a caller must put a barrier; see phase().
+  static constexpr int kPhases = 1;
+
+  DenseProduct(const std::string& weight, const std::string& bias, std::int64_t d_in,
+               std::int64_t d_out);
+  void visit_parameters(const ParameterVisitor& visit);
+  Mat forward(const Mat& x) const;
+  /// The calling thread's share of phase p of a step; y is complete after the barrier that follows
+  /// the last.
+  void phase(int p, const StepContext& ctx, float* workspace, const float* x, float* y) const;
+  std::int64_t workspace_floats(int, int) const { return 0; }
+  Cost step_cost(int tokens, WeightType type) const;
+
+ private:
+  Parameter w_, b_;
+};
+
+}  // namespace scaling

@@ -1,0 +1,59 @@
+// A thread's neurons go through both matrices without a barrier; only the sums of the threads meet.
+#include "models/layers/feed_forward_dense.h"
+
+#include "models/layers/counting.h"
+#include "models/layers/product.h"
+
+namespace scaling {
+
+DenseFeedForward::DenseFeedForward(const ModelConfig& config)
+    : d_(config.d_model),
+      f_(config.d_ff),
+      w1_(Parameter::make_matrix("w1", f_, d_, Layout::rows, glorot_uniform(d_, f_), {d_, f_})),
+      b1_(Parameter::make_vector("b1", f_, kBias)),
+      w2_(Parameter::make_matrix("w2", f_, d_, Layout::rows, glorot_uniform(f_, d_))),
+      b2_(Parameter::make_vector("b2", d_, kBias)) {}
+
+void DenseFeedForward::visit_parameters(const ParameterVisitor& visit) {
+  visit(w1_);
+  visit(b1_);
+  visit(w2_);
+  visit(b2_);
+}
+
+std::int64_t DenseFeedForward::workspace_floats(int tokens, int threads) const {
+  return padded(tokens * f_) + PartialSums::floats(d_, tokens, threads);
+}
+
+Mat DenseFeedForward::forward(const Mat& x) const {
+  Mat h = times_transposed(x, w1_);
+  add_bias(h, b1_);
+  Mat y = times(h.cwiseMax(0.0f), w2_);
+  add_bias(y, b2_);
+  return y;
+}
+
+void DenseFeedForward::step(const StepContext& ctx, LayerState* state, const float* x,
+                            float* y) const {
+  const Range neurons = ctx.share(f_, 16);
+  float* h = ctx.workspace;
+  const PartialSums partial{h + padded(ctx.tokens * f_), d_, ctx.tokens};
+  ctx.kernels.dense(w1_.view(), b1_.vector(), x, ctx.tokens, h, neurons, true);
+  accumulate(ctx, state, h, neurons, partial.start(ctx.thread));
+  ctx.sync();
+  partial.reduce(ctx, b2_.vector(), y);
+  ctx.sync();
+}
+
+void DenseFeedForward::accumulate(const StepContext& ctx, LayerState*, const float* h,
+                                  Range neurons, float* sum) const {
+  ctx.kernels.dense_transposed(w2_.view(), h, ctx.tokens, sum, neurons);
+}
+
+Cost DenseFeedForward::step_cost(int tokens, WeightType type) const {
+  const double matrix = double(d_ * f_);
+  return {phase_of("up", matrix, double(f_), 2 * matrix * tokens, type),
+          phase_of("down", matrix, double(d_), 2 * matrix * tokens, type)};
+}
+
+}  // namespace scaling

@@ -1,0 +1,29 @@
+// The dense feed-forward layer, and its variant that skips rows of W2 whose activation is zero
+// (reference 1.1).
+#pragma once
+
+#include "models/layer.h"
+#include "models/layers/partial_sums.h"
+
+namespace scaling {
+
+/// y = relu(x W1^T + b1) W2 + b2. Both matrices hold one row of d_model per neuron.
+class DenseFeedForward : public FeedForward {
+ public:
+  explicit DenseFeedForward(const ModelConfig& config);
+  void visit_parameters(const ParameterVisitor& visit) override;
+  std::int64_t workspace_floats(int tokens, int threads) const override;
+  Mat forward(const Mat& x) const override;
+  void step(const StepContext& ctx, LayerState* state, const float* x, float* y) const override;
+  Cost step_cost(int tokens, WeightType type) const override;
+
+ protected:
+  /// Second half: adds the thread's neurons' contribution from activations h (tokens, d_ff) to
+  /// `sum`.
+  virtual void accumulate(const StepContext& ctx, LayerState* state, const float* h, Range neurons,
+                          float* sum) const;
+  std::int64_t d_, f_;
+  Parameter w1_, b1_, w2_, b2_;
+};
+
+}  // namespace scaling

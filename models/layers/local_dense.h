@@ -1,0 +1,30 @@
+// Every module by a dense matrix of its own: a block-diagonal product (reference 2.3 with kernel
+// 1).
+#pragma once
+
+#include <string>
+
+#include "models/layer.h"
+
+namespace scaling {
+
+/// y[s * M + o] = sum_i x[s * M + i] W[s, i, o] + b[s * M + o]. W is kept as (S * M, M), input row
+/// by input row.
+class LocalDense {
+ public:
+  static constexpr int kPhases = 1;
+
+  LocalDense(const std::string& weight, const std::string& bias, std::int64_t d,
+             std::int64_t modules);
+  void visit_parameters(const ParameterVisitor& visit);
+  Mat forward(const Mat& x) const;
+  void phase(int p, const StepContext& ctx, float* workspace, const float* x, float* y) const;
+  std::int64_t workspace_floats(int tokens, int threads) const;
+  Cost step_cost(int tokens, WeightType type) const;
+
+ private:
+  std::int64_t modules_, width_;
+  Parameter w_, b_;
+};
+
+}  // namespace scaling

@@ -1,0 +1,24 @@
+// The dense layer to the vocabulary (reference 3).
+#pragma once
+
+#include "models/layer.h"
+#include "models/layers/dense_product.h"
+
+namespace scaling {
+
+/// logits = x W^T + b. Parameters w, bias.
+class DenseLoss : public Loss {
+ public:
+  explicit DenseLoss(const ModelConfig& config);
+  void visit_parameters(const ParameterVisitor& visit) override;
+  std::int64_t workspace_floats(int tokens, int threads) const override;
+  Mat forward(const Mat& x) const override;
+  void step(const StepContext& ctx, LayerState* state, const float* x,
+            float* logits) const override;
+  Cost step_cost(int tokens, WeightType type) const override;
+
+ private:
+  DenseProduct layer_;
+};
+
+}  // namespace scaling

@@ -1,0 +1,76 @@
+// Convolutions over neighbouring modules and the last tokens, and the memory of those tokens
+// (reference 2.4, 2.7).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "models/layer.h"
+#include "models/layers/partial_sums.h"
+
+namespace scaling {
+
+inline constexpr std::int64_t kMaxKernelSize = 16;
+inline constexpr int kModuleTaps = 3;  // modules that a convolution of queries or keys sees
+
+/// The last F input frames of every token, channel-major as the kernel wants them; zero before the
+/// first.
+class ConvolutionRing {
+ public:
+  ConvolutionRing(int tokens, std::int64_t modules, std::int64_t width, int taps);
+  /// Writes the frame of ctx.position: the thread's share of channels of sums (tokens, modules *
+  /// width) over `parts` pieces `stride` floats apart, plus bias (may be null). Needs a barrier
+  /// before and after.
+  void write(const StepContext& ctx, const float* sums, std::int64_t stride, int parts,
+             const float* bias);
+  /// pointers: room for tokens * taps.
+  Frames frames(std::int64_t position, const float** pointers) const;
+
+ private:
+  float* slot(int token, std::int64_t position);
+  std::int64_t modules_, width_, frame_floats_;
+  int tokens_, taps_;
+  std::vector<float> data_;
+};
+
+/// One convolution: W (F * k * M, M) shared by modules, bias (M). Parameters prefix.w, prefix.bias.
+class ModuleConvolution {
+ public:
+  /// A single module has neither neighbours nor (by definition) a length kernel.
+  ModuleConvolution(const std::string& prefix, std::int64_t d, std::int64_t modules,
+                    std::int64_t length_taps, int module_taps);
+  void visit_parameters(const ParameterVisitor& visit);
+  Mat forward(const Mat& x) const;
+  Cost step_cost(int tokens, WeightType type) const;
+
+ private:
+  friend class ConvolutionBank;
+  std::int64_t modules_, width_;
+  int length_taps_, module_taps_;
+  Parameter w_, b_;
+};
+
+/// Several convolutions of the same ring, their weight rows shared evenly among the threads as one
+/// long list.
+class ConvolutionBank {
+ public:
+  explicit ConvolutionBank(std::vector<ModuleConvolution> convolutions);
+  void visit_parameters(const ParameterVisitor& visit);
+  const ModuleConvolution& at(std::size_t i) const { return convolutions_[i]; }
+  ConvolutionRing make_ring(int tokens) const;
+  std::int64_t workspace_floats(int tokens, int threads) const;
+  /// The thread's share of weight rows, into its partial sums; then a barrier; then finish.
+  void sum(const StepContext& ctx, const ConvolutionRing& ring, float* workspace) const;
+  /// The thread's share of output i (tokens, d), bias included; then a barrier.
+  void finish(const StepContext& ctx, float* workspace, std::size_t i, float* y) const;
+  Cost step_cost(int tokens, WeightType type) const;
+
+ private:
+  /// Rows of convolution i within `all`, a range of the concatenated list.
+  Range rows_within(std::size_t i, Range all) const;
+  PartialSums sums(int tokens, int threads, float* workspace, std::size_t i) const;
+  std::vector<ModuleConvolution> convolutions_;
+  std::vector<std::int64_t> first_row_;  // of each in the concatenated list; one more for the end
+};
+
+}  // namespace scaling

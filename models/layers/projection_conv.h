@@ -1,0 +1,28 @@
+// Convolutions over modules and tokens for q, k, v and the output (reference 2.4).
+#pragma once
+
+#include "models/layer.h"
+#include "models/layers/module_convolution.h"
+
+namespace scaling {
+
+class ConvProjection : public Projection {
+ public:
+  explicit ConvProjection(const ModelConfig& config);
+  void visit_parameters(const ParameterVisitor& visit) override;
+  std::int64_t workspace_floats(int tokens, int threads) const override;
+  std::unique_ptr<LayerState> make_state(int tokens) const override;
+  QKV forward(const Mat& x) const override;
+  Mat forward_output(const Mat& o) const override;
+  void step(const StepContext& ctx, LayerState* state, const float* x, float* q, float* k,
+            float* v) const override;
+  bool has_output() const override { return true; }
+  void step_output(const StepContext& ctx, LayerState* state, const float* o,
+                   float* y) const override;
+  Cost step_cost(int tokens, WeightType type) const override;
+
+ private:
+  ConvolutionBank qkv_, output_;
+};
+
+}  // namespace scaling

@@ -1,0 +1,64 @@
+// Four alike and independent layers for q, k, v and the output: dense, low_rank, local,
+// multiplicative, mult_modular.
+#pragma once
+
+#include <algorithm>
+#include <utility>
+
+#include "models/layer.h"
+#include "models/layers/counting.h"
+#include "models/layers/partial_sums.h"
+
+namespace scaling {
+
+/// Block: a building block with kPhases, phase(), forward(), step_cost(). The phases of q, k and v
+/// run side by side, so three products cost the barriers of one.
+template <class Block>
+class IndependentProjection : public Projection {
+ public:
+  /// make(part) makes the block of part "q", "k", "v" or "o".
+  template <class Make>
+  explicit IndependentProjection(Make&& make)
+      : q_(make("q")), k_(make("k")), v_(make("v")), o_(make("o")) {}
+
+  void visit_parameters(const ParameterVisitor& visit) override {
+    for (Block* block : {&q_, &k_, &v_, &o_}) block->visit_parameters(visit);
+  }
+  std::int64_t workspace_floats(int tokens, int threads) const override {
+    return 3 * piece(tokens, threads);
+  }
+  QKV forward(const Mat& x) const override { return {q_.forward(x), k_.forward(x), v_.forward(x)}; }
+  Mat forward_output(const Mat& o) const override { return o_.forward(o); }
+
+  void step(const StepContext& ctx, LayerState*, const float* x, float* q, float* k,
+            float* v) const override {
+    const std::int64_t size = piece(ctx.tokens, ctx.threads);
+    for (int p = 0; p < Block::kPhases; ++p) {
+      q_.phase(p, ctx, ctx.workspace, x, q);
+      k_.phase(p, ctx, ctx.workspace + size, x, k);
+      v_.phase(p, ctx, ctx.workspace + 2 * size, x, v);
+      ctx.sync();
+    }
+  }
+  bool has_output() const override { return true; }
+  void step_output(const StepContext& ctx, LayerState*, const float* o, float* y) const override {
+    for (int p = 0; p < Block::kPhases; ++p) {
+      o_.phase(p, ctx, ctx.workspace, o, y);
+      ctx.sync();
+    }
+  }
+  Cost step_cost(int tokens, WeightType type) const override {
+    const Cost one = o_.step_cost(tokens, type);
+    Cost cost = repeated(one, 3, "qkv");
+    append(cost, repeated(one, 1, "output"));
+    return cost;
+  }
+
+ private:
+  std::int64_t piece(int tokens, int threads) const {
+    return padded(q_.workspace_floats(tokens, threads));
+  }
+  Block q_, k_, v_, o_;
+};
+
+}  // namespace scaling

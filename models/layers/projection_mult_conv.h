@@ -1,0 +1,33 @@
+// The paper's sparse QKV layer: one multiplicative layer, convolutions of its output, no output
+// layer (reference 2.7).
+#pragma once
+
+#include "models/layer.h"
+#include "models/layers/convolved_multiplicative.h"
+
+namespace scaling {
+
+/// share_qk: the query serves as key too.
+class MultConvProjection : public Projection {
+ public:
+  MultConvProjection(const ModelConfig& config, bool share_qk);
+  void visit_parameters(const ParameterVisitor& visit) override;
+  std::int64_t workspace_floats(int tokens, int threads) const override;
+  std::unique_ptr<LayerState> make_state(int tokens) const override;
+  QKV forward(const Mat& x) const override;
+  Mat forward_output(const Mat& o) const override { return o; }
+  void step(const StepContext& ctx, LayerState* state, const float* x, float* q, float* k,
+            float* v) const override;
+  bool has_output() const override { return false; }
+  /// Never called: the caller takes o for y.
+  void step_output(const StepContext& ctx, LayerState* state, const float* o,
+                   float* y) const override;
+  Cost step_cost(int tokens, WeightType type) const override;
+
+ private:
+  std::int64_t d_;
+  bool share_qk_;
+  ConvolvedMultiplicative layer_;
+};
+
+}  // namespace scaling

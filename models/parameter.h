@@ -1,0 +1,57 @@
+// A layer's learned numbers: declared by name and shape first, given memory and values later.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "kernels/arena.h"
+#include "kernels/team.h"
+#include "kernels/weight.h"
+#include "models/matrix.h"
+
+namespace scaling {
+
+/// How a parameter starts (reference 0.1).
+struct Initializer {
+  enum class Kind { uniform, normal, constant, positions };
+  Kind kind = Kind::constant;
+  float scale = 0;  ///< half-width, standard deviation, or the constant; unused by positions (sin/cos table)
+};
+
+/// U(-l, l) with l = sqrt(6 / (fan_in + fan_out)).
+Initializer glorot_uniform(std::int64_t fan_in, std::int64_t fan_out);
+
+/// A matrix (rows, cols) in a kernel's layout, or a vector (rows = 1), which is f32 whatever the model's
+/// weight type. Declaring costs nothing; allocate() binds memory, so that counting a 17B model needs none.
+struct Parameter {
+  std::string name;                 ///< within its layer; a model prefixes the path
+  std::vector<std::int64_t> shape;  ///< the reference's logical shape (optimisers factor over it)
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  Layout layout = Layout::rows;
+  Initializer init;
+  bool is_vector = false;
+
+  WeightType type = WeightType::f32;  ///< of `data`, once allocated
+  void* data = nullptr;
+
+  std::int64_t count() const { return rows * cols; }
+  std::uint64_t bytes(WeightType model_type) const;
+  WeightView view() const { return {data, type, layout, rows, cols}; }
+  const float* vector() const { return static_cast<const float*>(data); }
+  float get(std::int64_t row, std::int64_t col) const { return element(view(), row, col); }
+  void set(std::int64_t row, std::int64_t col, float value);
+  /// As a plain row-major matrix (a copy).
+  Mat matrix() const;
+
+  static Parameter make_matrix(std::string name, std::int64_t rows, std::int64_t cols, Layout layout,
+                               Initializer init, std::vector<std::int64_t> shape = {});
+  static Parameter make_vector(std::string name, std::int64_t n, Initializer init,
+                               std::vector<std::int64_t> shape = {});
+};
+
+using ParameterVisitor = std::function<void(Parameter&)>;
+
+}  // namespace scaling

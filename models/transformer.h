@@ -1,0 +1,93 @@
+// The encoder-decoder Transformer of reference 7.1; dense baseline and Scaling Transformer differ by seats only.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "kernels/arena.h"
+#include "models/catalog.h"
+#include "models/layer.h"
+
+namespace scaling {
+
+/// scale and bias of a layer norm.
+struct Norm {
+  Parameter scale, bias;
+  explicit Norm(std::int64_t d);
+  void visit_parameters(const std::string& prefix, const ParameterVisitor& visit);
+  Mat forward(const Mat& x) const;
+};
+
+struct EncoderBlock {
+  explicit EncoderBlock(const ModelConfig& config);
+  Norm attention_norm, feed_forward_norm;
+  std::unique_ptr<Projection> projection;  // always dense (reference 7.4)
+  std::unique_ptr<FeedForward> feed_forward;
+};
+
+struct DecoderBlock {
+  explicit DecoderBlock(const ModelConfig& config);
+  Norm attention_norm, cross_norm, feed_forward_norm;
+  std::unique_ptr<Projection> projection;
+  std::unique_ptr<CrossProjection> cross_projection;
+  std::unique_ptr<FeedForward> feed_forward;
+};
+
+/// Positions that attention may look at: those whose id is not 0, or all if every id is 0.
+std::vector<std::int64_t> unpadded(const std::vector<int>& ids);
+
+class Transformer {
+ public:
+  /// Shapes only; no memory is taken. Validates the config. blocks = 0 is resolved here against `memory`
+  /// bytes (default: what is available), keeping at least one block.
+  explicit Transformer(ModelConfig config, std::uint64_t memory = 0);
+
+  const ModelConfig& config() const { return config_; }
+  /// Distinct decoder blocks held; fewer than config().decoder_layers means scaled down.
+  std::int64_t blocks() const { return std::int64_t(decoder_.size()); }
+
+  /// Every parameter that is held, names prefixed ("decoder.0.feed_forward.w1").
+  void visit_parameters(const ParameterVisitor& visit);
+  /// Of the full model: all encoder and decoder layers, held or not.
+  std::int64_t parameter_count() const;
+  /// Of what is held, in config().weight_type.
+  std::uint64_t held_bytes() const;
+
+  /// Takes memory (refused before it is taken if it does not fit, with the flags that shrink it), lets the
+  /// team's threads touch it first, and draws the initial values.
+  void allocate(Team& team);
+  const Arena& arena() const { return arena_; }
+
+  /// Encoder output (positions, d_model) after the final norm. Ids are in [0, vocab_size); 0 is padding, masked
+  /// as keys. If config().encoder is false: unit normal draws from the seed.
+  Mat encode(const std::vector<int>& source) const;
+  /// Teacher-forced logits (positions, vocab_size) of the decoder for `target` shifted right by one zero.
+  Mat forward(const std::vector<int>& source, const std::vector<int>& target) const;
+
+  /// One decoder block's step at `length` cached self-attention positions (the current one included).
+  Cost block_cost(int tokens, std::int64_t length, std::int64_t source_length) const;
+  /// The whole token of the full model: decoder_layers x block + embedding, final norm, loss.
+  Cost token_cost(int tokens, std::int64_t length, std::int64_t source_length) const;
+  /// What one token through the held blocks reads.
+  Cost held_token_cost(int tokens, std::int64_t length, std::int64_t source_length) const;
+
+  const std::vector<std::unique_ptr<DecoderBlock>>& decoder() const { return decoder_; }
+  const Loss& loss() const { return *loss_; }
+  const Attention& attention() const { return *attention_; }
+  const Norm& decoder_norm() const { return decoder_norm_; }
+  const Parameter& embedding() const { return embedding_; }
+  const Parameter& decoder_positions() const { return decoder_positions_; }
+
+ private:
+  ModelConfig config_;
+  Arena arena_;
+  Parameter embedding_, encoder_positions_, decoder_positions_;
+  Norm encoder_norm_, decoder_norm_;
+  std::vector<std::unique_ptr<EncoderBlock>> encoder_;
+  std::vector<std::unique_ptr<DecoderBlock>> decoder_;
+  std::unique_ptr<Attention> attention_;
+  std::unique_ptr<Loss> loss_;
+};
+
+}  // namespace scaling

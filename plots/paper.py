@@ -1,0 +1,96 @@
+"""The paper's numbers (results/paper/*.csv) under our row names."""
+
+import csv
+from typing import NamedTuple, Optional
+
+import records as rec
+
+FOLDER = rec.ROOT / "results" / "paper"
+
+# Our row -> the paper's. Its 800M rows fit dense cross-attention, its 17B rows sparse.
+TABLE1 = {"table1_800m": ("transformer_800M", {"baseline": "baseline", "ff": "sparse_ff",
+                                               "qkv": "sparse_qkv", "ff_qkv": "sparse_ff_qkv"}),
+          "table1_17b": ("transformer_17B", {"baseline": "baseline", "ff": "sparse_ff",
+                                             "qkv_cross": "sparse_qkv",
+                                             "ff_qkv_cross": "sparse_ff_qkv"})}
+
+
+class Published(NamedTuple):
+    """One row as printed; speed-ups as printed where they are, else from the printed times."""
+    token_ms: Optional[float] = None
+    block_ms: Optional[float] = None
+    token_speedup: Optional[float] = None
+    block_speedup: Optional[float] = None
+    note: str = ""
+
+
+def table(name):
+    with open(FOLDER / f"{name}.csv", newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def text_number(quantity):
+    return next(float(r["value"]) for r in table("text_numbers") if r["quantity"] == quantity)
+
+
+def published(experiment, row):
+    """The paper's figures for one of our rows, or None where it has none."""
+    row = row.removesuffix(".bf16")
+    experiment = experiment.removesuffix("_bf16")
+    if experiment in TABLE1:
+        return _table1(experiment, row)
+    if experiment == "table2":
+        return _table2(row)
+    if experiment == "table7":
+        return _table7(row)
+    return None
+
+
+def _number(text):
+    return float(text) if text else None
+
+
+def _table1(experiment, row):
+    model, names = TABLE1[experiment]
+    if (experiment, row) == ("table1_17b", "ff_qkv_cross_loss4"):
+        lines = {r["variant"]: r for r in table("table6")}
+        line = lines["sparse_ff_qkv_loss"]
+        return Published(1e3 * float(line["dec_time_s_per_token"]), None,
+                         _number(line["reported_speedup_x"]), None,
+                         "The paper's number is the Terraformer's (Table 6).")
+    if row not in names:
+        return None
+    lines = {r["variant"]: r for r in table("table1") if r["model"] == model}
+    base, line = lines["baseline"], lines[names[row]]
+    token, block = 1e3 * float(line["dec_time_s_per_token"]), float(line["dec_time_ms_per_block"])
+    return Published(
+        token, block,
+        _number(line["reported_speedup_total_x"])
+        or 1e3 * float(base["dec_time_s_per_token"]) / token,
+        _number(line["reported_speedup_per_block_x"])
+        or float(base["dec_time_ms_per_block"]) / block)
+
+
+def _table2(row):
+    lines = {int(r["ff_sparsity_n"]): 1e3 * float(r["dec_time_s_per_token"])
+             for r in table("table2")}
+    lines[1] = lines.pop(0)
+    if row.startswith("moe"):
+        moe = 1e3 * text_number("moe_dec_time")
+        return Published(moe, None, lines[1] / moe, None,
+                         "The paper gives 0.11 s in its text (§3.1), not how many experts.")
+    n = 1 if row == "baseline" else _trailing_number(row)
+    return Published(lines[n], None, lines[1] / lines[n]) if n in lines else None
+
+
+def _table7(row):
+    lines = {int(r["loss_sparsity_s"]): 1e3 * float(r["dec_time_s_per_token"])
+             for r in table("table7")}
+    s = 0 if row in ("baseline", "dense") else _trailing_number(row)
+    return Published(lines[s], None, lines[0] / lines[s]) if s in lines else None
+
+
+def _trailing_number(row):
+    """64 of "n64"; None if the name is not letters and a number."""
+    digits = row.lstrip("abcdefghijklmnopqrstuvwxyz_")
+    return int(digits) if digits.isdigit() else None

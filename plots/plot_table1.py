@@ -1,0 +1,57 @@
+"""Table 1 as bars: the paper's speed-up, ours, and the two limits, for a block and a token."""
+
+import chart
+import derive
+import paper
+
+SERIES = ("paper", "ours", "limit by weights read", "limit by roofline")
+ENDINGS = {"block": ("block_speedup", "block_reads_limit", "roofline_limit"),
+           "token": ("token_speedup", "reads_limit", "token_roofline_limit")}
+
+
+def draw(records, experiment):
+    """One experiment at all threads, without its baseline (which is 1); a missing row is a gap."""
+    groups = {kind: [] for kind in ENDINGS}
+    for row in records.rows(experiment):
+        if row.removesuffix(".bf16") == "baseline":
+            continue
+        figures = derive.row_figures(records, experiment, row, records.all_threads())
+        theirs = paper.published(experiment, row) or paper.Published()
+        for kind, endings in ENDINGS.items():
+            ours = [figures[e].value if e in figures else None for e in endings]
+            groups[kind].append((row, [getattr(theirs, f"{kind}_speedup"), *ours]))
+    if not any(series[1] for rows in groups.values() for _, series in rows):
+        raise chart.Missing(f"no speed-ups in {experiment}")
+    figure, axes = chart.new(4.3, panels=2)
+    for panel, (kind, rows) in zip(axes, groups.items()):
+        bars(panel, rows)
+        panel.set_ylabel(f"speed-up of a {kind}, ×")
+    chart.legend_above(axes[0])
+    shape = "800M" if "800m" in experiment else "17B"
+    weights = "bf16 weights" if experiment.endswith("bf16") else "f32 weights"
+    axes[1].set_xlabel(f"sparse parts ({shape}, {weights}, {records.all_threads()} threads)")
+    return figure
+
+
+def bars(axes, rows):
+    """Four bars a row from 1 up (or down), each with its number."""
+    axes.set_yscale("log", base=2)
+    width = 0.21
+    values = [v for _, series in rows for v in series if v]
+    low, high = min([0.8, *(v * 0.8 for v in values)]), max([1, *values])
+    axes.set_ylim(low, high * (high / low) ** 0.28)  # room for the upright numbers
+    for s, (label, look) in enumerate(zip(SERIES, chart.BARS)):
+        for position, (_, series) in enumerate(rows):
+            x, value = position + (s - 1.5) * width, series[s]
+            axes.bar(x, (value or 1) - 1, width, bottom=1, edgecolor="black", linewidth=0.5,
+                     label=label if position == 0 else None, **look)
+            if value or s == 1:
+                axes.annotate(f"{value:.3g}" if value else "gap", (x, max(value or 1, 1)),
+                              xytext=(0, 2), textcoords="offset points", rotation=90, fontsize=7,
+                              ha="center", va="bottom")
+    axes.axhline(1, color="black", linewidth=0.6)
+    axes.set_xticks(range(len(rows)), [chart.pretty(r).replace("+cross", "\n+cross")
+                                       for r, _ in rows])
+    axes.set_xlim(-0.5, len(rows) - 0.5)
+    axes.tick_params(axis="x", length=0)
+    chart.plain_log(axes.yaxis)

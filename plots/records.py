@@ -1,0 +1,149 @@
+"""The one reader of record files: the latest record of every measurement in a results folder."""
+
+import argparse
+import json
+import math
+import pathlib
+
+STATUSES = ("ok", "scaled_down", "extrapolated", "untrusted", "skipped", "failed")  # best to worst
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+class Records:
+    """Records of one folder by (experiment, row, threads, metric).
+
+    A --quick measurement does not replace a full one of the same commit. Nothing vanishes:
+    unreadable lines are in `damaged` as "file:line: reason", rows whose latest attempt has no
+    value are in `gaps` with their note.
+    """
+
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        self.damaged = []
+        self.gaps = {}
+        self._latest = {}
+        self._order = {}
+        for record in sorted(self._read(), key=lambda r: r.get("date") or ""):
+            self._add(record)
+
+    def _read(self):
+        found = []
+        for path in sorted(self.folder.glob("*.jsonl")):
+            text = path.read_text(encoding="utf-8", errors="replace")
+            for number, line in enumerate(text.split("\n"), start=1):
+                if not line.strip():
+                    continue
+                try:
+                    found.append(_checked(json.loads(line)))
+                except ValueError as error:
+                    self.damaged.append(f"{path.name}:{number}: {error}")
+        return found
+
+    def _add(self, record):
+        experiment, row, threads = record["experiment"], record["row"], record["threads"]
+        at = (experiment, row, threads)
+        self._order.setdefault(experiment, {}).setdefault(row)
+        if record["value"] is not None:
+            older = self._latest.get(at + (record["metric"],))
+            poorer = older and is_quick(record) and not is_quick(older)
+            if not (poorer and same_code(record, older)):
+                self._latest[at + (record["metric"],)] = record
+            self.gaps.pop(at, None)
+            return
+        note = f"{record['status']}: {record.get('note') or 'no reason given'}"
+        if record["status"] == "failed":  # an older success must not hide that it fails now
+            for key in [k for k in self._latest if k[:3] == at]:
+                del self._latest[key]
+        if not any(k[:3] == at for k in self._latest):
+            self.gaps[at] = note
+
+    def experiments(self):
+        return list(self._order)
+
+    def rows(self, experiment):
+        """Row names in the order they were first measured."""
+        return list(self._order.get(experiment, ()))
+
+    def threads(self):
+        """Every thread count in the folder, ascending."""
+        return sorted({k[2] for k in self._latest} | {k[2] for k in self.gaps})
+
+    def all_threads(self):
+        return max(self.threads(), default=1)
+
+    def get(self, experiment, row, threads, metric):
+        """The latest record, or None."""
+        return self._latest.get((experiment, row, threads, metric))
+
+    def of_row(self, experiment, row, threads):
+        """{metric: record} of one row."""
+        return {k[3]: r for k, r in self._latest.items() if k[:3] == (experiment, row, threads)}
+
+    def all(self):
+        return list(self._latest.values())
+
+    def kernels(self):
+        """Google Benchmark's output of bench_kernels, or None; an unreadable file is `damaged`."""
+        path = self.folder / "kernels.json"
+        if not path.exists():
+            return None
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            message = f"{path.name}: {error}"
+            if message not in self.damaged:
+                self.damaged.append(message)
+            return None
+
+
+def is_quick(record):
+    return bool((record.get("config") or {}).get("quick"))
+
+
+def same_code(one, other):
+    return all(one.get(f) == other.get(f) for f in ("commit", "dirty"))
+
+
+def _checked(record):
+    """The record with `value` finite or None; ValueError says what is wrong with it."""
+    if not isinstance(record, dict):
+        raise ValueError("not a JSON object")
+    missing = [f for f in ("experiment", "row", "threads", "metric", "status") if f not in record]
+    if missing:
+        raise ValueError("not a record, lacks " + ", ".join(missing))
+    if record["status"] not in STATUSES:
+        raise ValueError(f"unknown status {record['status']!r}")
+    value = record.get("value")
+    if isinstance(value, bool) or not isinstance(value, (int, float, type(None))):
+        raise ValueError(f"value {value!r} is not a number")
+    usable = value is not None and math.isfinite(value)
+    record["value"] = value if usable and record["status"] not in ("failed", "skipped") else None
+    return record
+
+
+def worst(statuses):
+    return max(statuses, key=STATUSES.index, default="ok")
+
+
+def newest_local():
+    """The folder under results/local with the most recently written record file, or None."""
+    files = list((ROOT / "results" / "local").glob("*/*.jsonl"))
+    return max(files, key=lambda f: f.stat().st_mtime).parent if files else None
+
+
+def parse_arguments(description, extend=None):
+    """Command line common to all programs here; `results` is a folder that exists."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--results", metavar="DIR", type=pathlib.Path,
+                        help="folder of record files; default: the newest under results/local")
+    if extend:
+        extend(parser)
+    arguments = parser.parse_args()
+    if arguments.results is None:
+        arguments.results = newest_local()
+    if arguments.results is None:
+        parser.error("no records under results/local: run ./run_all.sh first, or name a folder "
+                     "with --results")
+    if not arguments.results.is_dir():
+        parser.error(f"--results {arguments.results} is not a folder")
+    return arguments

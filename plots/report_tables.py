@@ -1,0 +1,220 @@
+"""The report's tables as lines of Markdown; a missing number is a gap with its note."""
+
+import math
+
+import derive
+import kernel_runs
+import paper
+
+MEANING = {
+    "scaled_down": "Scaled down: fewer distinct decoder blocks in memory than the model has; their "
+                   "mean stands for all.",
+    "extrapolated": "Extrapolated: a full token put together as layers × block + rest.",
+    "untrusted": "Untrusted: faster than the machine's measured limit allows, or measured while "
+                 "that limit kept changing.",
+}
+BF16 = "The paper's rows are float32."
+KIND = {"token": ("reads_limit", "token_roofline_limit"),
+        "block": ("block_reads_limit", "roofline_limit")}
+
+
+def number(value, unit="", digits=3):
+    """`digits` significant digits, no exponent: 1,595  12.3  0.0456."""
+    if value is None:
+        return "–"
+    decimals = digits - 1 - math.floor(math.log10(abs(value))) if value else 0
+    return f"{value:,.{max(decimals, 0)}f}{unit}"
+
+
+def cell(report, value, unit="", spread=False):
+    """A derived number with its status as a note; a gap if there is none."""
+    if value is None:
+        return "–"
+    text = number(value.value, unit)
+    if spread and value.spread > 1e-6 * abs(value.value):
+        text += f" ± {number(value.spread, digits=1)}"
+    return text + (report.note(MEANING[value.status]) if value.status in MEANING else "")
+
+
+def header(*names):
+    return ["| " + " | ".join(names) + " |", "|---" + "|---:" * (len(names) - 1) + "|"]
+
+
+def line(*cells):
+    return "| " + " | ".join(cells) + " |"
+
+
+def gap(report, experiment, row, threads):
+    """The mark that stands for a row without numbers; its note says why."""
+    reason = report.records.gaps.get((experiment, row, threads),
+                                     "not measured at this thread count")
+    return "gap " + report.note(f"`{experiment}`, `{row}`, {threads} threads: {reason}.")
+
+
+def remark(report, experiment, row, threads, kind):
+    """The mark of what the record itself says about its number."""
+    text = report.records.get(experiment, row, threads, f"{kind}_ms").get("note")
+    return report.note(f"{text[0].upper()}{text[1:]}.") if text else ""
+
+
+def decode_table(report, experiment, threads, kind):
+    """paper | ours | speed-up paper | speed-up ours | limits | efficiency of tokens or blocks."""
+    records = report.records
+    rows = records.rows(experiment)
+    if not any(records.of_row(experiment, r, threads) or (experiment, r, threads) in records.gaps
+               for r in rows):
+        return []
+    lines = header("row", "paper, ms", "ours, ms", "speed-up paper", "speed-up ours", "reads limit",
+                   "roofline limit", "share of roofline", "efficiency")
+    for row in rows:
+        figures = derive.row_figures(records, experiment, row, threads)
+        theirs = paper.published(experiment, row) or paper.Published()
+        note = report.note(theirs.note) if theirs.note else ""
+        if row.endswith(".bf16") and getattr(theirs, f"{kind}_ms"):
+            note += report.note(BF16)
+        ours = figures.get(f"{kind}_ms")
+        share = "share_of_roofline" if kind == "block" else "token_share_of_roofline"
+        lines.append(line(
+            f"`{row}`", number(getattr(theirs, f"{kind}_ms")) + note,
+            cell(report, ours, spread=True) + remark(report, experiment, row, threads, kind)
+            if ours else gap(report, experiment, row, threads),
+            number(getattr(theirs, f"{kind}_speedup"), "×"),
+            cell(report, figures.get(f"{kind}_speedup"), "×"),
+            *(number(figures[n].value, "×") if n in figures else "–" for n in KIND[kind]),
+            number(figures[share].value) if share in figures else "–",
+            cell(report, figures.get(f"{kind}_efficiency"))))
+    return lines + ["", whose_dense(records, experiment, threads, kind) + read_rates(
+        records, experiment, threads)]
+
+
+def whose_dense(records, experiment, threads, kind):
+    said = {}
+    bases = [derive.against(records, experiment, row, threads) for row in records.rows(experiment)]
+    for base in dict.fromkeys(bases):
+        value, whose = derive.dense_reference(records, experiment, base, threads, f"{kind}_ms")
+        said[base] = f"`{base}`: {whose}, {number(value.value)} ms" if value else f"`{base}`: gap"
+    return "Speed-ups divide the fastest dense measured (" + "; ".join(said.values()) + ")."
+
+
+def read_rates(records, experiment, threads):
+    rates = [r["value"] for row in records.rows(experiment)
+             if (r := records.get(experiment, row, threads, "read_gbps"))]
+    if not rates:
+        return ""
+    return f" Memory read {number(min(rates))} to {number(max(rates))} GB/s beside these rows."
+
+
+def width_table(report, threads):
+    fits = derive.width_exponents(report.records, threads)
+    if not fits:
+        return []
+    lines = header("exponent of d_model", "paper", "bytes", "FLOPs", "block time")
+    for family, theirs in (("dense", "2"), ("sparse", "1.5")):
+        cells = [cell(report, fits.get((family, what)), spread=True)
+                 for what in ("bytes", "flops", "time")]
+        lines.append(line(family, theirs, *cells))
+    times = derive.sweep(report.records, "width_sweep", threads, "block_ms", "d_model")
+    lines += ["", *header("d_model", "dense, ms", "FF+QKV, ms", "speed-up")]
+    dense, sparse = dict(times.get("dense", ())), dict(times.get("sparse", ()))
+    for d in sorted({*dense, *sparse}):
+        lines.append(line(f"{d:.0f}", cell(report, dense.get(d)), cell(report, sparse.get(d)),
+                          cell(report, derive.ratio(dense.get(d), sparse.get(d)), "×")))
+    return lines + ["", "The paper's 1.5 counts weights. The multiplicative layers' FLOPs stay d² "
+                    "each, so the sparse curve bends towards 2 where they, not memory, are the "
+                    "limit."]
+
+
+def context_table(report, threads):
+    curves = derive.sweep(report.records, "context_sweep", threads, "block_ms", "context")
+    if not curves:
+        return []
+    lengths = sorted({x for points in curves.values() for x, _ in points})
+    lines = header("block, ms, at cached positions", *(f"{x:.0f}" for x in lengths))
+    for family, points in curves.items():
+        lines.append(line(f"`{family}`", *(cell(report, dict(points).get(x)) for x in lengths)))
+    for family, points in curves.items():
+        crossing = overtaking(points)
+        where = f"at about {crossing:,.0f} positions" if crossing else "nowhere in this sweep"
+        lines += ["", f"`{family}`: attention costs as much as the rest of the block {where}."]
+    return lines
+
+
+def overtaking(points):
+    """Cached positions where the block takes twice its time at the shortest, by straight lines."""
+    if not points:
+        return None
+    target = 2 * points[0][1].value
+    for (x0, v0), (x1, v1) in zip(points, points[1:]):
+        if v0.value < target <= v1.value:
+            return x0 + (x1 - x0) * (target - v0.value) / (v1.value - v0.value)
+    return None
+
+
+def batch_table(report, threads):
+    curves = derive.sweep(report.records, "batch_sweep", threads, "token_ms", "batch")
+    if not curves:
+        return []
+    rows = derive.sweep(report.records, "batch_sweep", threads, "rows_touched", "batch")
+    sizes = sorted({x for points in curves.values() for x, _ in points})
+    lines = header("tokens at once", *(f"{x:.0f}" for x in sizes))
+    first = next(iter(curves))
+    for family, points in curves.items():
+        at = dict(points)
+        lines.append(line(f"`{family}`, ms a token", *(cell(report, scaled(at.get(x), 1 / x))
+                                                       for x in sizes)))
+        if family != first:
+            dense = dict(curves[first])
+            lines.append(line("speed-up", *(cell(report, derive.ratio(dense.get(x), at.get(x)), "×")
+                                            for x in sizes)))
+        touched = dict(rows.get(family, ()))
+        if any(v.value for v in touched.values()):
+            lines.append(line("feed-forward rows read a block",
+                              *(cell(report, touched.get(x)) for x in sizes)))
+    return lines
+
+
+def scaled(value, factor):
+    return value and value._replace(value=value.value * factor, spread=value.spread * factor)
+
+
+def ceiling_table(report):
+    records = report.records
+    counts = sorted(records.threads(), reverse=True)
+    rows = records.rows("ceilings")
+    if not rows:
+        return []
+    lines = header("ceiling", *(f"{t} threads" if t > 1 else "1 thread" for t in counts))
+    for row in rows:
+        for metric, unit in (("read_gbps", " GB/s"), ("fma_gflops", " GFLOP/s"),
+                             ("gemm_gflops", " GFLOP/s"), ("barrier_us", " µs")):
+            values = [derive.measured(records, "ceilings", row, t, metric) for t in counts]
+            if any(values):
+                lines.append(line(f"`{row}`", *(cell(report, v, unit) for v in values)))
+    return lines
+
+
+def peer_table(report, threads):
+    records = report.records
+    lines = []
+    for shape in ("800m", "17b"):
+        ours = derive.measured(records, f"peers_{shape}", "baseline", threads, "block_ms") \
+            or derive.measured(records, f"table1_{shape}", "baseline", threads, "block_ms")
+        for library in derive.PEERS:
+            theirs = derive.peer(records, shape, library, threads)
+            if theirs:
+                lines.append(line(f"{shape} dense, {library}", cell(report, theirs, spread=True),
+                                  cell(report, ours, spread=True),
+                                  cell(report, derive.ratio(theirs, ours))))
+        theirs = derive.measured(records, "peers_python", f"{shape}.jax.ff_qkv_cross", threads,
+                                 "block_ms")
+        mine = derive.measured(records, f"table1_{shape}", "ff_qkv_cross", threads, "block_ms")
+        if theirs:
+            lines.append(line(f"{shape} FF+QKV, jax", cell(report, theirs, spread=True),
+                              cell(report, mine, spread=True),
+                              cell(report, derive.ratio(theirs, mine))))
+    return [*header("block", "theirs, ms", "ours, ms", "theirs / ours"), *lines] if lines else []
+
+
+def kernel_errors(records):
+    return [f"`{run.name}`: {run.error}" for run in kernel_runs.read(records.kernels())
+            if run.error]

@@ -1,0 +1,190 @@
+#!/usr/bin/env bash
+# The whole study in one command: install, build, measure every experiment, draw, report.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+usage() {
+  cat <<'EOF'
+./run_all.sh [options]       tables, sweeps and plots of this machine, in under an hour
+  --quick         under ten minutes on two cores, besides installing and building: fewer rows, fewer repeats
+  --smoke         about a minute: tiny shapes into a temporary folder, to see that everything runs
+  --peers         also PyTorch and JAX on the same block (installs them under build/peers, about 7 GB)
+  --results DIR   folder of records; default results/local/<machine>
+  --publish       records into results/published; only from a clean git tree
+  --plan          print the plan and stop
+Interrupted (Ctrl-C) or failed, the same command goes on where it stopped.
+EOF
+}
+
+mode=full peers=no publish=no plan_only=no results=""
+while (( $# )); do
+  case $1 in
+    --quick) mode=quick ;;
+    --smoke) mode=smoke ;;
+    --peers) peers=yes ;;
+    --publish) publish=yes ;;
+    --plan) plan_only=yes ;;
+    --results) results=${2:?"--results needs a folder"}; shift ;;
+    --help|-h) usage; exit 0 ;;
+    *) echo "run_all.sh: unknown option '$1'" >&2; usage >&2; exit 2 ;;
+  esac
+  shift
+done
+command_line=./run_all.sh
+[[ $mode == full ]] || command_line+=" --$mode"
+[[ $peers == no ]] || command_line+=" --peers"
+[[ $publish == no ]] || command_line+=" --publish"
+[[ -z $results ]] || command_line+=" --results $results"
+
+bin=build/release/experiments
+python=/usr/bin/python3
+[[ -x $python ]] || python=python3
+export PYTHONDONTWRITEBYTECODE=1
+
+# The plan: one line an experiment, "minutes at most | name | arguments". decode_time reads configs/<name>.cfg.
+case $mode in
+  full) plan=(
+    "0.6|ceilings|"
+    "4|table1_800m|--time-budget 16"
+    "4|table1_800m_bf16|--time-budget 16"
+    "6|table1_17b|--time-budget 16"
+    "7|table1_17b_bf16|--time-budget 12"
+    "4|table2|--time-budget 10"
+    "2.5|table7|--time-budget 12"
+    "5|width_sweep|--time-budget 6"
+    "2.5|context_sweep|--time-budget 4"
+    "2.5|batch_sweep|--time-budget 4"
+    "3|peers_800m|--time-budget 8"
+    "3|peers_17b|--time-budget 8"
+    "1.5|kernel_sets|--time-budget 8"
+    "3|shapes|--time-budget 5"
+    "6|bench_kernels|--benchmark_min_time=0.1"
+    "1|bench_layers|--benchmark_min_time=0.1") ;;
+  quick) plan=(
+    "0.3|ceilings|--quick"
+    "1.5|table1_800m|--quick --threads all"
+    "2|table1_17b_bf16|--quick --threads all --rows baseline.bf16,ff_qkv_cross.bf16"
+    "0.7|table2|--quick --threads all --rows baseline,n64,n128"
+    "0.5|table7|--quick --threads all --rows baseline,s4"
+    "0.8|width_sweep|--quick --threads all --time-budget 2 --rows dense_d512,sparse_d512,dense_d1024,sparse_d1024,dense_d2048,sparse_d2048,dense_d4096,sparse_d4096"
+    "0.4|context_sweep|--quick --threads all --time-budget 2 --rows baseline_c16,ff_qkv_c16,baseline_c1024,ff_qkv_c1024,baseline_c8192,ff_qkv_c8192"
+    "0.4|batch_sweep|--quick --threads all --time-budget 2 --rows baseline_b1,ff_qkv_b1,baseline_b4,ff_qkv_b4,baseline_b16,ff_qkv_b16"
+    "0.5|peers_800m|--quick --threads all --time-budget 2"
+    "1|bench_kernels|--benchmark_min_time=0.01") ;;
+  smoke) plan=(
+    "0.2|tiny_smoke|--quick --time-budget 0.2"
+    "0.3|bench_kernels|--benchmark_min_time=0.001 --benchmark_filter=dense.*simd"
+    "0.1|bench_layers|--benchmark_min_time=0.001 --benchmark_filter=tiny") ;;
+esac
+if [[ $peers == yes ]]; then
+  [[ $mode == smoke ]] && { echo "run_all.sh: --peers goes with --quick or alone, not with --smoke" >&2; exit 2; }
+  if [[ $mode == quick ]]; then plan+=("3|peers_python|--seconds 2 --rows 800m.pytorch,800m.jax,800m.jax.ff_qkv_cross")
+  else plan+=("20|peers_python|--seconds 10"); fi
+fi
+
+minutes_of() { printf '%s\n' "$@" | awk -F'|' '{sum += $1} END {printf "%.1f", sum + 0}'; }
+
+if [[ $publish == yes ]]; then
+  [[ -z $results && $mode != smoke ]] || { echo "run_all.sh: --publish has its own folder; drop --results and --smoke" >&2; exit 2; }
+  changed=$(git status --porcelain -- . ':!results' ':!plots') || { echo "error: --publish needs a git checkout" >&2; exit 1; }
+  if [[ -n $changed ]]; then
+    printf 'error: --publish needs a clean tree, so that a commit names what was measured; changed:\n%s\n' "$changed" >&2
+    exit 1
+  fi
+  results=results/published
+fi
+
+echo "== Plan: $(minutes_of "${plan[@]}") minutes at most, after installing and building; what is recorded is not repeated"
+for line in "${plan[@]}"; do IFS='|' read -r minutes name _ <<<"$line"; printf '  %4s min  %s\n' "$minutes" "$name"; done
+echo "  then summary.json, figures and report.md"
+[[ $plan_only == yes ]] && exit 0
+
+stopped() {
+  printf '\nStopped. Finished records stay; go on with:\n  %s\n' "$command_line" >&2
+  exit 130
+}
+trap stopped INT TERM
+
+echo "== Install"
+./install_dependencies.sh $([[ $peers == no ]] || echo --peers)
+echo "== Build"
+./build.sh release
+
+if [[ $mode == smoke ]]; then
+  results=$(mktemp -d)
+  trap 'rm -rf "$results"' EXIT
+elif [[ -z $results ]]; then
+  # The drivers know the machine's own folder.
+  results=$($bin/decode_time --where)
+fi
+mkdir -p "$results"
+
+# Python peers live in a virtual environment of their own, made once.
+run_peers() {
+  local home=${SCALING_PEERS:-build/peers} needed_gb=10
+  if [[ ! -e $home/ready ]] || ! cmp -s $home/ready experiments/peers/requirements.txt; then
+    mkdir -p "$home"
+    local free_gb=$(( $(df --output=avail -k "$home" | tail -n 1) / 1048576 ))
+    if (( free_gb < needed_gb )); then
+      echo "error: the peers need $needed_gb GB of disk below $home, $free_gb GB are free; free some, or set SCALING_PEERS to a folder elsewhere" >&2
+      return 1
+    fi
+    echo "installing PyTorch and JAX into $home"
+    $python -m venv "$home" && "$home/bin/pip" install --quiet --requirement experiments/peers/requirements.txt || return 1
+    cp experiments/peers/requirements.txt "$home/ready"
+  fi
+  "$home/bin/python" experiments/peers/run_peers.py --results "$results" "$@"
+}
+
+# Google Benchmark writes one file at its end; it is kept if the same program made it with the same arguments.
+run_benchmark() {
+  local name=$1 out=$2; shift 2
+  local made_by; made_by="$(sha256sum <"$bin/$name" | cut -c1-16) $*"
+  if [[ -s $out && -f $out.made_by && $(<"$out.made_by") == "$made_by" ]]; then
+    echo "already measured"
+    return 0
+  fi
+  "$bin/$name" "$@" --benchmark_out="$out.partial" --benchmark_out_format=json \
+    --benchmark_context=commit="$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)" || return
+  mv "$out.partial" "$out"
+  echo "$made_by" >"$out.made_by"
+}
+
+run_one() {
+  local name=$1; shift
+  case $name in
+    ceilings) $bin/ceilings --results "$results" "$@" ;;
+    bench_kernels) run_benchmark "$name" "$results/kernels.json" "$@" ;;
+    bench_layers) run_benchmark "$name" "$results/layers.json" "$@" ;;
+    peers_python) run_peers "$@" ;;
+    *) $bin/decode_time --config "experiments/configs/$name.cfg" --results "$results" "$@" ;;
+  esac
+}
+
+failed=()
+started=$SECONDS
+planned_done=0
+for i in "${!plan[@]}"; do
+  IFS='|' read -r minutes name arguments <<<"${plan[i]}"
+  # Estimates are for two cores and full repetition; scaled by how they have fared so far.
+  left=$(awk -v rest="$(minutes_of "${plan[@]:i}")" -v planned="$planned_done" -v spent=$(( SECONDS - started )) \
+    'BEGIN {scale = planned > 1 ? spent / 60 / planned : 1; printf "%.0f", rest * scale + 0.5}')
+  printf '\n== [%d/%d] %s: %s min at most, about %s min left in all\n' $(( i + 1 )) ${#plan[@]} "$name" "$minutes" "$left"
+  status=0
+  run_one "$name" $arguments || status=$?
+  (( status == 130 || status == 143 )) && stopped
+  (( status == 0 )) || { failed+=("$name"); echo "$name ended with status $status; going on with the others" >&2; }
+  planned_done=$(awk -v a="$planned_done" -v b="$minutes" 'BEGIN {print a + b}')
+done
+
+echo
+echo "== Report"
+$python plots/summarise.py --results "$results"
+$python plots/draw.py --results "$results"
+$python plots/make_report.py --results "$results"
+[[ $publish == no ]] || $python plots/readme_table.py
+printf 'measured in %d min %d s; report: %s\n' $(( (SECONDS - started) / 60 )) $(( (SECONDS - started) % 60 )) "$results/report.md"
+if (( ${#failed[@]} )); then
+  echo "not complete: ${failed[*]}; the same command repeats only those" >&2
+  exit 1
+fi

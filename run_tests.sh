@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, and runs every test.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+usage() {
+  cat <<'EOF'
+./run_tests.sh [--sanitize | --portable | --debug] [-- CTEST_OPTIONS]
+  --sanitize   the C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
+  --portable   the C++ tests of a build for any x86-64-v2 processor
+  --debug      the C++ tests unoptimised
+Example: ./run_tests.sh -- -R kernels
+EOF
+}
+
+preset=release
+while (( $# )); do
+  case $1 in
+    --sanitize|--portable|--debug) preset=${1#--} ;;
+    --help|-h) usage; exit 0 ;;
+    --) shift; break ;;
+    *) echo "run_tests.sh: unknown option '$1'" >&2; usage >&2; exit 2 ;;
+  esac
+  shift
+done
+
+./install_dependencies.sh
+echo "== build ($preset)"
+./build.sh "$preset"
+built=$SECONDS
+if [[ $preset == release ]]; then
+  echo "== Python tests"
+  python=/usr/bin/python3
+  [[ -x $python ]] || python=python3
+  export PYTHONDONTWRITEBYTECODE=1
+  for folder in tests experiments/peers; do
+    $python -m unittest discover -s "$folder" -t "$folder" -p '*test*.py'
+  done
+fi
+echo "== C++ tests ($preset)"
+status=0
+ctest --preset "$preset" --parallel "$(nproc)" --progress "$@" || status=$?
+echo "built in $built s, tested in $(( SECONDS - built )) s"
+exit "$status"

@@ -1,0 +1,56 @@
+// What tests of the experiments share: a folder that goes away, messages, files as text.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "kernels/check.h"
+
+namespace scaling {
+
+/// A folder of its own for each test, removed afterwards.
+class Folder {
+ public:
+  Folder() {
+    std::string pattern =
+        (std::filesystem::temp_directory_path() / "scaling_harness_XXXXXX").string();
+    path_ = mkdtemp(pattern.data());
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  std::string path() const { return path_; }
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+/// Of the UserError that `action` throws.
+inline std::string message_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+inline void expect_mentions(const std::string& message, const std::vector<std::string>& words) {
+  for (const std::string& word : words) {
+    EXPECT_NE(message.find(word), std::string::npos)
+        << "'" << word << "' is missing in: " << message;
+  }
+}
+
+inline std::string contents(const std::string& path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+}  // namespace scaling

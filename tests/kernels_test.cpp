@@ -1,0 +1,157 @@
+// Every kernel set agrees with the definition on every test case in every weight type, and no
+// kernel is without a case.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <set>
+
+#include "kernels/cases.h"
+#include "kernels/check.h"
+#include "kernels/gemm_rate.h"
+#include "kernels/library_threads.h"
+
+namespace scaling {
+namespace {
+
+/// Function pointers of a KernelSet, which are its last members.
+std::size_t kernel_count() {
+  const KernelSet& set = ref_kernels();
+  const char* first = reinterpret_cast<const char*>(&set.dense);
+  const char* end = reinterpret_cast<const char*>(&set + 1);
+  return std::size_t(end - first) / sizeof(set.dense);
+}
+
+std::set<std::string> kernels_of(const std::vector<Case>& cases) {
+  std::set<std::string> names;
+  for (const Case& c : cases) names.insert(c.kernel);
+  return names;
+}
+
+using Parameter = std::tuple<const KernelSet*, std::string, int>;  ///< set, kernel, threads
+
+class KernelTest : public testing::TestWithParam<Parameter> {};
+
+TEST_P(KernelTest, AgreesWithRef) {
+  const auto& [set, kernel, threads] = GetParam();
+  Team team(threads);
+  int checked = 0;
+  for (const Case& c : test_cases()) {
+    if (c.kernel != kernel) continue;
+    for (const WeightType type : weight_types(c)) {
+      CheckedProblem problem(c, {.type = type, .seed = std::uint64_t(++checked)}, team);
+      EXPECT_EQ(problem.check(*set), "") << c.name(type) << " in " << set->name;
+    }
+  }
+  EXPECT_GT(checked, 0);
+}
+
+std::vector<Parameter> parameters() {
+  std::vector<Parameter> all;
+  for (const KernelSet* set : kernel_sets()) {
+    for (const std::string& kernel : ref_kernels().own) {
+      all.emplace_back(set, kernel, 1);
+      // Shares put together again.
+      if (is_own(*set, kernel, set->own_types[0])) all.emplace_back(set, kernel, 3);
+    }
+  }
+  return all;
+}
+
+std::string name_of_test(const testing::TestParamInfo<Parameter>& test) {
+  const auto& [set, kernel, threads] = test.param;
+  return set->name + "_" + kernel + "_" + std::to_string(threads);
+}
+
+INSTANTIATE_TEST_SUITE_P(Sets, KernelTest, testing::ValuesIn(parameters()), name_of_test);
+
+TEST(Cases, EveryKernelHasThem) {
+  const std::set<std::string> all(ref_kernels().own.begin(), ref_kernels().own.end());
+  EXPECT_EQ(all.size(), kernel_count()) << "ref does not name every member of KernelSet";
+  EXPECT_EQ(kernels_of(test_cases()), all);
+  EXPECT_EQ(kernels_of(paper_cases()), all);
+}
+
+TEST(Cases, NamesOfPaperCasesAreDistinct) {
+  std::set<std::string> names;
+  for (const Case& c : paper_cases()) {
+    EXPECT_TRUE(names.insert(c.name(WeightType::f32)).second) << c.name(WeightType::f32);
+  }
+}
+
+/// A comparison that accepts everything would let every other test pass.
+TEST(Cases, WrongKernelsFail) {
+  KernelSet wrong = ref_kernels();
+  wrong.name = "wrong";
+  wrong.dense = [](const WeightView& w, const float*, const float*, int tokens, float* y, Range o,
+                   bool) {
+    for (int t = 0; t < tokens; ++t) {
+      for (std::int64_t i = o.begin; i < o.end; ++i) y[t * w.rows + i] = 0;
+    }
+  };
+  wrong.dense_transposed = [](const WeightView& w, const float* h, int tokens, float* y, Range in) {
+    if (in.size() > 0) in.end -= 1;  // forgets one input
+    ref_kernels().dense_transposed(w, h, tokens, y, in);
+  };
+  wrong.gather_dot = [](const WeightView& w, const float* bias, const Selection* s, std::int64_t n,
+                        const float* x, float* h) {
+    ref_kernels().gather_dot(w, bias, s, n, x, h);
+#if defined(__SANITIZE_ADDRESS__)
+    h[0] += 1;  // the sanitizer would stop the program at what follows
+#else
+    h[n] = 1;  // writes one too many
+#endif
+  };
+  wrong.argmax = [](const float* x, std::int64_t n) {
+    std::int64_t best = 0;
+    for (std::int64_t i = 1; i < n; ++i) best = x[i] >= x[best] ? i : best;  // last of a tie
+    return best;
+  };
+  Team team(1);
+  for (const Case& c : test_cases()) {
+    const bool full = c.shape == "tokens" || c.shape == "n1000_ties";
+    if (!full || c.kernel == "controller" || c.kernel == "multiplicative") continue;
+    const bool right = c.kernel == "gather_accumulate" || c.kernel == "module_convolution" ||
+                       c.kernel == "layer_norm";
+    CheckedProblem problem(c, {}, team);
+    EXPECT_EQ(problem.check(ref_kernels()), "") << c.name(WeightType::f32);
+    EXPECT_EQ(problem.check(wrong).empty(), right) << c.name(WeightType::f32);
+  }
+}
+
+TEST(Cases, RotationChangesNothing) {
+  Team team(2);
+  for (const Case& c : test_cases()) {
+    if (c.shape != "normal") continue;
+    for (const WeightType type : weight_types(c)) {
+      CheckedProblem problem(c, {.type = type, .rotate_bytes = 1 << 20}, team);
+      EXPECT_EQ(problem.check(simd_kernels()), "") << c.name(type);
+      EXPECT_TRUE(!c.typed || problem.problem().weight_bytes() > 1 << 20) << c.name(type);
+    }
+  }
+}
+
+TEST(KernelSets, UnknownNamesAreRefused) {
+  EXPECT_EQ(find_kernel_set("ref").name, "ref");
+  EXPECT_THROW(find_kernel_set("avx"), UserError);
+  EXPECT_EQ(parse_weight_type("bf16"), WeightType::bf16);
+  EXPECT_THROW(parse_weight_type("f16"), UserError);
+  EXPECT_THROW(gemm_gflops("ref", 8, 1), UserError);
+}
+
+TEST(KernelSets, LibrariesWithTheirOwnThreadsAgreeToo) {
+  Team team(1);
+  for (const std::string& name : library_sets()) {
+    EXPECT_FALSE(library_description(name).empty());
+    set_library_threads(name, 2);
+    for (const Case& c : test_cases()) {
+      if (c.shape != "normal" || !is_own(find_kernel_set(name), c.kernel, WeightType::f32))
+        continue;
+      CheckedProblem problem(c, {}, team);
+      EXPECT_EQ(problem.check(find_kernel_set(name)), "") << c.name(WeightType::f32) << name;
+    }
+    EXPECT_GT(gemm_gflops(name, 64, 2), 0);
+  }
+}
+
+}  // namespace
+}  // namespace scaling

@@ -1,0 +1,156 @@
+// The house's rules that no compiler checks: includes point downwards, configs parse, the README is
+// complete.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "models/catalog.h"
+
+namespace scaling {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kSource = SOURCE_DIR;
+const fs::path kBinary = BINARY_DIR;
+
+std::string read(const fs::path& path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::vector<fs::path> sources(const std::string& room) {
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::recursive_directory_iterator(kSource / room)) {
+    const auto extension = entry.path().extension();
+    if (extension == ".h" || extension == ".cpp") found.push_back(entry.path());
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+std::vector<std::string> includes_of(const std::string& text) {
+  static const std::regex line(R"re((?:^|\n)[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"])re");
+  std::vector<std::string> found;
+  for (std::sregex_iterator it(text.begin(), text.end(), line), end; it != end; ++it) {
+    found.push_back((*it)[1]);
+  }
+  return found;
+}
+
+bool starts_with_any(const std::string& name, const std::vector<std::string>& prefixes) {
+  return std::any_of(prefixes.begin(), prefixes.end(),
+                     [&](const std::string& prefix) { return name.rfind(prefix, 0) == 0; });
+}
+
+/// Headers of libraries and rooms; whatever else is a bare name is the language's or the system's.
+const std::vector<std::string> kPeers = {"Eigen/", "cblas.h", "oneapi/", "dnnl", "omp.h"};
+const std::vector<std::string> kKernels = {"kernels/", "hwy/", "Random123/"};
+const std::vector<std::string> kModels = {"models/", "kernels/", "Eigen/", "xtensor/"};
+const std::vector<std::string> kExperiments = {
+    "experiments/", "models/",    "kernels/", "boost/",
+    "nlohmann/",    "benchmark/", "xtensor/", "harness/build_info.h"};
+
+bool is_system(const std::string& name) {
+  static const std::set<std::string> with_dots = {
+      "sched.h", "pthread.h", "immintrin.h", "unistd.h", "fcntl.h",
+      "omp.h",   "cpuid.h",   "x86intrin.h", "signal.h", "time.h"};
+  const bool standard = name.find('.') == std::string::npos && name.find('/') == std::string::npos;
+  return standard || with_dots.count(name) > 0 ||
+         starts_with_any(name, {"sys/", "linux/", "sanitizer/"});
+}
+
+bool may_include(const std::string& room, const std::string& name) {
+  if (is_system(name)) return true;
+  if (room == "models") return starts_with_any(name, kModels);
+  if (room == "experiments") return starts_with_any(name, kExperiments);
+  return starts_with_any(name, kKernels) || starts_with_any(name, kPeers);
+}
+
+TEST(Structure, RuleItselfRefusesUpwardIncludes) {
+  EXPECT_FALSE(may_include("kernels", "models/config.h"));
+  EXPECT_FALSE(may_include("kernels", "boost/program_options.hpp"));
+  EXPECT_FALSE(may_include("models", "experiments/harness/record.h"));
+  EXPECT_FALSE(may_include("models", "nlohmann/json.hpp"));
+  EXPECT_FALSE(may_include("experiments", "tests/close.h"));
+  EXPECT_TRUE(may_include("models", "kernels/kernels.h"));
+  EXPECT_EQ(includes_of("#include <a/b.h>\n  # include \"c.h\"\n// #include <d.h>\n"),
+            (std::vector<std::string>{"a/b.h", "c.h"}));
+}
+
+TEST(Structure, IncludesPointDownwards) {
+  for (const std::string room : {"kernels", "models", "experiments"}) {
+    const auto files = sources(room);
+    EXPECT_GT(files.size(), 5u) << room;
+    for (const fs::path& file : files) {
+      for (const std::string& name : includes_of(read(file))) {
+        EXPECT_TRUE(may_include(room, name)) << file << " may not include " << name;
+      }
+    }
+  }
+}
+
+TEST(Structure, EverySourceSaysWhatItIsFor) {
+  for (const std::string room : {"kernels", "models", "experiments", "tests"}) {
+    for (const fs::path& file : sources(room)) {
+      EXPECT_EQ(read(file).rfind("// ", 0), 0u) << file << " has no opening sentence";
+    }
+  }
+}
+
+TEST(Structure, EveryConfigParses) {
+  const fs::path driver = kBinary / "experiments" / "decode_time";
+  ASSERT_TRUE(fs::exists(driver)) << driver;
+  int configs = 0;
+  for (const auto& entry : fs::directory_iterator(kSource / "experiments" / "configs")) {
+    if (entry.path().extension() != ".cfg") continue;
+    ++configs;
+    const std::string command =
+        "'" + driver.string() + "' --dry-run --config '" + entry.path().string() + "' > /dev/null";
+    EXPECT_EQ(std::system(command.c_str()), 0) << command;
+    EXPECT_NE(read(kSource / "run_all.sh").find(entry.path().stem().string()), std::string::npos)
+        << entry.path() << " is not measured by run_all.sh";
+  }
+  EXPECT_GE(configs, 12);
+}
+
+TEST(Structure, ReadmeNamesEveryImplementation) {
+  const std::string readme = read(kSource / "README.md");
+  for (const std::string& seat : seat_names()) {
+    EXPECT_NE(readme.find("`" + seat + "`"), std::string::npos) << "README lacks seat " << seat;
+    for (const std::string& name : implementations_of(seat)) {
+      EXPECT_NE(readme.find("`" + name + "`"), std::string::npos)
+          << "README lacks " << seat << ":" << name;
+    }
+  }
+}
+
+TEST(Structure, ReadmeNamesEveryPackage) {
+  const std::string readme = read(kSource / "README.md");
+  const std::string script = read(kSource / "install_dependencies.sh");
+  static const std::regex lists(R"re((?:required|optional)\+?=\(([^)]*)\))re");
+  static const std::regex word(R"re([a-z0-9+-]+(?::[a-z0-9+-]+)?)re");
+  int packages = 0;
+  for (std::sregex_iterator list(script.begin(), script.end(), lists), end; list != end; ++list) {
+    const std::string names = (*list)[1];
+    for (std::sregex_iterator it(names.begin(), names.end(), word); it != end; ++it) {
+      const std::string entry = it->str();
+      const std::string package = entry.substr(0, entry.find(':'));
+      EXPECT_NE(readme.find("`" + package + "`"), std::string::npos)
+          << "README gives no reason for " << package;
+      ++packages;
+    }
+  }
+  EXPECT_GE(packages, 15);
+}
+
+}  // namespace
+}  // namespace scaling
