@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The whole study in one command: install, build, measure every experiment, draw, report.
-set -euo pipefail
+set -euo pipefail -f  # -f: filters in the plan are no file patterns
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 usage() {
@@ -41,48 +41,49 @@ python=/usr/bin/python3
 [[ -x $python ]] || python=python3
 export PYTHONDONTWRITEBYTECODE=1
 
-# The plan: one line an experiment, "minutes at most | name | arguments". decode_time reads configs/<name>.cfg.
+# The plan: one line an experiment, "minutes at most; name; arguments". decode_time reads configs/<name>.cfg.
 case $mode in
   full) plan=(
     "0.6|ceilings|"
-    "4|table1_800m|--time-budget 16"
-    "4|table1_800m_bf16|--time-budget 16"
-    "6|table1_17b|--time-budget 16"
-    "7|table1_17b_bf16|--time-budget 12"
-    "4|table2|--time-budget 10"
-    "2.5|table7|--time-budget 12"
-    "5|width_sweep|--time-budget 6"
-    "2.5|context_sweep|--time-budget 4"
-    "2.5|batch_sweep|--time-budget 4"
-    "3|peers_800m|--time-budget 8"
-    "3|peers_17b|--time-budget 8"
-    "1.5|kernel_sets|--time-budget 8"
-    "3|shapes|--time-budget 5"
-    "6|bench_kernels|--benchmark_min_time=0.1"
-    "1|bench_layers|--benchmark_min_time=0.1") ;;
+    "2.5|table1_800m|--time-budget 10"
+    "2.5|table1_800m_bf16|--time-budget 10"
+    "4.5|table1_17b|--time-budget 10"
+    "8|table1_17b_bf16|--time-budget 10"
+    "3|table2|--time-budget 6"
+    "1.5|table7|--time-budget 8"
+    "5|width_sweep|--time-budget 4"
+    "2|context_sweep|--time-budget 3"
+    "2|batch_sweep|--time-budget 3"
+    "2|peers_800m|--time-budget 5"
+    "3|peers_17b|--time-budget 5"
+    "1|kernel_sets|--time-budget 6"
+    "2.5|shapes|--time-budget 4"
+    "6|bench_kernels|--benchmark_min_time=0.05 --benchmark_filter=-warm"
+    "1.5|bench_layers|--benchmark_min_time=0.05") ;;
   quick) plan=(
-    "0.3|ceilings|--quick"
-    "1.5|table1_800m|--quick --threads all"
-    "2|table1_17b_bf16|--quick --threads all --rows baseline.bf16,ff_qkv_cross.bf16"
-    "0.7|table2|--quick --threads all --rows baseline,n64,n128"
-    "0.5|table7|--quick --threads all --rows baseline,s4"
-    "0.8|width_sweep|--quick --threads all --time-budget 2 --rows dense_d512,sparse_d512,dense_d1024,sparse_d1024,dense_d2048,sparse_d2048,dense_d4096,sparse_d4096"
-    "0.4|context_sweep|--quick --threads all --time-budget 2 --rows baseline_c16,ff_qkv_c16,baseline_c1024,ff_qkv_c1024,baseline_c8192,ff_qkv_c8192"
-    "0.4|batch_sweep|--quick --threads all --time-budget 2 --rows baseline_b1,ff_qkv_b1,baseline_b4,ff_qkv_b4,baseline_b16,ff_qkv_b16"
-    "0.5|peers_800m|--quick --threads all --time-budget 2"
-    "1|bench_kernels|--benchmark_min_time=0.01") ;;
+    "0.3;ceilings;--quick"
+    "1.5;table1_800m;--quick --threads all"
+    "2;table1_17b_bf16;--quick --threads all --rows baseline.bf16,ff_qkv_cross.bf16"
+    "0.7;table2;--quick --threads all --rows baseline,n64,n128"
+    "0.5;table7;--quick --threads all --rows baseline,s4"
+    "0.8;width_sweep;--quick --threads all --time-budget 2 --rows dense_d512,sparse_d512,dense_d1024,sparse_d1024,dense_d2048,sparse_d2048,dense_d4096,sparse_d4096"
+    "0.4;context_sweep;--quick --threads all --time-budget 2 --rows baseline_c16,ff_qkv_c16,baseline_c1024,ff_qkv_c1024,baseline_c8192,ff_qkv_c8192"
+    "0.4;batch_sweep;--quick --threads all --time-budget 2 --rows baseline_b1,ff_qkv_b1,baseline_b4,ff_qkv_b4,baseline_b16,ff_qkv_b16"
+    "0.5;peers_800m;--quick --threads all --time-budget 2"
+    "0.7;bench_kernels;--benchmark_min_time=0.01 --threads $(nproc) --benchmark_filter=800m.*/simd/[a-z0-9]+/1/real_time") ;;
   smoke) plan=(
-    "0.2|tiny_smoke|--quick --time-budget 0.2"
-    "0.3|bench_kernels|--benchmark_min_time=0.001 --benchmark_filter=dense.*simd"
-    "0.1|bench_layers|--benchmark_min_time=0.001 --benchmark_filter=tiny") ;;
+    "0.2;tiny_smoke;--quick --time-budget 0.2"
+    "0.1;ceilings;--quick --threads 1"
+    "0.2;bench_kernels;--benchmark_min_time=0.001 --benchmark_filter=800m_low_rank/simd/[a-z0-9]+/1/real_time"
+    "0.2;bench_layers;--benchmark_min_time=0.001 --benchmark_filter=low_rank/f32/t1/") ;;
 esac
 if [[ $peers == yes ]]; then
   [[ $mode == smoke ]] && { echo "run_all.sh: --peers goes with --quick or alone, not with --smoke" >&2; exit 2; }
-  if [[ $mode == quick ]]; then plan+=("3|peers_python|--seconds 2 --rows 800m.pytorch,800m.jax,800m.jax.ff_qkv_cross")
-  else plan+=("20|peers_python|--seconds 10"); fi
+  if [[ $mode == quick ]]; then plan+=("3;peers_python;--seconds 2 --rows 800m.pytorch,800m.jax,800m.jax.ff_qkv_cross")
+  else plan+=("12;peers_python;--seconds 10"); fi
 fi
 
-minutes_of() { printf '%s\n' "$@" | awk -F'|' '{sum += $1} END {printf "%.1f", sum + 0}'; }
+minutes_of() { printf '%s\n' "$@" | awk -F';' '{sum += $1} END {printf "%.1f", sum + 0}'; }
 
 if [[ $publish == yes ]]; then
   [[ -z $results && $mode != smoke ]] || { echo "run_all.sh: --publish has its own folder; drop --results and --smoke" >&2; exit 2; }
@@ -95,7 +96,7 @@ if [[ $publish == yes ]]; then
 fi
 
 echo "== Plan: $(minutes_of "${plan[@]}") minutes at most, after installing and building; what is recorded is not repeated"
-for line in "${plan[@]}"; do IFS='|' read -r minutes name _ <<<"$line"; printf '  %4s min  %s\n' "$minutes" "$name"; done
+for line in "${plan[@]}"; do IFS=';' read -r minutes name _ <<<"$line"; printf '  %4s min  %s\n' "$minutes" "$name"; done
 echo "  then summary.json, figures and report.md"
 [[ $plan_only == yes ]] && exit 0
 
@@ -165,7 +166,7 @@ failed=()
 started=$SECONDS
 planned_done=0
 for i in "${!plan[@]}"; do
-  IFS='|' read -r minutes name arguments <<<"${plan[i]}"
+  IFS=';' read -r minutes name arguments <<<"${plan[i]}"
   # Estimates are for two cores and full repetition; scaled by how they have fared so far.
   left=$(awk -v rest="$(minutes_of "${plan[@]:i}")" -v planned="$planned_done" -v spent=$(( SECONDS - started )) \
     'BEGIN {scale = planned > 1 ? spent / 60 / planned : 1; printf "%.0f", rest * scale + 0.5}')

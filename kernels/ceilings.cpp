@@ -25,7 +25,7 @@ HWY_INLINE float read_streams(const float* p, std::int64_t n) {
     for (int s = 0; s < kReadStreams; ++s) {
       const float* at = p + s * (n / kReadStreams) + c;
       for (int u = 0; u < kUnroll; ++u) {
-        if constexpr (kReadStreams > 1) prefetch(at + u * kLanes + kAhead<float>);
+        if constexpr (kReadStreams > 1) prefetch(at + u * kLanes + 2 * kAhead<float>);
         sums[s][u] = hn::Add(sums[s][u], load(at + u * kLanes));
       }
     }

@@ -9,7 +9,8 @@
 
 namespace scaling {
 
-/// Sizes and the implementations in each seat. Names are the paper's; reference sections in brackets.
+/// Sizes and the implementations in each seat. Names are the paper's; reference sections in
+/// brackets.
 struct ModelConfig {
   std::string shape = "800m";
   std::int64_t d_model = 1024;
@@ -27,12 +28,12 @@ struct ModelConfig {
   std::string feed_forward = "dense";  // [1]
   std::int64_t sparsity = 64;          // N, neurons of which one is computed
   std::int64_t d_lowrank = 0;          // r of the controller; 0: d_ff / N
-  bool feed_forward_bias = false;      // b1 in the sparse feed-forward (the paper's formula has one)
-  std::int64_t experts = 64;           // E of moe_block and moe_switch
-  std::string projection = "dense";    // decoder self-attention [2]
-  std::int64_t modules = 16;           // S
-  std::int64_t kernel_size = 3;        // F, length kernel of the convolutions
-  std::int64_t projection_rank = 64;   // of low_rank
+  bool feed_forward_bias = false;     // b1 in the sparse feed-forward (the paper's formula has one)
+  std::int64_t experts = 64;          // E of moe_block and moe_switch
+  std::string projection = "dense";   // decoder self-attention [2]
+  std::int64_t modules = 16;          // S
+  std::int64_t kernel_size = 3;       // F, length kernel of the convolutions
+  std::int64_t projection_rank = 64;  // of low_rank
   std::string cross_projection = "dense";  // dense | mult_conv (no output) | mult_conv_output [2.8]
   std::string loss = "dense";              // [3]
   std::int64_t loss_modules = 4;           // S of the multiplicative loss
@@ -41,8 +42,8 @@ struct ModelConfig {
   WeightType weight_type = WeightType::f32;
   std::uint64_t seed = 1;
 
-  /// visitor(name, reference to the value, help) for every knob, in the order above; from it come flags, help,
-  /// parsing, the echoed settings and the record's configuration.
+  /// visitor(name, reference to the value, help) for every knob, in the order above; from it come
+  /// flags, help, parsing, the echoed settings and the record's configuration.
   template <class Self, class Visitor>
   static void fields(Self& c, Visitor&& visit) {
     visit("shape", c.shape, "named sizes to start from");
@@ -64,7 +65,8 @@ struct ModelConfig {
     visit("modules", c.modules, "S: modules of the multiplicative and modular layers");
     visit("kernel_size", c.kernel_size, "F: tokens a convolution sees");
     visit("projection_rank", c.projection_rank, "rank of the low_rank projection");
-    visit("cross_projection", c.cross_projection, "implementation of the cross-attention projections");
+    visit("cross_projection", c.cross_projection,
+          "implementation of the cross-attention projections");
     visit("loss", c.loss, "implementation of the layer to the vocabulary");
     visit("loss_modules", c.loss_modules, "S of the multiplicative loss");
     visit("loss_rank", c.loss_rank, "rank of the low_rank loss");
@@ -75,8 +77,8 @@ struct ModelConfig {
   std::int64_t d_head() const { return d_model / n_heads; }
   std::int64_t controller_rank() const { return d_lowrank ? d_lowrank : d_ff / sparsity; }
 
-  /// Throws UserError naming both numbers if sizes do not divide or are not positive, and listing the known
-  /// names if an implementation is unknown.
+  /// Throws UserError naming both numbers if sizes do not divide or are not positive, and listing
+  /// the known names if an implementation is unknown.
   void validate() const;
 };
 

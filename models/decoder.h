@@ -1,4 +1,5 @@
-// One token at a time through a Transformer: owner of caches and layer states, and of the clock readings.
+// One token at a time through a Transformer: owner of caches and layer states, and of the clock
+// readings.
 #pragma once
 
 #include <cstdint>
@@ -12,27 +13,31 @@ namespace scaling {
 
 struct StepTiming {
   double token_seconds = 0;  ///< from embedding to sampled id
-  double block_seconds = 0;  ///< mean over the distinct decoder blocks, entry to exit, by thread 0's clock
+  double block_seconds =
+      0;  ///< mean over the distinct decoder blocks, entry to exit, by thread 0's clock
 };
 
 class Decoder {
  public:
-  /// tokens: sequences decoded together. capacity: cached positions. The model and the team outlive this.
-  /// Throws UserError if tokens is not in [1, kMaxTokens], or the caches do not fit in memory.
+  /// tokens: sequences decoded together. capacity: cached positions. The model and the team outlive
+  /// this. Throws UserError if tokens is not in [1, kMaxTokens], or the caches do not fit in
+  /// memory.
   Decoder(const Transformer& model, const KernelSet& kernels, Team& team, int tokens,
           std::int64_t capacity, std::int64_t source_length);
   ~Decoder();
 
-  /// Forgets everything and computes the cross-attention caches from the encoder's output for `source`
-  /// (source_length ids, the same for all sequences).
+  /// Forgets everything and computes the cross-attention caches from the encoder's output for
+  /// `source` (source_length ids, the same for all sequences).
   void begin(const std::vector<int>& source);
   /// As begin(), from encoder output (source_length, d_model) computed before.
   void begin(const Mat& encoded);
-  /// Pretends that `length` positions were decoded: caches get random keys and values. For context sweeps.
+  /// Pretends that `length` positions were decoded: caches get random keys and values. For context
+  /// sweeps.
   void pretend_position(std::int64_t length);
 
-  /// Consumes one id per sequence at the current position, writes the next ids (greedy if temperature is 0,
-  /// else sampled from softmax(logits / temperature) with Gumbel noise of the seed).
+  /// Consumes one id per sequence at the current position, writes the next ids (greedy if
+  /// temperature is 0, else sampled from softmax(logits / temperature) with Gumbel noise of the
+  /// seed).
   StepTiming step(const std::vector<int>& ids, std::vector<int>& next, float temperature = 0);
   std::int64_t position() const { return position_; }
   /// Of the last step: (tokens, vocab_size).

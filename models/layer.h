@@ -1,10 +1,10 @@
 // The seats of a model and what a layer must offer to sit in one.
 //
-// forward is evaluation over a whole sequence, (positions, features) of one example, by plain matrix
-// products over the masked dense definition. step is one decode step of ctx.tokens independent sequences through
-// the kernel set, executed by every thread of the team with equal arguments: on entry x is complete, on return
-// (after a barrier inside) y is complete. forward and step agree for every implementation. Training
-// joins here: a backward beside each forward.
+// forward is evaluation over a whole sequence, (positions, features) of one example, by plain
+// matrix products over the masked dense definition. step is one decode step of ctx.tokens
+// independent sequences through the kernel set, executed by every thread of the team with equal
+// arguments: on entry x is complete, on return (after a barrier inside) y is complete. forward and
+// step agree for every implementation. Training joins here: a backward beside each forward.
 #pragma once
 
 #include <cstdint>
@@ -59,11 +59,13 @@ class FeedForward : public Layer {
   virtual Mat forward(const Mat& x) const = 0;
   virtual void step(const StepContext& ctx, LayerState* state, const float* x, float* y) const = 0;
   virtual Cost step_cost(int tokens, WeightType type) const = 0;
-  /// Rows of W1 (= of W2) that the last step of this state touched, or empty if all are read always.
+  /// Rows of W1 (= of W2) that the last step of this state touched, or empty if all are read
+  /// always.
   virtual std::vector<std::int32_t> touched_rows(const LayerState* /*state*/) const { return {}; }
 };
 
-/// Self-attention's projections: x -> (q, k, v), and o -> y unless the implementation has no output.
+/// Self-attention's projections: x -> (q, k, v), and o -> y unless the implementation has no
+/// output.
 class Projection : public Layer {
  public:
   struct QKV {
@@ -80,8 +82,8 @@ class Projection : public Layer {
   virtual Cost step_cost(int tokens, WeightType type) const = 0;
 };
 
-/// Cross-attention's projections: query from the decoder, keys and values (always dense) from the encoder
-/// output, computed once a decode.
+/// Cross-attention's projections: query from the decoder, keys and values (always dense) from the
+/// encoder output, computed once a decode.
 class CrossProjection : public Layer {
  public:
   struct Memory {
@@ -109,7 +111,8 @@ struct KeyValueCache {
   float* scores_of(int token, std::int64_t head);
   int tokens;
   std::int64_t heads, capacity, d_head;
-  std::vector<float> keys, values, scores;  ///< scores: (tokens, heads, capacity), scratch of one step
+  std::vector<float> keys, values,
+      scores;  ///< scores: (tokens, heads, capacity), scratch of one step
 };
 
 /// Everything between projections: q, k, v -> o. Has no parameters.

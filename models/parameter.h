@@ -17,14 +17,16 @@ namespace scaling {
 struct Initializer {
   enum class Kind { uniform, normal, constant, positions };
   Kind kind = Kind::constant;
-  float scale = 0;  ///< half-width, standard deviation, or the constant; unused by positions (sin/cos table)
+  float scale =
+      0;  ///< half-width, standard deviation, or the constant; unused by positions (sin/cos table)
 };
 
 /// U(-l, l) with l = sqrt(6 / (fan_in + fan_out)).
 Initializer glorot_uniform(std::int64_t fan_in, std::int64_t fan_out);
 
-/// A matrix (rows, cols) in a kernel's layout, or a vector (rows = 1), which is f32 whatever the model's
-/// weight type. Declaring costs nothing; allocate() binds memory, so that counting a 17B model needs none.
+/// A matrix (rows, cols) in a kernel's layout, or a vector (rows = 1), which is f32 whatever the
+/// model's weight type. Declaring costs nothing; allocate() binds memory, so that counting a 17B
+/// model needs none.
 struct Parameter {
   std::string name;                 ///< within its layer; a model prefixes the path
   std::vector<std::int64_t> shape;  ///< the reference's logical shape (optimisers factor over it)
@@ -46,8 +48,9 @@ struct Parameter {
   /// As a plain row-major matrix (a copy).
   Mat matrix() const;
 
-  static Parameter make_matrix(std::string name, std::int64_t rows, std::int64_t cols, Layout layout,
-                               Initializer init, std::vector<std::int64_t> shape = {});
+  static Parameter make_matrix(std::string name, std::int64_t rows, std::int64_t cols,
+                               Layout layout, Initializer init,
+                               std::vector<std::int64_t> shape = {});
   static Parameter make_vector(std::string name, std::int64_t n, Initializer init,
                                std::vector<std::int64_t> shape = {});
 };

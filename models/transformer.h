@@ -1,4 +1,5 @@
-// The encoder-decoder Transformer of reference 7.1; dense baseline and Scaling Transformer differ by seats only.
+// The encoder-decoder Transformer of reference 7.1; dense baseline and Scaling Transformer differ
+// by seats only.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +40,8 @@ std::vector<std::int64_t> unpadded(const std::vector<int>& ids);
 
 class Transformer {
  public:
-  /// Shapes only; no memory is taken. Validates the config. blocks = 0 is resolved here against `memory`
-  /// bytes (default: what is available), keeping at least one block.
+  /// Shapes only; no memory is taken. Validates the config. blocks = 0 is resolved here against
+  /// `memory` bytes (default: what is available), keeping at least one block.
   explicit Transformer(ModelConfig config, std::uint64_t memory = 0);
 
   const ModelConfig& config() const { return config_; }
@@ -54,18 +55,20 @@ class Transformer {
   /// Of what is held, in config().weight_type.
   std::uint64_t held_bytes() const;
 
-  /// Takes memory (refused before it is taken if it does not fit, with the flags that shrink it), lets the
-  /// team's threads touch it first, and draws the initial values.
+  /// Takes memory (refused before it is taken if it does not fit, with the flags that shrink it),
+  /// lets the team's threads touch it first, and draws the initial values.
   void allocate(Team& team);
   const Arena& arena() const { return arena_; }
 
-  /// Encoder output (positions, d_model) after the final norm. Ids are in [0, vocab_size); 0 is padding, masked
-  /// as keys. If config().encoder is false: unit normal draws from the seed.
+  /// Encoder output (positions, d_model) after the final norm. Ids are in [0, vocab_size); 0 is
+  /// padding, masked as keys. If config().encoder is false: unit normal draws from the seed.
   Mat encode(const std::vector<int>& source) const;
-  /// Teacher-forced logits (positions, vocab_size) of the decoder for `target` shifted right by one zero.
+  /// Teacher-forced logits (positions, vocab_size) of the decoder for `target` shifted right by one
+  /// zero.
   Mat forward(const std::vector<int>& source, const std::vector<int>& target) const;
 
-  /// One decoder block's step at `length` cached self-attention positions (the current one included).
+  /// One decoder block's step at `length` cached self-attention positions (the current one
+  /// included).
   Cost block_cost(int tokens, std::int64_t length, std::int64_t source_length) const;
   /// The whole token of the full model: decoder_layers x block + embedding, final norm, loss.
   Cost token_cost(int tokens, std::int64_t length, std::int64_t source_length) const;

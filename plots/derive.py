@@ -55,12 +55,10 @@ def is_dense(record):
 def peer_rows(records, shape, weight_type, threads, metric):
     """[(library, Value, Value of our own dense row in the same file or None)], every variant."""
     found = []
-    for experiment, prefix in ((f"peers_{shape}", "baseline."), ("peers_python", f"{shape}.")):
-        own = None
-        for name in ("baseline", f"{shape}.baseline", f"{shape}.ours"):
-            own = own or measured(records, experiment, name, threads, metric)
+    for experiment, prefix in ((f"peers_{shape}", ""), ("peers_python", f"{shape}.")):
+        own = measured(records, experiment, "baseline", threads, metric)
         for row in records.rows(experiment):
-            library = row[len(prefix):].replace(".bf16", "").removesuffix("_threads")
+            library = row[len(prefix):].replace(".bf16", "").removesuffix("_own")
             record = records.get(experiment, row, threads, metric)
             if not row.startswith(prefix) or record is None or library not in PEERS:
                 continue

@@ -1,13 +1,10 @@
 """Reads Google Benchmark's output of bench_kernels into plain runs.
 
-Names are kernel/shape/set/weight type/tokens; counters are `bytes` and `flops` of one iteration, or
-`bytes_per_second` and `flops_per_second`, and `percent_of_ceiling`.
+Names are kernel/shape/set/weight type/tokens; counters are the rates `bytes/s` and `FLOP/s`, and
+`%ceiling`.
 """
 
 from typing import NamedTuple
-
-SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
-
 
 class Run(NamedTuple):
     """One kernel case; without `error`, rates are positive."""
@@ -39,20 +36,10 @@ def read(document):
         if entry.get("error_occurred"):
             found.setdefault(name, Run(name, *parts, error=entry.get("error_message") or "failed"))
             continue
-        seconds = entry.get("real_time", 0) * SECONDS[entry.get("time_unit", "ns")]
-        bytes_rate = _rate(entry, "bytes", seconds)
-        flops_rate = _rate(entry, "flops", seconds)
+        bytes_rate, flops_rate = entry.get("bytes/s"), entry.get("FLOP/s")
         if bytes_rate and flops_rate:
             found[name] = Run(name, *parts, gbps=bytes_rate / 1e9, gflops=flops_rate / 1e9,
-                              percent_of_ceiling=entry.get("percent_of_ceiling", 0.0))
+                              percent_of_ceiling=entry.get("%ceiling", 0.0))
         else:
-            found.setdefault(name, Run(name, *parts, error="no counters of bytes and FLOPs"))
+            found.setdefault(name, Run(name, *parts, error="no rates of bytes and FLOPs"))
     return list(found.values())
-
-
-def _rate(entry, counter, seconds):
-    """Counts a second from `<counter>_per_second`, or from `<counter>`, a count an iteration."""
-    rate = entry.get(f"{counter}_per_second")
-    if rate is None and seconds > 0:
-        rate = entry.get(counter, 0) / seconds
-    return rate

@@ -28,6 +28,9 @@ def figures_at(records, threads):
             value = derive.peer(records, shape, library, threads)
             if value:
                 found[f"peers.{shape}.{library}.block_ms"] = value
+        ours = derive.measured(records, f"peers_{shape}", "baseline", threads, "block_ms")
+        if ours:
+            found[f"peers.{shape}.ours.block_ms"] = ours
         value = derive.measured(records, "peers_python", f"{shape}.jax.ff_qkv_cross", threads,
                                 "block_ms")
         if value:

@@ -20,8 +20,8 @@ struct ProtocolSettings {
   Protocol kind = Protocol::steady;
   int warm_up_tokens = 4;
   int tokens = kDecodeTokens;
-  int dropped = 2;  ///< first tokens of a decode that are not timed
-  int min_decodes = 5;
+  int dropped = 2;      ///< first tokens of a decode that are not timed
+  int min_decodes = 6;  ///< the fewest that give a 95 % interval of the median
   int max_decodes = 2000;
   double budget_seconds = 20;  ///< of a row at one thread count; the minimum of decodes goes first
   double precision = 0.02;     ///< wanted half-width of the 95 % interval of the median

@@ -1,4 +1,6 @@
 // Definition of the dense products.
+#include <vector>
+
 #include "kernels/ref/ref.h"
 
 namespace scaling::ref {
@@ -18,13 +20,15 @@ void dense(const WeightView& w, const float* bias, const float* x, int tokens, f
 
 void dense_transposed(const WeightView& w, const float* h, int tokens, float* y, Range inputs) {
   for (int t = 0; t < tokens; ++t) {
-    for (std::int64_t c = 0; c < w.cols; ++c) {
-      double sum = double(y[t * w.cols + c]);
-      for (std::int64_t j = inputs.begin; j < inputs.end; ++j) {
-        sum += double(h[t * w.rows + j]) * double(element(w, j, c));
+    float* row = y + t * w.cols;
+    // All sums of a token side by side: column by column, large weights would take minutes to read.
+    std::vector<double> sums(row, row + w.cols);
+    for (std::int64_t j = inputs.begin; j < inputs.end; ++j) {
+      for (std::int64_t c = 0; c < w.cols; ++c) {
+        sums[std::size_t(c)] += double(h[t * w.rows + j]) * double(element(w, j, c));
       }
-      y[t * w.cols + c] = float(sum);
     }
+    for (std::int64_t c = 0; c < w.cols; ++c) row[c] = float(sums[std::size_t(c)]);
   }
 }
 

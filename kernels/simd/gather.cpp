@@ -12,6 +12,12 @@ HWY_BEFORE_NAMESPACE();
 namespace scaling {
 namespace HWY_NAMESPACE {
 
+/// Rows are short and a jump has no predecessor in memory, so they are asked for earlier than a
+/// stream is.
+inline constexpr std::int64_t kLeadBytes = 2048;
+template <class T>
+inline constexpr std::int64_t kLead = kLeadBytes / std::int64_t(sizeof(T));
+
 /// Pointers to the rows of selections [i, i + kStreams), as far as there are any; the last one
 /// stands in for what is missing.
 template <class T>
@@ -27,7 +33,7 @@ void gather_dot_typed(const T* w, std::int64_t d, const float* bias, const Selec
   const T* next[kStreams];
   if (n > 0) {
     rows_of(w, d, s, n, 0, next);
-    prefetch_starts<T>(next, d);
+    prefetch_starts<kLead<T>>(next, d);
   }
   for (std::int64_t i = 0; i < n; i += kStreams) {
     std::copy(next, next + kStreams, rows);
@@ -36,7 +42,7 @@ void gather_dot_typed(const T* w, std::int64_t d, const float* bias, const Selec
     const float* xs[kStreams];
     for (int k = 0; k < kStreams; ++k) xs[k] = x + s[std::min(i + k, n - 1)].token * d;
     float sums[kStreams];
-    dot_rows<T>(rows, next, xs, d, sums);
+    dot_rows<T, kLead<T>>(rows, next, xs, d, sums);
     for (int k = 0; k < group; ++k) {
       const float z = bias ? sums[k] + bias[s[i + k].row] : sums[k];
       h[i + k] = std::max(z, 0.0f);
@@ -60,7 +66,7 @@ void gather_accumulate_typed(const T* w, std::int64_t d, const Selection* s, std
   const T* next[kStreams];
   if (n > 0) {
     rows_of(w, d, s, n, 0, next);
-    prefetch_starts<T>(next, d);
+    prefetch_starts<kLead<T>>(next, d);
   }
   for (std::int64_t i = 0; i < n; i += kStreams) {
     std::copy(next, next + kStreams, rows);
@@ -73,11 +79,11 @@ void gather_accumulate_typed(const T* w, std::int64_t d, const Selection* s, std
       one_token = one_token && s[i + k].token == s[i].token;
     }
     if (one_token) {
-      accumulate_rows<T>(rows, next, hs, d, y + s[i].token * d);
+      accumulate_rows<T, kLead<T>>(rows, next, hs, d, y + s[i].token * d);
       continue;
     }
     for (int k = 0; k < group; ++k) {
-      for (std::int64_t c = 0; c < std::min(d, kAhead<T>); c += 64 / std::int64_t(sizeof(T))) {
+      for (std::int64_t c = 0; c < std::min(d, kLead<T>); c += 64 / std::int64_t(sizeof(T))) {
         prefetch(next[k] + c);
       }
       accumulate_row(rows[k], hs[k], d, y + s[i + k].token * d);

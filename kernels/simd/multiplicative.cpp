@@ -16,22 +16,48 @@ HWY_BEFORE_NAMESPACE();
 namespace scaling {
 namespace HWY_NAMESPACE {
 
-/// Input rows worked on together: 4 panels of them are 32 KiB, two thirds of a first-level cache.
-inline constexpr std::int64_t kChunk = 128;
+/// Input rows worked on together, at most: 3 panels of them are 27 KiB, half a first-level cache.
+/// The convolutions' widest channel count in the paper is 144.
+inline constexpr std::int64_t kChunk = 144;
 /// Left-side values kept for all panels: 64 KiB stay in a second-level cache.
 inline constexpr std::int64_t kLeftValues = 16384;
-/// Panels side by side, and modules in registers with them: 16 (4 x 4) or 24 (3 x 8) sums hide the
-/// latency of multiply-add with 32 registers, 8 with 16.
+/// Modules lie in groups of this many, so that the values of a few modules for consecutive input
+/// rows are consecutive cache lines; a row of all modules would put them into a fraction of the
+/// cache's sets.
+inline constexpr std::int64_t kGroup = 16;
+/// Panels side by side, and modules in registers with them: 16 or 24 sums hide the latency of
+/// multiply-add and leave room for the panels' weights in 32 registers; with 16 registers 8 sums.
+/// Divides kGroup.
 inline constexpr int kMaxPanels = kVectorsOfPanel == 1 ? 4 : 1;
 template <int kPanels>
-inline constexpr int kModuleTile = kVectorsOfPanel == 1   ? (kPanels == 4 ? 6 : 8)
+inline constexpr int kModuleTile = kVectorsOfPanel == 1   ? (kPanels == 4 ? 4 : 8)
                                    : kVectorsOfPanel == 2 ? 4
                                                           : 2;
 
-/// The left side: value of input row k for module s is a[k * stride + s].
+/// The left side: value of input row k for module s is at(s)[k * stride].
 struct Left {
   const float* a;
   std::int64_t stride;
+  std::int64_t group_stride;  ///< from a module to the one kGroup further
+  HWY_INLINE const float* at(std::int64_t s) const {
+    return a + s / kGroup * group_stride + s % kGroup;
+  }
+  HWY_INLINE Left from_row(std::int64_t k) const { return {a + k * stride, stride, group_stride}; }
+};
+
+/// Memory that will be read after the weights at hand; asked for by tiles that have nothing else to
+/// ask for.
+template <class T>
+struct Later {
+  const T* next = nullptr;
+  const T* end = nullptr;
+  /// The start of `rows` lines to ask for; `known` if no more are wanted.
+  HWY_INLINE const T* take(std::int64_t rows, const T* known) {
+    if (end - next < rows * kPanel) return known;
+    const T* const lines = next;
+    next += rows * kPanel;
+    return lines;
+  }
 };
 
 /// Adds the first n lanes (all of them if there are more) to memory.
@@ -43,24 +69,27 @@ HWY_INLINE void add(Vector v, float* to, std::int64_t n) {
   }
 }
 
-/// y[s * width + j] += sum_{k < rows} left(k, s) right[p][k][j] for kModules modules. ask: kAsk
-/// lines of coming weights wanted at each step, `rows` lines apart by panel.
-template <int kPanels, int kModules, int kAsk, class T>
-HWY_INLINE void tile(Left left, const float* const (&right)[kPanels], std::int64_t rows, float* y,
-                     std::int64_t width, std::int64_t columns, const T* const* ask) {
+/// y[s * width + j] += sum_{k < rows} left[k * stride + s] right[p][k][j] for kModules modules.
+/// ask: kAsk lines of coming weights wanted at each step, `rows` lines apart by panel.
+template <int kPanels, int kModules, int kAsk, class Right, class T>
+HWY_INLINE void tile(const float* left, std::int64_t stride, const Right* const (&right)[kPanels],
+                     std::int64_t rows, float* y, std::int64_t width, std::int64_t columns,
+                     const T* const* ask) {
   Vector sums[kModules][kPanels][kVectorsOfPanel];
   for (auto& module : sums) {
     for (auto& panel : module) {
       for (Vector& v : panel) v = zero();
     }
   }
+  // Fewer instructions besides the multiply-adds: they compete for the same ports.
+  HWY_UNROLL(4)
   for (std::int64_t k = 0; k < rows; ++k) {
     for (int p = 0; p < kAsk; ++p) prefetch(ask[p] + k * kPanel);
     Vector w[kPanels][kVectorsOfPanel];
     for (int p = 0; p < kPanels; ++p) {
       for (int v = 0; v < kVectorsOfPanel; ++v) w[p][v] = load(right[p] + k * kPanel + v * kLanes);
     }
-    const float* a = left.a + k * left.stride;
+    const float* a = left + k * stride;
     for (int s = 0; s < kModules; ++s) {
       const Vector as = broadcast(a[s]);
       for (int p = 0; p < kPanels; ++p) {
@@ -85,38 +114,40 @@ HWY_INLINE void tile(Left left, const float* const (&right)[kPanels], std::int64
 /// then the rest in smaller tiles. ask: lines of coming weights, one panel of them for each tile in
 /// turn; after the last panel, and for later tiles, a line that is known already, so that the inner
 /// loop has no branch.
-template <int kPanels, int kModules, class T>
+template <int kPanels, int kModules, class Right, class T>
 HWY_INLINE void tiles(Left left, std::int64_t s, std::int64_t modules,
-                      const float* const (&right)[kPanels], std::int64_t rows, float* y,
+                      const Right* const (&right)[kPanels], std::int64_t rows, float* y,
                       std::int64_t width, std::int64_t columns, const T* const* ask,
-                      const T* const* last_ask) {
+                      const T* const* last_ask, Later<T>& later) {
   for (; s + kModules <= modules; s += kModules) {
-    tile<kPanels, kModules, 1, T>({left.a + s, left.stride}, right, rows, y + s * width, width,
-                                  columns, ask);
-    if (ask < last_ask) ++ask;
+    const T* const line[1] = {ask < last_ask ? *ask++ : later.take(rows, *last_ask)};
+    tile<kPanels, kModules, 1>(left.at(s), left.stride, right, rows, y + s * width, width, columns,
+                               line);
   }
   if constexpr (kModules > 1) {
     constexpr int kSmaller = kModules > 4 ? 4 : kModules / 2;
-    tiles<kPanels, kSmaller, T>(left, s, modules, right, rows, y, width, columns, ask, last_ask);
+    tiles<kPanels, kSmaller>(left, s, modules, right, rows, y, width, columns, ask, last_ask,
+                             later);
   }
 }
 
 /// All modules. Where tiles are fewer than panels the first tile asks for all panels at once.
-template <int kPanels, class T>
-void all_tiles(Left left, std::int64_t modules, const float* const (&right)[kPanels],
+template <int kPanels, class Right, class T>
+void all_tiles(Left left, std::int64_t modules, const Right* const (&right)[kPanels],
                std::int64_t rows, float* y, std::int64_t width, std::int64_t columns,
-               const T* const (&ask)[kPanels + 1]) {
+               const T* const (&ask)[kPanels + 1], Later<T>& later) {
   constexpr int kModules = kModuleTile<kPanels>;
   const T* const* const last = ask + kPanels;
   if (modules >= kModules * kPanels) {
-    tiles<kPanels, kModules, T>(left, 0, modules, right, rows, y, width, columns, ask, last);
+    tiles<kPanels, kModules>(left, 0, modules, right, rows, y, width, columns, ask, last, later);
   } else if (modules >= 4) {
     constexpr int kFirst = std::min(kModules, 4);
-    tile<kPanels, kFirst, kPanels, T>(left, right, rows, y, width, columns, ask);
-    tiles<kPanels, kModules, T>(left, kFirst, modules, right, rows, y, width, columns, last, last);
+    tile<kPanels, kFirst, kPanels>(left.a, left.stride, right, rows, y, width, columns, ask);
+    tiles<kPanels, kFirst>(left, kFirst, modules, right, rows, y, width, columns, last, last,
+                           later);
   } else {
-    tile<kPanels, 1, kPanels, T>(left, right, rows, y, width, columns, ask);
-    tiles<kPanels, 2, T>(left, 1, modules, right, rows, y, width, columns, last, last);
+    tile<kPanels, 1, kPanels>(left.a, left.stride, right, rows, y, width, columns, ask);
+    tiles<kPanels, 2>(left, 1, modules, right, rows, y, width, columns, last, last, later);
   }
 }
 
@@ -124,37 +155,48 @@ void all_tiles(Left left, std::int64_t modules, const float* const (&right)[kPan
 /// token. coming: the panel that is streamed after these, or null.
 template <int kPanels, class T>
 void panels(const WeightView& w, std::int64_t first, std::int64_t row, std::int64_t rows,
-            const T* coming, const Left* left, std::int64_t modules, int tokens, float* y,
-            std::int64_t last_column) {
-  alignas(64) float converted[std::is_same_v<T, float> ? 1 : kPanels * kChunk * kPanel];
+            const T* coming, Later<T>& later, const Left* left, std::int64_t modules, int tokens,
+            float* y, std::int64_t last_column) {
+  // What several tiles or tokens use is converted once; a single tile converts as it loads.
+  const bool convert = !std::is_same_v<T, float> && (modules > kModuleTile<kPanels> || tokens > 1);
+  alignas(64) float converted[kPanels * kChunk * kPanel];
   const std::int64_t column = first * kPanel;
   const std::int64_t columns = std::min(kPanels * kPanel, last_column - column);
   const T* const base = static_cast<const T*>(w.data) + (first * w.rows + row) * kPanel;
-  for (std::int64_t done = 0; done < rows; done += kChunk) {
-    const std::int64_t count = std::min(kChunk, rows - done);
-    const float* right[kPanels];
+  // Chunks of equal size: a short last one would be mostly loading and storing of sums.
+  const std::int64_t chunks = (rows + kChunk - 1) / kChunk;
+  const std::int64_t size = (rows + chunks - 1) / chunks;
+  for (std::int64_t done = 0; done < rows; done += size) {
+    const std::int64_t count = std::min(size, rows - done);
+    const T* source[kPanels];
     const T* ask[kPanels + 1];
     for (int p = 0; p < kPanels; ++p) {
-      const T* source = base + p * w.rows * kPanel + done * kPanel;
-      if (done + count < rows) {
-        ask[p] = source + kChunk * kPanel;
-      } else {
-        ask[p] = coming ? coming + p * w.rows * kPanel : source;
-      }
-      if constexpr (std::is_same_v<T, float>) {
-        right[p] = source;
-      } else {
-        float* to = converted + p * kChunk * kPanel;
-        for (std::int64_t i = 0; i < count * kPanel; i += kLanes) store(load(source + i), to + i);
-        right[p] = to;
-      }
+      source[p] = base + (p * w.rows + done) * kPanel;
+      const T* const after = coming ? coming + p * w.rows * kPanel : source[p];
+      ask[p] = done + count < rows ? source[p] + size * kPanel : after;
     }
-    ask[kPanels] = base + done * kPanel;
+    ask[kPanels] = source[0];
+    float* const to = y + column;
+    if (!convert) {
+      for (int t = 0; t < tokens; ++t) {
+        if (t > 0) std::fill(ask, ask + kPanels, source[0]);
+        all_tiles<kPanels>(left[t].from_row(done), modules, source, count,
+                           to + t * modules * w.cols, w.cols, columns, ask, later);
+      }
+      continue;
+    }
+    const float* right[kPanels];
+    for (int p = 0; p < kPanels; ++p) {
+      float* const panel = converted + p * kChunk * kPanel;
+      for (std::int64_t i = 0; i < count * kPanel; i += kLanes) {
+        store(load(source[p] + i), panel + i);
+      }
+      right[p] = panel;
+    }
     for (int t = 0; t < tokens; ++t) {
-      const Left at = {left[t].a + done * left[t].stride, left[t].stride};
-      if (t > 0) std::fill(ask, ask + kPanels, ask[kPanels]);
-      all_tiles<kPanels, T>(at, modules, right, count, y + t * modules * w.cols + column, w.cols,
-                            columns, ask);
+      if (t > 0) std::fill(ask, ask + kPanels, source[0]);
+      all_tiles<kPanels>(left[t].from_row(done), modules, right, count, to + t * modules * w.cols,
+                         w.cols, columns, ask, later);
     }
   }
 }
@@ -162,7 +204,7 @@ void panels(const WeightView& w, std::int64_t first, std::int64_t row, std::int6
 /// Input rows [row, row + rows) against all panels of `columns`.
 template <class T>
 void product_typed(const WeightView& w, Range columns, std::int64_t row, std::int64_t rows,
-                   const Left* left, std::int64_t modules, int tokens, float* y) {
+                   Later<T> later, const Left* left, std::int64_t modules, int tokens, float* y) {
   const std::int64_t begin = columns.begin / kPanel, end = panel_count(columns.end);
   const bool threes = (end - begin) % 4 != 0 && (end - begin) % 3 == 0;
   const auto start = [&](std::int64_t panel, std::int64_t at) {
@@ -174,10 +216,10 @@ void product_typed(const WeightView& w, Range columns, std::int64_t row, std::in
       const T* coming = nullptr;
       if (p + 2 * kPanels <= end) {
         coming = start(p + kPanels, row);
-      } else if (row + rows + kChunk <= w.rows && begin + kPanels <= end) {
+      } else if (row + 2 * rows <= w.rows && begin + kPanels <= end) {
         coming = start(begin, row + rows);
       }
-      panels<kPanels, T>(w, p, row, rows, coming, left, modules, tokens, y, columns.end);
+      panels<kPanels, T>(w, p, row, rows, coming, later, left, modules, tokens, y, columns.end);
       p += kPanels;
     };
     if constexpr (kMaxPanels == 4) {
@@ -197,26 +239,18 @@ void product_typed(const WeightView& w, Range columns, std::int64_t row, std::in
   }
 }
 
-void product(const WeightView& w, Range columns, std::int64_t row, std::int64_t rows,
-             const Left* left, std::int64_t modules, int tokens, float* y) {
-  if (w.type == WeightType::f32) {
-    product_typed<float>(w, columns, row, rows, left, modules, tokens, y);
-  } else {
-    product_typed<bf16>(w, columns, row, rows, left, modules, tokens, y);
-  }
-}
-
-/// to[k][s] = x[k] d[k][s] for `rows` rows of n values.
+/// Row k of module group g, to[(g * rows + k) * kGroup ...], = x[k] d[k][g * kGroup ...]. n:
+/// modules.
 template <class T>
 void scale_rows(const T* d, const float* x, std::int64_t rows, std::int64_t n, float* to) {
-  for (std::int64_t k = 0; k < rows; ++k, d += n, to += n) {
+  for (std::int64_t k = 0; k < rows; ++k, d += n) {
     const Vector factor = broadcast(x[k]);
     std::int64_t s = 0;
     for (; s + kLanes <= n; s += kLanes) {
       prefetch(d + s + kAhead<T>);
-      store(hn::Mul(load(d + s), factor), to + s);
+      store(hn::Mul(load(d + s), factor), to + (s / kGroup * rows + k) * kGroup + s % kGroup);
     }
-    for (; s < n; ++s) to[s] = x[k] * to_float(d[s]);
+    for (; s < n; ++s) to[(s / kGroup * rows + k) * kGroup + s % kGroup] = x[k] * to_float(d[s]);
   }
 }
 
@@ -225,24 +259,30 @@ void Multiplicative(const WeightView& d, const WeightView& e, const float* x, in
   const std::int64_t modules = d.cols;
   // D scaled by x for some rows of every token; kept between calls, one a thread.
   thread_local std::vector<float> scaled;
-  const std::int64_t fit = kLeftValues / (modules * tokens) / kChunk * kChunk;
+  const std::int64_t padded = (modules + kGroup - 1) / kGroup * kGroup;
+  const std::int64_t fit = kLeftValues / (padded * tokens) / kChunk * kChunk;
   const std::int64_t most = std::max(kChunk, fit);
-  const std::int64_t size = most * modules;
+  const std::int64_t size = most * padded;
   if (std::int64_t(scaled.size()) < size * tokens) scaled.resize(std::size_t(size * tokens));
   Left left[kMaxTokens];
   for (std::int64_t row = inputs.begin; row < inputs.end; row += most) {
     const std::int64_t rows = std::min(most, inputs.end - row);
-    for (int t = 0; t < tokens; ++t) {
-      float* to = scaled.data() + t * size;
-      left[t] = {to, modules};
-      const float* const xs = x + t * e.rows + row;
-      if (d.type == WeightType::f32) {
-        scale_rows(d.f32() + row * modules, xs, rows, modules, to);
-      } else {
-        scale_rows(d.half() + row * modules, xs, rows, modules, to);
+    const auto run = [&](const auto* d_rows, const auto* end) {
+      for (int t = 0; t < tokens; ++t) {
+        float* to = scaled.data() + t * size;
+        left[t] = {to, kGroup, rows * kGroup};
+        scale_rows(d_rows, x + t * e.rows + row, rows, modules, to);
       }
+      const auto* const later = d_rows + rows * modules;
+      using T = std::remove_cvref_t<decltype(*d_rows)>;
+      product_typed<T>(e, columns, row, rows, {later, std::min(end, later + most * modules)}, left,
+                       modules, tokens, y);
+    };
+    if (d.type == WeightType::f32) {
+      run(d.f32() + row * modules, d.f32() + inputs.end * modules);
+    } else {
+      run(d.half() + row * modules, d.half() + inputs.end * modules);
     }
-    product(e, columns, row, rows, left, modules, tokens, y);
   }
 }
 
@@ -257,9 +297,13 @@ void ModuleConvolution(const WeightView& w, const Frames& f, int module_taps, in
     const std::int64_t a = tap / module_taps;
     const std::int64_t shift = f.padding - (module_taps - 1) / 2 + tap % module_taps;
     for (int t = 0; t < tokens; ++t) {
-      left[t] = {f.frames[t * f.taps + a] + channel * stride + shift, stride};
+      left[t] = {f.frames[t * f.taps + a] + channel * stride + shift, stride, kGroup};
     }
-    product(w, {0, w.cols}, row, rows, left, f.modules, tokens, y);
+    if (w.type == WeightType::f32) {
+      product_typed<float>(w, {0, w.cols}, row, rows, {}, left, f.modules, tokens, y);
+    } else {
+      product_typed<bf16>(w, {0, w.cols}, row, rows, {}, left, f.modules, tokens, y);
+    }
     row += rows;
   }
 }

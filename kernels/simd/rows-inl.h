@@ -18,17 +18,17 @@ namespace HWY_NAMESPACE {
 inline constexpr int kStreams = 4;
 
 /// Asks for the start of rows that are about to be streamed; the loops below keep that lead.
-template <class T>
+template <std::int64_t kLead, class T>
 HWY_INLINE void prefetch_starts(const T* const (&rows)[kStreams], std::int64_t n) {
-  const std::int64_t lead = std::min(n, kAhead<T>);
+  const std::int64_t lead = std::min(n, kLead);
   for (std::int64_t c = 0; c < lead; c += 64 / std::int64_t(sizeof(T))) {
     for (const T* row : rows) prefetch(row + c);
   }
 }
 
-/// out[s] = rows[s] . x[s] over n elements; meanwhile the first kAhead elements of `next` are asked
+/// out[s] = rows[s] . x[s] over n elements; meanwhile the first kLead elements of `next` are asked
 /// for.
-template <class T>
+template <class T, std::int64_t kLead = kAhead<T>>
 HWY_INLINE void dot_rows(const T* const (&rows)[kStreams], const T* const (&next)[kStreams],
                          const float* const (&x)[kStreams], std::int64_t n,
                          float (&out)[kStreams]) {
@@ -48,8 +48,8 @@ HWY_INLINE void dot_rows(const T* const (&rows)[kStreams], const T* const (&next
     }
     return c;
   };
-  const std::int64_t split = std::max<std::int64_t>(0, n - kAhead<T>);
-  std::int64_t c = run(0, split, rows, kAhead<T>);
+  const std::int64_t split = std::max<std::int64_t>(0, n - kLead);
+  std::int64_t c = run(0, split, rows, kLead);
   c = run(c, n, next, -split);
   for (; c + kLanes <= n; c += kLanes) {
     for (int s = 0; s < kStreams; ++s) {
@@ -73,9 +73,9 @@ HWY_INLINE float dot_row(const T* row, const float* x, std::int64_t n) {
   return sum(total);
 }
 
-/// y += sum_s h[s] rows[s] over n elements; meanwhile the first kAhead elements of `next` are asked
+/// y += sum_s h[s] rows[s] over n elements; meanwhile the first kLead elements of `next` are asked
 /// for.
-template <class T>
+template <class T, std::int64_t kLead = kAhead<T>>
 HWY_INLINE void accumulate_rows(const T* const (&rows)[kStreams], const T* const (&next)[kStreams],
                                 const float (&h)[kStreams], std::int64_t n, float* y) {
   const Vector h0 = broadcast(h[0]), h1 = broadcast(h[1]), h2 = broadcast(h[2]),
@@ -94,8 +94,8 @@ HWY_INLINE void accumulate_rows(const T* const (&rows)[kStreams], const T* const
     }
     return c;
   };
-  const std::int64_t split = std::max<std::int64_t>(0, n - kAhead<T>);
-  std::int64_t c = run(0, split, rows, kAhead<T>);
+  const std::int64_t split = std::max<std::int64_t>(0, n - kLead);
+  std::int64_t c = run(0, split, rows, kLead);
   c = run(c, n, next, -split);
   for (; c < n; ++c) {
     for (int s = 0; s < kStreams; ++s) y[c] += h[s] * to_float(rows[s][c]);
