@@ -24,7 +24,7 @@ inline constexpr std::int64_t kLeftValues = 16384;
 /// Modules lie in groups of this many, so that the values of a few modules for consecutive input
 /// rows are consecutive cache lines; a row of all modules would put them into a fraction of the
 /// cache's sets.
-inline constexpr std::int64_t kGroup = 16;
+inline constexpr std::int64_t kGroup = 8;
 /// Panels side by side, and modules in registers with them: 16 or 24 sums hide the latency of
 /// multiply-add and leave room for the panels' weights in 32 registers; with 16 registers 8 sums.
 /// Divides kGroup.
@@ -82,7 +82,7 @@ HWY_INLINE void tile(const float* left, std::int64_t stride, const Right* const 
     }
   }
   // Fewer instructions besides the multiply-adds: they compete for the same ports.
-  HWY_UNROLL(4)
+  HWY_UNROLL(2)
   for (std::int64_t k = 0; k < rows; ++k) {
     for (int p = 0; p < kAsk; ++p) prefetch(ask[p] + k * kPanel);
     Vector w[kPanels][kVectorsOfPanel];
@@ -239,18 +239,32 @@ void product_typed(const WeightView& w, Range columns, std::int64_t row, std::in
   }
 }
 
+/// Stores a vector of modules: whole groups or half vectors of them, `rows * kGroup` apart.
+HWY_INLINE void store_groups(Vector v, float* to, std::int64_t group_stride) {
+  if constexpr (kLanes > kGroup) {
+    const hn::Half<Floats> half;
+    hn::StoreU(hn::LowerHalf(v), half, to);
+    hn::StoreU(hn::UpperHalf(half, v), half, to + group_stride);
+  } else {
+    store(v, to);
+  }
+}
+
 /// Row k of module group g, to[(g * rows + k) * kGroup ...], = x[k] d[k][g * kGroup ...]. n:
 /// modules.
 template <class T>
 void scale_rows(const T* d, const float* x, std::int64_t rows, std::int64_t n, float* to) {
+  const std::int64_t group_stride = rows * kGroup;
   for (std::int64_t k = 0; k < rows; ++k, d += n) {
     const Vector factor = broadcast(x[k]);
     std::int64_t s = 0;
     for (; s + kLanes <= n; s += kLanes) {
-      prefetch(d + s + kAhead<T>);
-      store(hn::Mul(load(d + s), factor), to + (s / kGroup * rows + k) * kGroup + s % kGroup);
+      float* const at = to + s / kGroup * group_stride + k * kGroup + s % kGroup;
+      store_groups(hn::Mul(load(d + s), factor), at, group_stride);
     }
-    for (; s < n; ++s) to[(s / kGroup * rows + k) * kGroup + s % kGroup] = x[k] * to_float(d[s]);
+    for (; s < n; ++s) {
+      to[s / kGroup * group_stride + k * kGroup + s % kGroup] = x[k] * to_float(d[s]);
+    }
   }
 }
 
