@@ -44,22 +44,22 @@ export PYTHONDONTWRITEBYTECODE=1
 # The plan: one line an experiment, "minutes at most; name; arguments". decode_time reads configs/<name>.cfg.
 case $mode in
   full) plan=(
-    "0.6|ceilings|"
-    "2.5|table1_800m|--time-budget 10"
-    "2.5|table1_800m_bf16|--time-budget 10"
-    "4.5|table1_17b|--time-budget 10"
-    "8|table1_17b_bf16|--time-budget 10"
-    "3|table2|--time-budget 6"
-    "1.5|table7|--time-budget 8"
-    "5|width_sweep|--time-budget 4"
-    "2|context_sweep|--time-budget 3"
-    "2|batch_sweep|--time-budget 3"
-    "2|peers_800m|--time-budget 5"
-    "3|peers_17b|--time-budget 5"
-    "1|kernel_sets|--time-budget 6"
-    "2.5|shapes|--time-budget 4"
-    "6|bench_kernels|--benchmark_min_time=0.05 --benchmark_filter=-warm"
-    "1.5|bench_layers|--benchmark_min_time=0.05") ;;
+    "0.6;ceilings;"
+    "2.5;table1_800m;--time-budget 10"
+    "2.5;table1_800m_bf16;--time-budget 10"
+    "4.5;table1_17b;--time-budget 10"
+    "8;table1_17b_bf16;--time-budget 10"
+    "3;table2;--time-budget 6"
+    "1.5;table7;--time-budget 8"
+    "5;width_sweep;--time-budget 4"
+    "2;context_sweep;--time-budget 3"
+    "2;batch_sweep;--time-budget 3"
+    "2;peers_800m;--time-budget 5"
+    "3;peers_17b;--time-budget 5"
+    "1;kernel_sets;--time-budget 6"
+    "2.5;shapes;--time-budget 4"
+    "6;bench_kernels;--benchmark_min_time=0.05 --benchmark_filter=-warm"
+    "1.5;bench_layers;--benchmark_min_time=0.05") ;;
   quick) plan=(
     "0.3;ceilings;--quick"
     "1.5;table1_800m;--quick --threads all"
