@@ -12,6 +12,9 @@ HWY_BEFORE_NAMESPACE();
 namespace scaling {
 namespace HWY_NAMESPACE {
 
+/// The best of 512 to 8192 bytes.
+inline constexpr std::int64_t kAheadOfRead = 1024 / sizeof(float);
+
 /// Sums n floats (a multiple of 256) as `streams` streams side by side.
 template <int kReadStreams>
 HWY_INLINE float read_streams(const float* p, std::int64_t n) {
@@ -25,7 +28,7 @@ HWY_INLINE float read_streams(const float* p, std::int64_t n) {
     for (int s = 0; s < kReadStreams; ++s) {
       const float* at = p + s * (n / kReadStreams) + c;
       for (int u = 0; u < kUnroll; ++u) {
-        if constexpr (kReadStreams > 1) prefetch(at + u * kLanes + 2 * kAhead<float>);
+        if constexpr (kReadStreams > 1) prefetch(at + u * kLanes + kAheadOfRead);
         sums[s][u] = hn::Add(sums[s][u], load(at + u * kLanes));
       }
     }

@@ -61,8 +61,11 @@ class Records:
         return list(self._order)
 
     def rows(self, experiment):
-        """Row names in the order they were first measured."""
-        return list(self._order.get(experiment, ()))
+        """Row names, the baseline first, then from many to few weights read."""
+        reads = {key[1]: record["value"] for key, record in self._latest.items()
+                 if key[0] == experiment and key[3] == "token_weights_read"}
+        return sorted(self._order.get(experiment, ()),
+                      key=lambda row: (not row.startswith("baseline"), -reads.get(row, 0)))
 
     def threads(self):
         """Every thread count in the folder, ascending."""

@@ -91,7 +91,7 @@ void dense_typed(const T* w, std::int64_t in, std::int64_t out, const float* bia
     if (tokens == 1) {
       const float* const xs[kStreams] = {x, x, x, x};
       float sums[kStreams];
-      streams.is_long ? dot_rows<T, 4 * kAhead<T>>(rows, next, xs, in, sums)
+      streams.is_long ? dot_rows<T, kAheadOfLong<T>>(rows, next, xs, in, sums)
                       : dot_rows<T>(rows, next, xs, in, sums);
       for (int s = 0; s < kStreams; ++s) put(streams.row(i, s), 0, sums[s]);
       continue;
@@ -164,7 +164,7 @@ void dense_transposed_typed(const T* w, std::int64_t in, std::int64_t out, const
       continue;
     }
     const float values[kStreams] = {*hs[0], *hs[1], *hs[2], *hs[3]};
-    streams.is_long ? accumulate_rows<T, 4 * kAhead<T>>(rows, next, values, out, y)
+    streams.is_long ? accumulate_rows<T, kAheadOfLong<T>>(rows, next, values, out, y)
                     : accumulate_rows<T>(rows, next, values, out, y);
   }
   for (std::int64_t j = streams.rest(); j < inputs.end; ++j) {
