@@ -1,10 +1,12 @@
 // The seats of a model and what a layer must offer to sit in one.
 //
-// forward is evaluation over a whole sequence, (positions, features) of one example, by plain
-// matrix products over the masked dense definition. step is one decode step of ctx.tokens
-// independent sequences through the kernel set, executed by every thread of the team with equal
-// arguments: on entry x is complete, on return (after a barrier inside) y is complete. forward and
-// step agree for every implementation. Training joins here: a backward beside each forward.
+// forward takes a whole batch of sequences, rows = positions (models/pass.h), by plain matrix
+// products over the masked dense definition; training and evaluation differ by pass.training only.
+// backward follows a forward of the same pass, x and Activations: it adds to the parameters'
+// gradients and overwrites dx. step is one decode step of ctx.tokens independent sequences through
+// the kernel set, executed by every thread of the team with equal arguments: on entry x is
+// complete, on return (after a barrier inside) y is complete. forward in evaluation and step agree
+// for every implementation.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +20,7 @@
 #include "models/config.h"
 #include "models/matrix.h"
 #include "models/parameter.h"
+#include "models/pass.h"
 
 namespace scaling {
 
@@ -51,12 +54,18 @@ class Layer {
   virtual std::int64_t workspace_floats(int tokens, int threads) const = 0;
   /// State of `tokens` sequences at position 0, or null.
   virtual std::unique_ptr<LayerState> make_state(int /*tokens*/) const { return nullptr; }
+  /// Buffers of one place of this layer in a model; what forward and backward take.
+  virtual std::unique_ptr<Activations> make_activations() const = 0;
 };
 
 /// x (positions, d_model) -> y (positions, d_model). No layer norm, no residual.
 class FeedForward : public Layer {
  public:
-  virtual Mat forward(const Mat& x) const = 0;
+  virtual void forward(Pass& pass, const Mat& x, Activations& kept, Mat& y) const = 0;
+  virtual void backward(Pass& pass, const Mat& x, Activations& kept, const Mat& dy,
+                        Mat& dx) const = 0;
+  /// Evaluation of one sequence.
+  Mat forward(const Mat& x) const;
   virtual void step(const StepContext& ctx, LayerState* state, const float* x, float* y) const = 0;
   virtual Cost step_cost(int tokens, WeightType type) const = 0;
   /// Rows of W1 (= of W2) that the last step of this state touched, or empty if all are read
@@ -71,8 +80,16 @@ class Projection : public Layer {
   struct QKV {
     Mat q, k, v;
   };
-  virtual QKV forward(const Mat& x) const = 0;
-  virtual Mat forward_output(const Mat& o) const = 0;
+  virtual void forward(Pass& pass, const Mat& x, Activations& kept, QKV& y) const = 0;
+  virtual void backward(Pass& pass, const Mat& x, Activations& kept, const QKV& dy,
+                        Mat& dx) const = 0;
+  /// Not to be called if there is no output: the caller takes o for y.
+  virtual void forward_output(Pass& pass, const Mat& o, Activations& kept, Mat& y) const = 0;
+  virtual void backward_output(Pass& pass, const Mat& o, Activations& kept, const Mat& dy,
+                               Mat& do_) const = 0;
+  /// Evaluation of one sequence; o itself if there is no output.
+  QKV forward(const Mat& x) const;
+  Mat forward_output(const Mat& o) const;
   /// q, k, v: (tokens, d_model).
   virtual void step(const StepContext& ctx, LayerState* state, const float* x, float* q, float* k,
                     float* v) const = 0;
@@ -89,12 +106,24 @@ class CrossProjection : public Layer {
   struct Memory {
     Mat k, v;
   };
-  virtual Memory forward_memory(const Mat& encoded) const = 0;
+  virtual void forward_memory(Pass& pass, const Mat& encoded, Activations& kept,
+                              Memory& y) const = 0;
+  virtual void backward_memory(Pass& pass, const Mat& encoded, Activations& kept, const Memory& dy,
+                               Mat& dencoded) const = 0;
   /// The same through the kernel set, for ctx.tokens positions of the encoder output at once.
   virtual void step_memory(const StepContext& ctx, const float* encoded, float* k,
                            float* v) const = 0;
-  virtual Mat forward_query(const Mat& x) const = 0;
-  virtual Mat forward_output(const Mat& o) const = 0;
+  virtual void forward_query(Pass& pass, const Mat& x, Activations& kept, Mat& q) const = 0;
+  virtual void backward_query(Pass& pass, const Mat& x, Activations& kept, const Mat& dq,
+                              Mat& dx) const = 0;
+  /// Not to be called if there is no output: the caller takes o for y.
+  virtual void forward_output(Pass& pass, const Mat& o, Activations& kept, Mat& y) const = 0;
+  virtual void backward_output(Pass& pass, const Mat& o, Activations& kept, const Mat& dy,
+                               Mat& do_) const = 0;
+  /// Evaluation of one sequence; o itself if there is no output.
+  Memory forward_memory(const Mat& encoded) const;
+  Mat forward_query(const Mat& x) const;
+  Mat forward_output(const Mat& o) const;
   virtual void step_query(const StepContext& ctx, LayerState* state, const float* x,
                           float* q) const = 0;
   virtual bool has_output() const = 0;
@@ -115,11 +144,25 @@ struct KeyValueCache {
       scores;  ///< scores: (tokens, heads, capacity), scratch of one step
 };
 
+/// Which keys a query may see.
+struct AttentionMask {
+  bool causal = false;                  ///< key position <= query position; as many keys as queries
+  const std::uint8_t* keys = nullptr;   ///< (examples * key length), 0: padding; null: all are seen
+};
+
 /// Everything between projections: q, k, v -> o. Has no parameters.
 class Attention : public Layer {
  public:
   void visit_parameters(const ParameterVisitor&) override {}
-  virtual Mat forward(const Mat& q, const Mat& k, const Mat& v, bool causal) const = 0;
+  /// q, o: (examples * query length, d_model); k, v: (examples * key length, d_model). Drops
+  /// attention probabilities in training.
+  virtual void forward(Pass& pass, const Mat& q, const Mat& k, const Mat& v,
+                       const AttentionMask& mask, Activations& kept, Mat& o) const = 0;
+  virtual void backward(Pass& pass, const Mat& q, const Mat& k, const Mat& v,
+                        const AttentionMask& mask, Activations& kept, const Mat& do_, Mat& dq,
+                        Mat& dk, Mat& dv) const = 0;
+  /// Evaluation of one sequence.
+  Mat forward(const Mat& q, const Mat& k, const Mat& v, bool causal) const;
   /// Appends k, v at ctx.position and attends over positions [0, ctx.position].
   virtual void step(const StepContext& ctx, KeyValueCache& cache, const float* q, const float* k,
                     const float* v, float* o) const = 0;
@@ -129,10 +172,32 @@ class Attention : public Layer {
   virtual Cost step_cost(int tokens, std::int64_t length) const = 0;
 };
 
+/// Sums over the weighted positions of a batch.
+struct CrossEntropy {
+  double loss = 0;     ///< sum of weight * -log softmax(logits)[target], nats
+  double weight = 0;   ///< sum of weights
+  double correct = 0;  ///< sum of weights where the target has the largest logit
+};
+
+/// What every loss layer's Activations derive from: the piece of a batch at hand.
+struct LossActivations : Activations {
+  Mat x, logits, dx;
+  std::vector<CrossEntropy> rows;
+};
+
 /// The final layer: x (positions, d_model) -> logits (positions, vocab_size).
 class Loss : public Layer {
  public:
-  virtual Mat forward(const Mat& x) const = 0;
+  virtual void forward(Pass& pass, const Mat& x, Activations& kept, Mat& logits) const = 0;
+  virtual void backward(Pass& pass, const Mat& x, Activations& kept, const Mat& dlogits,
+                        Mat& dx) const = 0;
+  /// Evaluation of one sequence.
+  Mat forward(const Mat& x) const;
+  /// Logits of a few hundred rows at a time, so that no positions x vocabulary matrix exists. If dx
+  /// is not null it becomes the gradient of scale * loss, which parameters' gradients receive too.
+  /// targets, weights: one a row.
+  CrossEntropy cross_entropy(Pass& pass, const Mat& x, const int* targets, const float* weights,
+                             float scale, Activations& kept, Mat* dx) const;
   virtual void step(const StepContext& ctx, LayerState* state, const float* x,
                     float* logits) const = 0;
   virtual Cost step_cost(int tokens, WeightType type) const = 0;

@@ -6,6 +6,17 @@
 #include "kernels/check.h"
 
 namespace scaling {
+namespace {
+
+std::vector<std::int64_t> row_major_strides(const std::vector<std::int64_t>& shape) {
+  std::vector<std::int64_t> strides(shape.size(), 1);
+  for (std::size_t axis = shape.size() - 1; axis > 0; --axis) {
+    strides[axis - 1] = strides[axis] * shape[axis];
+  }
+  return strides;
+}
+
+}  // namespace
 
 Initializer glorot_uniform(std::int64_t fan_in, std::int64_t fan_out) {
   return {Initializer::Kind::uniform, std::sqrt(6.0f / float(fan_in + fan_out))};
@@ -26,6 +37,11 @@ void Parameter::set(std::int64_t row, std::int64_t col, float value) {
   }
 }
 
+float* Parameter::values() {
+  SCALING_CHECK(data != nullptr && type == WeightType::f32 && layout == Layout::rows);
+  return static_cast<float*>(data);
+}
+
 Mat Parameter::matrix() const {
   SCALING_CHECK(data != nullptr);
   Mat m(rows, cols);
@@ -36,10 +52,12 @@ Mat Parameter::matrix() const {
 }
 
 Parameter Parameter::make_matrix(std::string name, std::int64_t rows, std::int64_t cols,
-                                 Layout layout, Initializer init, std::vector<std::int64_t> shape) {
+                                 Layout layout, Initializer init, std::vector<std::int64_t> shape,
+                                 std::vector<std::int64_t> strides) {
   Parameter p;
   p.name = std::move(name);
   p.shape = shape.empty() ? std::vector<std::int64_t>{rows, cols} : std::move(shape);
+  p.strides = strides.empty() ? row_major_strides(p.shape) : std::move(strides);
   p.rows = rows;
   p.cols = cols;
   p.layout = layout;
@@ -52,6 +70,7 @@ Parameter Parameter::make_vector(std::string name, std::int64_t n, Initializer i
   Parameter p;
   p.name = std::move(name);
   p.shape = shape.empty() ? std::vector<std::int64_t>{n} : std::move(shape);
+  p.strides = row_major_strides(p.shape);
   p.rows = 1;
   p.cols = n;
   p.init = init;

@@ -29,7 +29,8 @@ Initializer glorot_uniform(std::int64_t fan_in, std::int64_t fan_out);
 /// model needs none.
 struct Parameter {
   std::string name;                 ///< within its layer; a model prefixes the path
-  std::vector<std::int64_t> shape;  ///< the reference's logical shape (optimisers factor over it)
+  std::vector<std::int64_t> shape;    ///< the reference's logical shape (optimisers factor over it)
+  std::vector<std::int64_t> strides;  ///< of each logical axis, over the row-major (rows, cols)
   std::int64_t rows = 0;
   std::int64_t cols = 0;
   Layout layout = Layout::rows;
@@ -38,19 +39,28 @@ struct Parameter {
 
   WeightType type = WeightType::f32;  ///< of `data`, once allocated
   void* data = nullptr;
+  /// Row-major (rows, cols); backward passes add to it. Null in models that only evaluate, and where
+  /// is_frozen.
+  float* gradient = nullptr;
+  bool is_frozen = false;  ///< keeps its initial value in training
 
   std::int64_t count() const { return rows * cols; }
   std::uint64_t bytes(WeightType model_type) const;
   WeightView view() const { return {data, type, layout, rows, cols}; }
   const float* vector() const { return static_cast<const float*>(data); }
+  /// f32 values of a parameter in training storage (f32, Layout::rows).
+  float* values();
   float get(std::int64_t row, std::int64_t col) const { return element(view(), row, col); }
   void set(std::int64_t row, std::int64_t col, float value);
   /// As a plain row-major matrix (a copy).
   Mat matrix() const;
 
+  /// shape and strides default to the matrix as it is stored; a shape alone is that of the same
+  /// row-major order.
   static Parameter make_matrix(std::string name, std::int64_t rows, std::int64_t cols,
                                Layout layout, Initializer init,
-                               std::vector<std::int64_t> shape = {});
+                               std::vector<std::int64_t> shape = {},
+                               std::vector<std::int64_t> strides = {});
   static Parameter make_vector(std::string name, std::int64_t n, Initializer init,
                                std::vector<std::int64_t> shape = {});
 };

@@ -60,6 +60,31 @@ void dense_transposed(const WeightView& w, const float* h, int tokens, float* y,
 
 }  // namespace
 
+void eigen_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k,
+                const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float beta,
+                float* c, std::int64_t ldc) {
+  use_openmp_threads(threads_of_calls);
+  const Rows left(a, transpose_a ? k : m, transpose_a ? m : k, Eigen::OuterStride<>(lda));
+  const Rows right(b, transpose_b ? n : k, transpose_b ? k : n, Eigen::OuterStride<>(ldb));
+  MutableRows out(c, m, n, Eigen::OuterStride<>(ldc));
+  const auto put = [&](const auto& product) {
+    if (beta == 0) {
+      out.noalias() = product;
+    } else {
+      out.noalias() += product;
+    }
+  };
+  if (transpose_a && transpose_b) {
+    put(left.transpose() * right.transpose());
+  } else if (transpose_a) {
+    put(left.transpose() * right);
+  } else if (transpose_b) {
+    put(left * right.transpose());
+  } else {
+    put(left * right);
+  }
+}
+
 void set_eigen_threads(int threads) {
   threads_of_calls = threads;
   Eigen::setNbThreads(threads);

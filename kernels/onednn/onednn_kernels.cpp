@@ -1,8 +1,11 @@
 // Dense products by oneDNN; all else is simd's. It multiplies bf16 weights only with bf16
 // activations, so there activations are rounded first, as in bf16_dot; sums are f32.
+#include <oneapi/dnnl/dnnl.h>
+
 #include <string>
 #include <vector>
 
+#include "kernels/check.h"
 #include "kernels/library_backends.h"
 #include "kernels/library_threads.h"
 #include "kernels/onednn/matmul.h"
@@ -76,6 +79,16 @@ void dense_transposed(const WeightView& w, const float* h, int tokens, float* y,
 }
 
 }  // namespace
+
+void onednn_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k,
+                const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float beta,
+                float* c, std::int64_t ldc) {
+  use_openmp_threads(threads_of_calls);
+  const dnnl_status_t status =
+      dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k, 1, a, lda, b, ldb, beta,
+                 c, ldc);
+  SCALING_CHECK(status == dnnl_success);
+}
 
 void set_onednn_threads(int threads) { threads_of_calls = threads; }
 

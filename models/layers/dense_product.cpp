@@ -9,7 +9,7 @@ namespace scaling {
 DenseProduct::DenseProduct(const std::string& weight, const std::string& bias, std::int64_t d_in,
                            std::int64_t d_out)
     : w_(Parameter::make_matrix(weight, d_out, d_in, Layout::rows, glorot_uniform(d_in, d_out),
-                                {d_in, d_out})),
+                                {d_in, d_out}, {1, d_in})),
       b_(Parameter::make_vector(bias, d_out, kBias)) {}
 
 void DenseProduct::visit_parameters(const ParameterVisitor& visit) {
@@ -17,10 +17,14 @@ void DenseProduct::visit_parameters(const ParameterVisitor& visit) {
   visit(b_);
 }
 
-Mat DenseProduct::forward(const Mat& x) const {
-  Mat y = times_transposed(x, w_);
+void DenseProduct::forward(Pass& pass, const Mat& x, Kept&, Mat& y) const {
+  times_transposed(pass, x, w_, y);
   add_bias(y, b_);
-  return y;
+}
+
+void DenseProduct::backward(Pass& pass, const Mat& x, Kept&, const Mat& dy, Mat& dx) const {
+  bias_backward(dy, b_);
+  times_transposed_backward(pass, x, w_, dy, dx);
 }
 
 void DenseProduct::phase(int, const StepContext& ctx, float*, const float* x, float* y) const {

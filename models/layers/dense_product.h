@@ -16,7 +16,10 @@ class DenseProduct {
   DenseProduct(const std::string& weight, const std::string& bias, std::int64_t d_in,
                std::int64_t d_out);
   void visit_parameters(const ParameterVisitor& visit);
-  Mat forward(const Mat& x) const;
+  /// What backward needs beside x: nothing.
+  struct Kept {};
+  void forward(Pass& pass, const Mat& x, Kept& kept, Mat& y) const;
+  void backward(Pass& pass, const Mat& x, Kept& kept, const Mat& dy, Mat& dx) const;
   /// The calling thread's share of phase p of a step; y is complete after the barrier that follows
   /// the last.
   void phase(int p, const StepContext& ctx, float* workspace, const float* x, float* y) const;

@@ -5,11 +5,19 @@
 #include "models/layers/product.h"
 
 namespace scaling {
+namespace {
+
+struct DenseActivations : Activations {
+  Mat h;   // after ReLU and dropout
+  Mat dh;
+};
+
+}  // namespace
 
 DenseFeedForward::DenseFeedForward(const ModelConfig& config)
     : d_(config.d_model),
       f_(config.d_ff),
-      w1_(Parameter::make_matrix("w1", f_, d_, Layout::rows, glorot_uniform(d_, f_), {d_, f_})),
+      w1_(Parameter::make_matrix("w1", f_, d_, Layout::rows, glorot_uniform(d_, f_), {d_, f_}, {1, d_})),
       b1_(Parameter::make_vector("b1", f_, kBias)),
       w2_(Parameter::make_matrix("w2", f_, d_, Layout::rows, glorot_uniform(f_, d_))),
       b2_(Parameter::make_vector("b2", d_, kBias)) {}
@@ -25,12 +33,31 @@ std::int64_t DenseFeedForward::workspace_floats(int tokens, int threads) const {
   return padded(tokens * f_) + PartialSums::floats(d_, tokens, threads);
 }
 
-Mat DenseFeedForward::forward(const Mat& x) const {
-  Mat h = times_transposed(x, w1_);
+std::unique_ptr<Activations> DenseFeedForward::make_activations() const {
+  return std::make_unique<DenseActivations>();
+}
+
+void DenseFeedForward::forward(Pass& pass, const Mat& x, Activations& kept, Mat& y) const {
+  Mat& h = static_cast<DenseActivations&>(kept).h;
+  kept.take_stream(pass);
+  times_transposed(pass, x, w1_, h);
   add_bias(h, b1_);
-  Mat y = times(h.cwiseMax(0.0f), w2_);
+  h = h.cwiseMax(0.0f);
+  // The mask is not negative, so it commutes with the ReLU.
+  apply_dropout(pass, kept.stream, /*shared_positions=*/true, h);
+  times(pass, h, w2_, y);
   add_bias(y, b2_);
-  return y;
+}
+
+void DenseFeedForward::backward(Pass& pass, const Mat& x, Activations& kept, const Mat& dy,
+                                Mat& dx) const {
+  auto& own = static_cast<DenseActivations&>(kept);
+  bias_backward(dy, b2_);
+  times_backward(pass, own.h, w2_, dy, own.dh);
+  own.dh = (own.h.array() > 0).select(own.dh, 0.0f);
+  apply_dropout(pass, kept.stream, /*shared_positions=*/true, own.dh);
+  bias_backward(own.dh, b1_);
+  times_transposed_backward(pass, x, w1_, own.dh, dx);
 }
 
 void DenseFeedForward::step(const StepContext& ctx, LayerState* state, const float* x,

@@ -13,7 +13,12 @@ class DenseFeedForward : public FeedForward {
   explicit DenseFeedForward(const ModelConfig& config);
   void visit_parameters(const ParameterVisitor& visit) override;
   std::int64_t workspace_floats(int tokens, int threads) const override;
-  Mat forward(const Mat& x) const override;
+  std::unique_ptr<Activations> make_activations() const override;
+  using FeedForward::forward;
+  /// Drops neurons before the ReLU, alike for all positions of an example.
+  void forward(Pass& pass, const Mat& x, Activations& kept, Mat& y) const override;
+  void backward(Pass& pass, const Mat& x, Activations& kept, const Mat& dy,
+                Mat& dx) const override;
   void step(const StepContext& ctx, LayerState* state, const float* x, float* y) const override;
   Cost step_cost(int tokens, WeightType type) const override;
 

@@ -25,8 +25,8 @@ MoeFeedForward::MoeFeedForward(const ModelConfig& config, Kind kind)
       experts_(config.experts),
       width_(f_ / experts_),
       router_(Parameter::make_matrix("router", experts_, d_, Layout::rows,
-                                     glorot_uniform(d_, experts_), {d_, experts_})),
-      w1_(Parameter::make_matrix("w1", f_, d_, Layout::rows, glorot_uniform(d_, f_), {d_, f_})),
+                                     glorot_uniform(d_, experts_), {d_, experts_}, {1, d_})),
+      w1_(Parameter::make_matrix("w1", f_, d_, Layout::rows, glorot_uniform(d_, f_), {d_, f_}, {1, d_})),
       w2_(Parameter::make_matrix("w2", f_, d_, Layout::rows, glorot_uniform(f_, d_))),
       b2_(Parameter::make_vector("b2", d_, kBias)) {}
 

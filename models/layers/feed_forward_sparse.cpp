@@ -33,15 +33,15 @@ SparseFeedForward::SparseFeedForward(const ModelConfig& config)
       rank_(config.controller_rank()),
       has_b1_(config.feed_forward_bias),
       c1_(Parameter::make_matrix("c1", rank_, d_, Layout::rows, glorot_uniform(d_, rank_),
-                                 {d_, rank_})),
+                                 {d_, rank_}, {1, d_})),
       c2_(Parameter::make_matrix("c2", rank_, f_, Layout::panels, glorot_uniform(rank_, f_),
                                  {rank_, blocks_, n_})),
       controller_bias_(Parameter::make_vector("controller_bias", f_, kBias, {blocks_, n_})),
       w1_(Parameter::make_matrix("w1", f_, d_, Layout::rows, glorot_uniform(d_, f_),
-                                 {d_, blocks_, n_})),
+                                 {d_, blocks_, n_}, {1, n_ * d_, d_})),
       b1_(Parameter::make_vector("b1", f_, kBias, {blocks_, n_})),
       w2_(Parameter::make_matrix("w2", f_, d_, Layout::rows, glorot_uniform(f_, d_),
-                                 {n_, blocks_, d_})),
+                                 {n_, blocks_, d_}, {d_, n_ * d_, 1})),
       b2_(Parameter::make_vector("b2", d_, kBias)) {}
 
 void SparseFeedForward::visit_parameters(const ParameterVisitor& visit) {

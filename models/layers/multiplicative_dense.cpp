@@ -15,7 +15,7 @@ MultiplicativeDense::MultiplicativeDense(const std::string& prefix, std::int64_t
       width_(d_out / modules),
       has_bias_(has_bias),
       d_(Parameter::make_matrix(joined_name(prefix, "d"), d_in, modules, Layout::rows,
-                                {Initializer::Kind::normal, 0.5f}, {modules, d_in})),
+                                {Initializer::Kind::normal, 0.5f}, {modules, d_in}, {1, modules})),
       e_(Parameter::make_matrix(joined_name(prefix, "e"), d_in, width_, Layout::panels,
                                 glorot_uniform(d_in, width_))),
       bias_(Parameter::make_vector(joined_name(prefix, "bias"), d_out, kBias)) {}

@@ -1,9 +1,11 @@
-// Weights of other types or layouts are converted a few rows at a time, so memory stays bounded.
+// Weights of other types or layouts (evaluation of a model that decodes) are converted a few rows at
+// a time, so memory stays bounded.
 #include "models/layers/product.h"
 
 #include <algorithm>
 
 #include "kernels/check.h"
+#include "kernels/parallel.h"
 
 namespace scaling {
 namespace {
@@ -34,33 +36,97 @@ void rows_of(const Parameter& w, std::int64_t begin, std::int64_t n, Mat& out) {
 
 }  // namespace
 
-Mat times_transposed(const Mat& x, const Parameter& w) {
+void times_transposed(const Pass& pass, const Mat& x, const Parameter& w, Mat& y) {
   SCALING_CHECK(w.data != nullptr && x.cols() == w.cols);
-  if (is_plain(w)) return x * map_of(w).transpose();
-  Mat y(x.rows(), w.rows), part;
+  y.resize(x.rows(), w.rows);
+  if (is_plain(w)) {
+    pass.gemm.product(false, true, x.rows(), w.rows, w.cols, x.data(), w.cols, w.view().f32(),
+                      w.cols, 0, y.data(), w.rows);
+    return;
+  }
+  Mat part;
   for (std::int64_t row = 0; row < w.rows; row += kRowsAtOnce) {
     const std::int64_t n = std::min(kRowsAtOnce, w.rows - row);
     rows_of(w, row, n, part);
     y.middleCols(row, n).noalias() = x * part.transpose();
   }
-  return y;
 }
 
-Mat times(const Mat& x, const Parameter& w) {
+void times_transposed_backward(const Pass& pass, const Mat& x, const Parameter& w, const Mat& dy,
+                               Mat& dx, bool accumulate) {
+  SCALING_CHECK(is_plain(w) && dy.cols() == w.rows && dy.rows() == x.rows());
+  if (w.gradient) {
+    pass.gemm.product(true, false, w.rows, w.cols, x.rows(), dy.data(), w.rows, x.data(), w.cols, 1,
+                      w.gradient, w.cols);
+  }
+  if (!accumulate) dx.resize(x.rows(), w.cols);
+  pass.gemm.product(false, false, x.rows(), w.cols, w.rows, dy.data(), w.rows, w.view().f32(),
+                    w.cols, accumulate ? 1.0f : 0.0f, dx.data(), w.cols);
+}
+
+void times(const Pass& pass, const Mat& x, const Parameter& w, Mat& y) {
   SCALING_CHECK(w.data != nullptr && x.cols() == w.rows);
-  if (is_plain(w)) return x * map_of(w);
-  Mat y = Mat::Zero(x.rows(), w.cols), part;
+  y.resize(x.rows(), w.cols);
+  if (is_plain(w)) {
+    pass.gemm.product(false, false, x.rows(), w.cols, w.rows, x.data(), w.rows, w.view().f32(),
+                      w.cols, 0, y.data(), w.cols);
+    return;
+  }
+  y.setZero();
+  Mat part;
   for (std::int64_t row = 0; row < w.rows; row += kRowsAtOnce) {
     const std::int64_t n = std::min(kRowsAtOnce, w.rows - row);
     rows_of(w, row, n, part);
     y.noalias() += x.middleCols(row, n) * part;
   }
-  return y;
+}
+
+void times_backward(const Pass& pass, const Mat& x, const Parameter& w, const Mat& dy, Mat& dx,
+                    bool accumulate) {
+  SCALING_CHECK(is_plain(w) && dy.cols() == w.cols && dy.rows() == x.rows());
+  if (w.gradient) {
+    pass.gemm.product(true, false, w.rows, w.cols, x.rows(), x.data(), w.rows, dy.data(), w.cols, 1,
+                      w.gradient, w.cols);
+  }
+  if (!accumulate) dx.resize(x.rows(), w.rows);
+  pass.gemm.product(false, true, x.rows(), w.rows, w.cols, dy.data(), w.cols, w.view().f32(),
+                    w.cols, accumulate ? 1.0f : 0.0f, dx.data(), w.rows);
 }
 
 void add_bias(Mat& y, const Parameter& bias) {
   SCALING_CHECK(bias.data != nullptr && y.cols() == bias.cols);
   y.rowwise() += Eigen::Map<const Eigen::RowVectorXf>(bias.vector(), bias.cols);
+}
+
+void bias_backward(const Mat& dy, const Parameter& bias) {
+  if (!bias.gradient) return;
+  SCALING_CHECK(dy.cols() == bias.cols);
+  // Columns, not rows, are shared among the threads, so every sum has one order.
+  parallel_for(dy.cols(), [&](std::int64_t begin, std::int64_t end) {
+    Eigen::Map<Eigen::RowVectorXf>(bias.gradient + begin, end - begin) +=
+        dy.middleCols(begin, end - begin).colwise().sum();
+  });
+}
+
+void apply_dropout(const Pass& pass, std::uint64_t stream, bool shared_positions, Mat& y) {
+  if (!pass.training || pass.dropout == 0) return;
+  const std::int64_t cols = y.cols(), length = pass.length(y);
+  const float keep = 1 / (1 - pass.dropout);
+  // An element is dropped if its 32 bits are below the rate.
+  const auto threshold = std::uint32_t(double(pass.dropout) * 4294967296.0);
+  parallel_for(y.rows(), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const std::int64_t first = (shared_positions ? row / length : row) * cols;
+      float* values = y.row(row).data();
+      for (std::int64_t col = 0; col < cols;) {
+        const std::int64_t at = first + col;
+        const auto bits = pass.draws(stream, std::uint64_t(at / 4));
+        for (std::int64_t j = at % 4; j < 4 && col < cols; ++j, ++col) {
+          values[col] *= bits[std::size_t(j)] < threshold ? 0.0f : keep;
+        }
+      }
+    }
+  });
 }
 
 }  // namespace scaling

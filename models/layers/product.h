@@ -1,21 +1,35 @@
-// Evaluation's matrix products with a stored weight, copying no f32 row-major matrix.
+// Products with a stored weight, forward and backward, copying no f32 row-major matrix.
 #pragma once
 
 #include <string>
 
 #include "models/matrix.h"
 #include "models/parameter.h"
+#include "models/pass.h"
 
 namespace scaling {
 
-/// x (positions, in) times the transpose of w (out, in) -> (positions, out).
-Mat times_transposed(const Mat& x, const Parameter& w);
+/// y = x w^T: x (positions, in), w (out, in), y (positions, out).
+void times_transposed(const Pass& pass, const Mat& x, const Parameter& w, Mat& y);
+/// Adds dy^T x to w's gradient (unless it has none); dx = dy w, or dx += dy w.
+void times_transposed_backward(const Pass& pass, const Mat& x, const Parameter& w, const Mat& dy,
+                               Mat& dx, bool accumulate = false);
 
-/// x (positions, in) times w (in, out) -> (positions, out).
-Mat times(const Mat& x, const Parameter& w);
+/// y = x w: x (positions, in), w (in, out), y (positions, out).
+void times(const Pass& pass, const Mat& x, const Parameter& w, Mat& y);
+/// Adds x^T dy to w's gradient (unless it has none); dx = dy w^T, or dx += dy w^T.
+void times_backward(const Pass& pass, const Mat& x, const Parameter& w, const Mat& dy, Mat& dx,
+                    bool accumulate = false);
 
 /// Adds a bias vector to every row.
 void add_bias(Mat& y, const Parameter& bias);
+/// Adds the column sums of dy to the bias's gradient (unless it has none).
+void bias_backward(const Mat& dy, const Parameter& bias);
+
+/// y *= keep / (1 - rate), where keep is drawn for every element of (examples, columns) if
+/// shared_positions, else of y; the same stream draws the same mask, so backward calls this on the
+/// gradient. Nothing in evaluation or at rate 0.
+void apply_dropout(const Pass& pass, std::uint64_t stream, bool shared_positions, Mat& y);
 
 /// "prefix.name", or "name" if there is no prefix.
 inline std::string joined_name(const std::string& prefix, const char* name) {

@@ -1,0 +1,30 @@
+// Large matrix products for training, by whichever library is named.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace scaling {
+
+/// C (m, n) = A' (m, k) B' (k, n) + beta C, all row-major with leading dimensions in floats; A' is A
+/// or its transpose, B' likewise. beta is 0 (C need not be initialised) or 1. Uses the library's own
+/// threads (see set_gemm_threads) and gives the same bits for the same arguments and thread count.
+using GemmFunction = void (*)(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n,
+                              std::int64_t k, const float* a, std::int64_t lda, const float* b,
+                              std::int64_t ldb, float beta, float* c, std::int64_t ldc);
+
+struct Gemm {
+  const char* name;  ///< eigen, openblas, onednn
+  GemmFunction product;
+};
+
+/// Those in this build; eigen is always one.
+const std::vector<Gemm>& gemms();
+/// Throws UserError listing the known ones if the name is unknown. "auto" is the fastest of this
+/// build on one large product, measured when first asked for.
+const Gemm& find_gemm(const std::string& name);
+/// Threads each product may start, for all libraries; also of parallel_for.
+void set_gemm_threads(int threads);
+
+}  // namespace scaling

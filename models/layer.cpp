@@ -1,0 +1,123 @@
+// What all implementations of a seat share: evaluation of one sequence, and the loss in pieces.
+#include "models/layer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/check.h"
+#include "kernels/parallel.h"
+
+namespace scaling {
+namespace {
+
+Pass evaluation() { return Pass{.gemm = find_gemm("eigen")}; }
+
+/// Rows whose logits exist together.
+constexpr std::int64_t kRowsAtOnce = 512;
+
+/// Turns logits into scale * weight * (softmax - onehot(target)) and returns the row's sums.
+CrossEntropy row_loss(float* logits, std::int64_t n, int target, float weight, float scale) {
+  const float* best = std::max_element(logits, logits + n);
+  const float largest = *best, target_logit = logits[target];
+  const bool is_correct = best - logits == target;
+  Eigen::Map<Eigen::ArrayXf> row(logits, n);
+  row = (row - largest).exp();
+  const float sum = row.sum();
+  row *= scale * weight / sum;
+  logits[target] -= scale * weight;
+  const double loss = std::log(double(sum)) + double(largest) - double(target_logit);
+  return {double(weight) * loss, double(weight), is_correct ? double(weight) : 0.0};
+}
+
+}  // namespace
+
+Mat FeedForward::forward(const Mat& x) const {
+  Pass pass = evaluation();
+  Mat y;
+  forward(pass, x, *make_activations(), y);
+  return y;
+}
+
+Projection::QKV Projection::forward(const Mat& x) const {
+  Pass pass = evaluation();
+  QKV y;
+  forward(pass, x, *make_activations(), y);
+  return y;
+}
+
+Mat Projection::forward_output(const Mat& o) const {
+  if (!has_output()) return o;
+  Pass pass = evaluation();
+  Mat y;
+  forward_output(pass, o, *make_activations(), y);
+  return y;
+}
+
+CrossProjection::Memory CrossProjection::forward_memory(const Mat& encoded) const {
+  Pass pass = evaluation();
+  Memory y;
+  forward_memory(pass, encoded, *make_activations(), y);
+  return y;
+}
+
+Mat CrossProjection::forward_query(const Mat& x) const {
+  Pass pass = evaluation();
+  Mat q;
+  forward_query(pass, x, *make_activations(), q);
+  return q;
+}
+
+Mat CrossProjection::forward_output(const Mat& o) const {
+  if (!has_output()) return o;
+  Pass pass = evaluation();
+  Mat y;
+  forward_output(pass, o, *make_activations(), y);
+  return y;
+}
+
+Mat Attention::forward(const Mat& q, const Mat& k, const Mat& v, bool causal) const {
+  Pass pass = evaluation();
+  Mat o;
+  forward(pass, q, k, v, {.causal = causal}, *make_activations(), o);
+  return o;
+}
+
+Mat Loss::forward(const Mat& x) const {
+  Pass pass = evaluation();
+  Mat logits;
+  forward(pass, x, *make_activations(), logits);
+  return logits;
+}
+
+CrossEntropy Loss::cross_entropy(Pass& pass, const Mat& x, const int* targets,
+                                 const float* weights, float scale, Activations& kept,
+                                 Mat* dx) const {
+  auto& pieces = static_cast<LossActivations&>(kept);
+  if (dx) dx->resize(x.rows(), x.cols());
+  CrossEntropy all;
+  for (std::int64_t first = 0; first < x.rows(); first += kRowsAtOnce) {
+    const std::int64_t n = std::min(kRowsAtOnce, x.rows() - first);
+    pieces.x = x.middleRows(first, n);
+    forward(pass, pieces.x, kept, pieces.logits);
+    pieces.rows.resize(std::size_t(n));
+    parallel_for(n, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        SCALING_CHECK(targets[first + i] >= 0 && targets[first + i] < pieces.logits.cols());
+        pieces.rows[std::size_t(i)] =
+            row_loss(pieces.logits.row(i).data(), pieces.logits.cols(), targets[first + i],
+                     weights[first + i], scale);
+      }
+    });
+    for (const CrossEntropy& row : pieces.rows) {
+      all.loss += row.loss;
+      all.weight += row.weight;
+      all.correct += row.correct;
+    }
+    if (!dx) continue;
+    backward(pass, pieces.x, kept, pieces.logits, pieces.dx);
+    dx->middleRows(first, n) = pieces.dx;
+  }
+  return all;
+}
+
+}  // namespace scaling

@@ -1,0 +1,52 @@
+// What one forward or backward pass over a batch carries, beside the matrices themselves.
+//
+// Every matrix of a pass has one row a position, the positions of an example together, the examples
+// one after another: rows = examples * length. Matrices and Activations are reused from step to
+// step, so that a training step allocates nothing once the first has run.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/gemm.h"
+#include "kernels/random.h"
+#include "models/matrix.h"
+
+namespace scaling {
+
+struct Pass {
+  const Gemm& gemm;
+  /// Sequences in the batch, each of rows / examples positions.
+  std::int64_t examples = 1;
+  /// true: dropout, selection noise, soft selections (reference 1.2); false: evaluation.
+  bool training = false;
+  float dropout = 0;  ///< rate of every dropout
+  /// Draws of this pass depend on the seed and on the order in which layers ask for a stream.
+  std::uint64_t seed = 0;
+  std::uint64_t streams = 0;  ///< handed out so far
+  /// true: discrete decisions and streams are taken from the Activations of an earlier forward
+  /// instead of made anew (recomputation of a reversible block).
+  bool replay = false;
+  /// Token of every row, for layers that choose by token; may be null if none does.
+  const int* ids = nullptr;
+
+  std::int64_t length(const Mat& x) const { return x.rows() / examples; }
+  std::uint64_t new_stream() { return streams++; }
+  /// Four draws for one index of a stream.
+  std::array<std::uint32_t, 4> draws(std::uint64_t stream, std::uint64_t index) const {
+    return random_bits(seed, stream, index);
+  }
+};
+
+/// What a layer's forward keeps for its backward, and the buffers that both reuse. One object for
+/// each place of a layer in the model.
+struct Activations {
+  virtual ~Activations() = default;
+  std::uint64_t stream = 0;  ///< of this call's draws
+  /// To be called once at the start of a forward that draws.
+  void take_stream(Pass& pass) {
+    if (!pass.replay) stream = pass.new_stream();
+  }
+};
+
+}  // namespace scaling
