@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/arena.h"
+#include "models/batch.h"
 #include "models/catalog.h"
 #include "models/layer.h"
 
@@ -58,6 +59,12 @@ class Transformer {
   /// Takes memory (refused before it is taken if it does not fit, with the flags that shrink it),
   /// lets the team's threads touch it first, and draws the initial values.
   void allocate(Team& team);
+  /// As allocate(), for training: f32, every parameter in Layout::rows, zeroed gradients beside those
+  /// that are not frozen. Such a model evaluates and trains but does not decode (kernels want their
+  /// layouts): load its checkpoint into one that was allocate()d.
+  void allocate_for_training(Team& team);
+  std::vector<Parameter*> parameters();
+  void zero_gradients();
   const Arena& arena() const { return arena_; }
 
   /// Encoder output (positions, d_model) after the final norm. Ids are in [0, vocab_size); 0 is
@@ -66,6 +73,16 @@ class Transformer {
   /// Teacher-forced logits (positions, vocab_size) of the decoder for `target` shifted right by one
   /// zero.
   Mat forward(const std::vector<int>& source, const std::vector<int>& target) const;
+
+  /// Loss of a batch, averaged over nothing: sums. If pass.training, gradients of scale * loss are
+  /// added to the parameters'. kept is reused from batch to batch.
+  struct Kept;
+  std::unique_ptr<Kept> make_kept() const;
+  CrossEntropy loss_of(Pass& pass, const Batch& batch, float scale, Kept& kept) const;
+  /// Floating-point operations of the matrix products of loss_of with gradients, for one batch of
+  /// these sizes (backward: twice the forward).
+  double training_flops(std::int64_t examples, std::int64_t source_length,
+                        std::int64_t target_length) const;
 
   /// One decoder block's step at `length` cached self-attention positions (the current one
   /// included).

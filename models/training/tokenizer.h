@@ -1,0 +1,30 @@
+// Text to ids and back. Ids: 0 padding and start, 1 end of a document, 2 unknown.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace scaling {
+
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+  virtual std::int64_t vocab_size() const = 0;
+  /// Appends the ids of a text, without an end. Malformed UTF-8 is taken as it comes (bytes) or as
+  /// the replacement character.
+  virtual void encode(std::string_view text, std::vector<int>& ids) const = 0;
+  virtual std::string decode(const std::vector<int>& ids) const = 0;
+};
+
+/// Byte b is id b + 3; needs vocab_size >= 259.
+std::unique_ptr<Tokenizer> make_byte_tokenizer(std::int64_t vocab_size);
+/// A trained SentencePiece model file; throws UserError if missing, damaged or of another size.
+std::unique_ptr<Tokenizer> load_sentencepiece(const std::string& path, std::int64_t vocab_size);
+/// Trains one (unigram, pad 0, eos 1, unk 2, no bos, byte fallback) on the lines of a text file.
+void train_sentencepiece(const std::string& text_file, std::int64_t vocab_size,
+                         const std::string& path);
+
+}  // namespace scaling

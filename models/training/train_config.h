@@ -1,0 +1,64 @@
+// Every knob of a training run, each named once; the model's own are in models/config.h.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace scaling {
+
+struct TrainConfig {
+  std::string task = "causal";       // causal | span_corruption [9.1]
+  std::string corpus = "generated";  // file, folder or glob; generated: the built-in generator
+  std::string validation;            // likewise; empty: every 50th chunk of the corpus
+  std::string tokenizer = "bytes";   // bytes | sentencepiece (vocab_size pieces)
+  std::string cache;                 // folder of tokenised corpora; empty: beside the results
+  std::int64_t batch = 16;           // examples in an optimiser step
+  std::int64_t accumulate = 1;       // pieces a batch is computed in
+  std::int64_t length = 128;         // positions of a causal example; source positions of a span one
+  std::int64_t target_length = 64;   // of span_corruption
+  std::int64_t steps = 1000;
+  std::string optimizer = "adafactor";     // adafactor [9.3] | adam
+  std::string schedule = "rsqrt";          // rsqrt [9.4] | warmup_rsqrt | constant
+  double learning_rate = 1.0;              // the schedule's constant
+  std::int64_t warmup_steps = 10000;
+  double weight_decay = 0;                 // wd0 of Adafactor, per step
+  std::int64_t weight_decay_steps = 0;     // over which it falls to 0; 0: stays
+  double dropout = 0;
+  std::int64_t evaluate_every = 200;
+  std::int64_t evaluate_batches = 20;
+  std::int64_t checkpoint_every = 200;
+  std::string gemm = "auto";
+  std::uint64_t data_seed = 1;             // order of the data; the weights' and noise's is ModelConfig::seed
+
+  /// visitor(name, reference to the value, help), as ModelConfig::fields.
+  template <class Self, class Visitor>
+  static void fields(Self& c, Visitor&& visit) {
+    visit("task", c.task, "causal or span_corruption");
+    visit("corpus", c.corpus, "text file, folder or glob; generated: built-in text of known entropy");
+    visit("validation", c.validation, "text to evaluate on; empty: every 50th chunk of the corpus");
+    visit("tokenizer", c.tokenizer, "bytes or sentencepiece");
+    visit("cache", c.cache, "folder of tokenised corpora; empty: cache/ beside the results");
+    visit("batch", c.batch, "examples in an optimiser step");
+    visit("accumulate", c.accumulate, "pieces that a batch is computed in");
+    visit("length", c.length, "positions of an example (span_corruption: of its source)");
+    visit("target_length", c.target_length, "target positions of span_corruption");
+    visit("steps", c.steps, "optimiser steps");
+    visit("optimizer", c.optimizer, "adafactor or adam");
+    visit("schedule", c.schedule, "rsqrt, warmup_rsqrt or constant");
+    visit("learning_rate", c.learning_rate, "constant that the schedule multiplies");
+    visit("warmup_steps", c.warmup_steps, "of the schedule");
+    visit("weight_decay", c.weight_decay, "share of a weight taken off at every step");
+    visit("weight_decay_steps", c.weight_decay_steps, "over which weight_decay falls to 0; 0: stays");
+    visit("dropout", c.dropout, "rate of every dropout");
+    visit("evaluate_every", c.evaluate_every, "steps between evaluations");
+    visit("evaluate_batches", c.evaluate_batches, "batches of the fixed validation set");
+    visit("checkpoint_every", c.checkpoint_every, "steps between checkpoints");
+    visit("gemm", c.gemm, "library of the matrix products: auto, eigen, openblas, onednn");
+    visit("data_seed", c.data_seed, "order of the data");
+  }
+
+  /// Throws UserError naming value, reason and remedy.
+  void validate() const;
+};
+
+}  // namespace scaling

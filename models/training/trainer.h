@@ -1,0 +1,57 @@
+// The training loop: batches in, weights, checkpoints and reports out.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "models/training/dataset.h"
+#include "models/training/optimizer.h"
+#include "models/transformer.h"
+
+namespace scaling {
+
+/// Over the fixed validation set, in evaluation mode (hard selections).
+struct Evaluation {
+  double log_perplexity = 0;  ///< nats per target token (reference 9.5)
+  double accuracy = 0;        ///< teacher-forced
+  double bits_per_byte = 0;
+};
+
+struct TrainReport {
+  std::int64_t step = 0;  ///< done
+  double loss = 0;        ///< of the step's batch, nats per token
+  double learning_rate = 0;
+  double tokens_per_s = 0;        ///< target tokens, evaluation and checkpoints left out
+  double seconds = 0;             ///< trained so far, over all resumptions
+  const Evaluation* evaluation = nullptr;  ///< if this step was followed by one
+};
+
+class Trainer {
+ public:
+  /// model: allocated for training; model and data outlive this. folder: of the checkpoints, made if
+  /// missing.
+  Trainer(Transformer& model, const Dataset& data, const TrainConfig& config,
+          const std::string& folder);
+  ~Trainer();
+
+  /// Continues from the folder's latest checkpoint if it has one; returns its step (0: none). Throws
+  /// UserError naming the file if it is damaged or of another model, data or setting.
+  std::int64_t resume();
+  /// Trains up to config.steps. Returns false if `stopped` turned true: a checkpoint has been
+  /// written then. Throws UserError for a loss or weight that is not finite (with step, layer and
+  /// last good checkpoint) and for a full disk.
+  bool run(const std::function<void(const TrainReport&)>& report,
+           const std::function<bool()>& stopped);
+  Evaluation evaluate();
+  std::int64_t step() const;
+  /// Floating-point operations of the matrix products of one optimiser step, forward and backward.
+  double flops_per_step() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace scaling
