@@ -5,10 +5,13 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 
 usage() {
   cat <<'EOF'
-./run_all.sh [options]       tables, sweeps and plots of this machine, in under an hour
+./run_all.sh [options]       tables, sweeps, perplexity curves (Figure 1, mini) and plots of this machine, in about
+                             an hour on two cores
+  --full          also Figures 3, 5, 7 and the mixture of experts at mini size: 20 minutes more
   --quick         under ten minutes on two cores, besides installing and building: fewer rows, fewer repeats
   --smoke         about a minute: tiny shapes into a temporary folder, to see that everything runs
   --peers         also PyTorch and JAX on the same block (installs them under build/peers, about 7 GB)
+  --corpus PATH   text to train on, a file, folder or glob; default: generated
   --results DIR   folder of records; default results/local/<machine>
   --publish       records into results/published; only from a clean git tree
   --plan          print the plan and stop
@@ -16,14 +19,16 @@ Interrupted (Ctrl-C) or failed, the same command goes on where it stopped.
 EOF
 }
 
-mode=full peers=no publish=no plan_only=no results=""
+mode=default peers=no publish=no plan_only=no results="" corpus=""
 while (( $# )); do
   case $1 in
     --quick) mode=quick ;;
+    --full) mode=full ;;
     --smoke) mode=smoke ;;
     --peers) peers=yes ;;
     --publish) publish=yes ;;
     --plan) plan_only=yes ;;
+    --corpus) corpus=${2:?"--corpus needs a file, folder or glob"}; shift ;;
     --results) results=${2:?"--results needs a folder"}; shift ;;
     --help|-h) usage; exit 0 ;;
     *) echo "run_all.sh: unknown option '$1'" >&2; usage >&2; exit 2 ;;
@@ -31,9 +36,10 @@ while (( $# )); do
   shift
 done
 command_line=./run_all.sh
-[[ $mode == full ]] || command_line+=" --$mode"
+[[ $mode == default ]] || command_line+=" --$mode"
 [[ $peers == no ]] || command_line+=" --peers"
 [[ $publish == no ]] || command_line+=" --publish"
+[[ -z $corpus ]] || command_line+=" --corpus $corpus"
 [[ -z $results ]] || command_line+=" --results $results"
 
 bin=build/release/experiments
@@ -41,9 +47,10 @@ python=/usr/bin/python3
 [[ -x $python ]] || python=python3
 export PYTHONDONTWRITEBYTECODE=1
 
-# The plan: one line an experiment, "minutes at most; name; arguments". decode_time reads configs/<name>.cfg.
+# The plan: one line an experiment, "minutes at most; name; arguments". decode_time reads configs/<name>.cfg,
+# perplexity configs/training/<name>.cfg.
 case $mode in
-  full) plan=(
+  default|full) plan=(
     "0.6;ceilings;"
     "2.5;table1_800m;--time-budget 10"
     "2.5;table1_800m_bf16;--time-budget 10"
@@ -59,7 +66,14 @@ case $mode in
     "1;kernel_sets;--time-budget 6"
     "2.5;shapes;--time-budget 4"
     "6;bench_kernels;--benchmark_min_time=0.05 --benchmark_filter=-warm"
-    "1.5;bench_layers;--benchmark_min_time=0.05") ;;
+    "1.5;bench_layers;--benchmark_min_time=0.05"
+    "10;fig1_mini;--seeds 1")
+    # Curves that Figure 1 has are taken from there.
+    [[ $mode == default ]] || plan+=(
+    "3;fig3_mini;--seeds 1"
+    "10;fig5_mini;--seeds 1"
+    "4;fig7_mini;--seeds 1"
+    "3;moe_mini;--seeds 1") ;;
   quick) plan=(
     "0.3;ceilings;--quick"
     "1.5;table1_800m;--quick --threads all"
@@ -75,7 +89,8 @@ case $mode in
     "0.2;tiny_smoke;--quick --time-budget 0.2"
     "0.1;ceilings;--quick --threads 1"
     "0.2;bench_kernels;--benchmark_min_time=0.001 --benchmark_filter=800m_low_rank/simd/[a-z0-9]+/1/real_time"
-    "0.2;bench_layers;--benchmark_min_time=0.001 --benchmark_filter=low_rank/f32/t1/") ;;
+    "0.2;bench_layers;--benchmark_min_time=0.001 --benchmark_filter=low_rank/f32/t1/"
+    "0.2;tiny_curve;--steps 20 --rows dense,ff_qkv") ;;
 esac
 if [[ $peers == yes ]]; then
   [[ $mode == smoke ]] && { echo "run_all.sh: --peers goes with --quick or alone, not with --smoke" >&2; exit 2; }
@@ -151,6 +166,12 @@ run_benchmark() {
   echo "$made_by" >"$out.made_by"
 }
 
+run_curves() {
+  local name=$1; shift
+  [[ -z $corpus ]] || set -- "$@" --corpus "$corpus"
+  $bin/perplexity --config "experiments/configs/training/$name.cfg" --results "$results" "$@"
+}
+
 run_one() {
   local name=$1; shift
   case $name in
@@ -158,6 +179,7 @@ run_one() {
     bench_kernels) run_benchmark "$name" "$results/kernels.json" "$@" ;;
     bench_layers) run_benchmark "$name" "$results/layers.json" "$@" ;;
     peers_python) run_peers "$@" ;;
+    fig*|moe_*|tiny_curve) run_curves "$name" "$@" ;;
     *) $bin/decode_time --config "experiments/configs/$name.cfg" --results "$results" "$@" ;;
   esac
 }

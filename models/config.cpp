@@ -2,12 +2,11 @@
 #include "models/config.h"
 
 #include <algorithm>
-#include <charconv>
-#include <type_traits>
 
 #include "kernels/check.h"
 #include "kernels/kernels.h"
 #include "models/catalog.h"
+#include "models/fields.h"
 #include "models/layers/module_convolution.h"
 
 namespace scaling {
@@ -17,40 +16,6 @@ std::string joined(const std::vector<std::string>& names) {
   std::string all;
   for (const std::string& n : names) all += (all.empty() ? "" : ", ") + n;
   return all;
-}
-
-template <class T>
-void parse(const std::string& name, const std::string& text, T& value) {
-  if constexpr (std::is_same_v<T, std::string>) {
-    value = text;
-  } else if constexpr (std::is_same_v<T, WeightType>) {
-    value = parse_weight_type(text);
-  } else if constexpr (std::is_same_v<T, bool>) {
-    if (text != "true" && text != "false" && text != "1" && text != "0") {
-      throw UserError("'" + text + "' for " + name + " is neither true nor false");
-    }
-    value = text == "true" || text == "1";
-  } else {
-    T parsed{};
-    const char* end = text.data() + text.size();
-    const auto [stop, error] = std::from_chars(text.data(), end, parsed);
-    if (error != std::errc() || stop != end) {
-      throw UserError("'" + text + "' for " + name + " is not a whole number in range");
-    }
-    value = parsed;
-  }
-}
-
-template <class T>
-std::string print(const T& value) {
-  if constexpr (std::is_same_v<T, std::string>)
-    return value;
-  else if constexpr (std::is_same_v<T, WeightType>)
-    return name_of(value);
-  else if constexpr (std::is_same_v<T, bool>)
-    return value ? "true" : "false";
-  else
-    return std::to_string(value);
 }
 
 void require_positive(const char* name, std::int64_t value) {
@@ -82,6 +47,8 @@ void require_known(const char* seat, const std::string& name) {
   }
 }
 
+constexpr double kMaxSelectionNoise = 1000;
+
 bool has_modules(const std::string& projection) {
   return projection != "dense" && projection != "low_rank";
 }
@@ -112,6 +79,20 @@ void ModelConfig::validate() const {
     require_divides("d_ff", d_ff, "sparsity", sparsity);
     require_positive("d_lowrank", controller_rank());
   }
+  if (selector != "learned" && selector != "random" && selector != "hash") {
+    throw UserError("unknown selector '" + selector + "'; known: learned, random, hash");
+  }
+  // A negative value stands for the reference's; what is not a number fails the first comparison.
+  if (!(selection_noise <= kMaxSelectionNoise)) {
+    throw UserError("selection_noise " + print_value(selection_noise) + " exceeds " +
+                    print_value(kMaxSelectionNoise) +
+                    ", where nothing but noise selects; give a smaller one, 0 for none");
+  }
+  if (!(hard_probability <= 1)) {
+    throw UserError("hard_probability " + print_value(hard_probability) +
+                    " is no probability; give a number in [0, 1], or a negative one for the "
+                    "reference's");
+  }
   if (feed_forward == "moe_block" || feed_forward == "moe_switch") {
     require_divides("d_ff", d_ff, "experts", experts);
   }
@@ -135,6 +116,10 @@ void set_field(ModelConfig& config, const std::string& name, const std::string& 
     ModelConfig sized = config_of_shape(value);
     sized.feed_forward = config.feed_forward;
     sized.feed_forward_bias = config.feed_forward_bias;
+    sized.selector = config.selector;
+    sized.selection_noise = config.selection_noise;
+    sized.hard_probability = config.hard_probability;
+    sized.kernel_scaling = config.kernel_scaling;
     sized.projection = config.projection;
     sized.cross_projection = config.cross_projection;
     sized.loss = config.loss;
@@ -143,33 +128,13 @@ void set_field(ModelConfig& config, const std::string& name, const std::string& 
     config = sized;
     return;
   }
-  bool found = false;
-  ModelConfig::fields(config, [&](const char* field, auto& target, const char*) {
-    if (name != field) return;
-    parse(name, value, target);
-    found = true;
-  });
-  if (!found) throw UserError("unknown knob '" + name + "'; known: " + joined(field_names()));
+  set_named_field(config, name, value);
 }
 
 std::string get_field(const ModelConfig& config, const std::string& name) {
-  std::string text;
-  bool found = false;
-  ModelConfig::fields(config, [&](const char* field, const auto& value, const char*) {
-    if (name != field) return;
-    text = print(value);
-    found = true;
-  });
-  if (!found) throw UserError("unknown knob '" + name + "'; known: " + joined(field_names()));
-  return text;
+  return get_named_field(config, name);
 }
 
-std::vector<std::string> field_names() {
-  std::vector<std::string> names;
-  ModelConfig config;
-  ModelConfig::fields(config,
-                      [&](const char* field, auto&, const char*) { names.emplace_back(field); });
-  return names;
-}
+std::vector<std::string> field_names() { return names_of_fields<ModelConfig>(); }
 
 }  // namespace scaling

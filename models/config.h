@@ -28,12 +28,16 @@ struct ModelConfig {
   std::string feed_forward = "dense";  // [1]
   std::int64_t sparsity = 64;          // N, neurons of which one is computed
   std::int64_t d_lowrank = 0;          // r of the controller; 0: d_ff / N
-  bool feed_forward_bias = false;     // b1 in the sparse feed-forward (the paper's formula has one)
-  std::int64_t experts = 64;          // E of moe_block and moe_switch
-  std::string projection = "dense";   // decoder self-attention [2]
-  std::int64_t modules = 16;          // S
-  std::int64_t kernel_size = 3;       // F, length kernel of the convolutions
-  std::int64_t projection_rank = 64;  // of low_rank
+  bool feed_forward_bias = false;    // b1 in the sparse feed-forward (the paper's formula has one)
+  std::string selector = "learned";  // of the sparse feed-forward: learned | random | hash
+  double selection_noise = -1;   // tau of the training noise; < 0: 0.1, moe_block 0.7 [1.2, 1.3]
+  double hard_probability = -1;  // of a hard selection in training; < 0: 0.3, moe_block 0.5
+  bool kernel_scaling = false;   // W2 of the sparse feed-forward starts sqrt(N) times as large
+  std::int64_t experts = 64;     // E of moe_block and moe_switch
+  std::string projection = "dense";        // decoder self-attention [2]
+  std::int64_t modules = 16;               // S
+  std::int64_t kernel_size = 3;            // F, length kernel of the convolutions
+  std::int64_t projection_rank = 64;       // of low_rank
   std::string cross_projection = "dense";  // dense | mult_conv (no output) | mult_conv_output [2.8]
   std::string loss = "dense";              // [3]
   std::int64_t loss_modules = 4;           // S of the multiplicative loss
@@ -60,6 +64,15 @@ struct ModelConfig {
     visit("sparsity", c.sparsity, "N: one neuron in N is computed");
     visit("d_lowrank", c.d_lowrank, "rank of the controller; 0: d_ff / N");
     visit("feed_forward_bias", c.feed_forward_bias, "b1 in the sparse feed-forward");
+    visit(
+        "selector", c.selector,
+        "what chooses the sparse feed-forward's neurons: learned (the paper's controller), random "
+        "(the same, never trained) or hash (of the token id)");
+    visit("selection_noise", c.selection_noise,
+          "tau: scale of the Gumbel noise on selections in training; negative: 0.1, moe_block 0.7");
+    visit("hard_probability", c.hard_probability,
+          "share of training calls with a hard selection; negative: 0.3, moe_block 0.5");
+    visit("kernel_scaling", c.kernel_scaling, "start the sparse feed-forward's W2 sqrt(N) larger");
     visit("experts", c.experts, "experts of the mixture-of-experts layers");
     visit("projection", c.projection, "implementation of the self-attention projections");
     visit("modules", c.modules, "S: modules of the multiplicative and modular layers");
@@ -74,6 +87,8 @@ struct ModelConfig {
     visit("seed", c.seed, "of the weights");
   }
 
+  /// No encoder and no cross-attention. With encoder = false blocks do attend, to drawn vectors.
+  bool decoder_only() const { return encoder && encoder_layers == 0; }
   std::int64_t d_head() const { return d_model / n_heads; }
   std::int64_t controller_rank() const { return d_lowrank ? d_lowrank : d_ff / sparsity; }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <functional>
 
 #include "kernels/arena.h"
@@ -42,7 +43,7 @@ void check_sizes(const Transformer& model, int tokens, std::int64_t capacity,
     throw UserError(std::to_string(tokens) + " sequences at once are not in [1, " +
                     std::to_string(kMaxTokens) + "]; choose a number in that range");
   }
-  if (capacity < 1 || source_length < 1) {
+  if (capacity < 1 || (source_length < 1 && !c.decoder_only())) {
     throw UserError("capacity " + std::to_string(capacity) + " and source length " +
                     std::to_string(source_length) + " must be at least 1");
   }
@@ -66,15 +67,17 @@ struct Decoder::Impl {
 
   void reset();
   void fill_memory(const Mat& rows);
-  StepContext context(int thread, std::int64_t at, int count) const {
-    return {kernels, team.barrier(), thread, team.threads(), count, at, workspace};
+  StepContext context(int thread, std::int64_t at, int count, const int* of_tokens) const {
+    return {kernels, team.barrier(), thread, team.threads(), count, at, workspace, of_tokens};
   }
   std::int64_t workspace_floats() const;
   void run(int thread);
   void embed(float* x) const;
-  void decode_block(const StepContext& ctx, std::size_t index, const Private& own);
-  void normalise(const StepContext& ctx, const Norm& norm, const Private& own) const;
-  void add(const float* y, const Private& own) const;
+  void attend_to_memory(const StepContext& ctx, const Block& block, BlockState& state,
+                        const Private& mine);
+  void decode_block(const StepContext& ctx, std::size_t index, const Private& mine);
+  void normalise(const StepContext& ctx, const Norm& norm, const Private& mine) const;
+  void add(const float* from, const Private& mine) const;
 
   const Transformer& model;
   const KernelSet& kernels;
@@ -88,7 +91,8 @@ struct Decoder::Impl {
   float *q, *k, *v, *o, *y, *workspace;  // shared by the team
   std::vector<Private> own;              // by thread
   std::int64_t memory_length = 0;        // cached positions of the encoder output
-  const std::function<void(int)> job;    // made once: no allocation in a step
+  bool has_begun = false;
+  const std::function<void(int)> job;  // made once: no allocation in a step
 
   // Of the step that runs.
   std::int64_t position = 0;
@@ -133,23 +137,25 @@ Decoder::Impl::Impl(const Transformer& model_, const KernelSet& kernels_, Team& 
 }
 
 std::int64_t Decoder::Impl::workspace_floats() const {
-  const DecoderBlock& block = *model.decoder().front();
+  const Block& block = *model.decoder().front();
   std::int64_t most = 0;
   for (const Layer* layer :
        {static_cast<const Layer*>(block.projection.get()),
         static_cast<const Layer*>(block.cross_projection.get()),
         static_cast<const Layer*>(block.feed_forward.get()),
         static_cast<const Layer*>(&model.attention()), static_cast<const Layer*>(&model.loss())}) {
-    most = std::max(most, layer->workspace_floats(tokens, team.threads()));
+    if (layer) most = std::max(most, layer->workspace_floats(tokens, team.threads()));
   }
   return most;
 }
 
 void Decoder::Impl::reset() {
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    const DecoderBlock& block = *model.decoder()[i];
+    const Block& block = *model.decoder()[i];
     blocks[i].projection = block.projection->make_state(tokens);
-    blocks[i].cross_projection = block.cross_projection->make_state(tokens);
+    if (block.cross_projection) {
+      blocks[i].cross_projection = block.cross_projection->make_state(tokens);
+    }
     blocks[i].feed_forward = block.feed_forward->make_state(tokens);
   }
   loss_state = model.loss().make_state(tokens);
@@ -173,7 +179,7 @@ void Decoder::Impl::fill_memory(const Mat& rows) {
     for (std::size_t i = 0; i < blocks.size(); ++i) {
       for (std::int64_t first = 0; first < memory_length; first += kMaxTokens) {
         const int n = int(std::min<std::int64_t>(kMaxTokens, memory_length - first));
-        const StepContext ctx = context(thread, first, n);
+        const StepContext ctx = context(thread, first, n, nullptr);
         model.decoder()[i]->cross_projection->step_memory(ctx, rows.data() + first * d, k, v);
         const Range share = ctx.share(heads);
         for (std::int64_t head = share.begin; head < share.end; ++head) {
@@ -212,8 +218,19 @@ void Decoder::Impl::add(const float* from, const Private& mine) const {
   for (std::int64_t i = 0; i < tokens * d; ++i) x[i] += sum[i];
 }
 
+void Decoder::Impl::attend_to_memory(const StepContext& ctx, const Block& block, BlockState& state,
+                                     const Private& mine) {
+  normalise(ctx, block.cross_norm, mine);
+  block.cross_projection->step_query(ctx, state.cross_projection.get(), mine.normed, q);
+  model.attention().step_fixed(ctx, state.cross, memory_length, q, o);
+  if (block.cross_projection->has_output()) {
+    block.cross_projection->step_output(ctx, state.cross_projection.get(), o, y);
+  }
+  add(block.cross_projection->has_output() ? y : o, mine);
+}
+
 void Decoder::Impl::decode_block(const StepContext& ctx, std::size_t index, const Private& mine) {
-  const DecoderBlock& block = *model.decoder()[index];
+  const Block& block = *model.decoder()[index];
   BlockState& state = blocks[index];
 
   normalise(ctx, block.attention_norm, mine);
@@ -224,13 +241,7 @@ void Decoder::Impl::decode_block(const StepContext& ctx, std::size_t index, cons
   }
   add(block.projection->has_output() ? y : o, mine);
 
-  normalise(ctx, block.cross_norm, mine);
-  block.cross_projection->step_query(ctx, state.cross_projection.get(), mine.normed, q);
-  model.attention().step_fixed(ctx, state.cross, memory_length, q, o);
-  if (block.cross_projection->has_output()) {
-    block.cross_projection->step_output(ctx, state.cross_projection.get(), o, y);
-  }
-  add(block.cross_projection->has_output() ? y : o, mine);
+  if (block.cross_projection) attend_to_memory(ctx, block, state, mine);
 
   normalise(ctx, block.feed_forward_norm, mine);
   block.feed_forward->step(ctx, state.feed_forward.get(), mine.normed, y);
@@ -239,7 +250,7 @@ void Decoder::Impl::decode_block(const StepContext& ctx, std::size_t index, cons
 
 void Decoder::Impl::run(int thread) {
   const Clock::time_point start = Clock::now();
-  const StepContext ctx = context(thread, position, tokens);
+  const StepContext ctx = context(thread, position, tokens, ids->data());
   const Private& mine = own[std::size_t(thread)];
   embed(mine.x);
   const Clock::time_point first_block = Clock::now();
@@ -253,7 +264,8 @@ void Decoder::Impl::run(int thread) {
 
 Decoder::Decoder(const Transformer& model, const KernelSet& kernels, Team& team, int tokens,
                  std::int64_t capacity, std::int64_t source_length) {
-  SCALING_CHECK(model.arena().data() != nullptr);
+  SCALING_CHECK(model.arena().data() != nullptr && !model.is_for_training());
+  if (model.config().decoder_only()) source_length = 0;
   check_sizes(model, tokens, capacity, source_length);
   impl_ = std::make_unique<Impl>(model, kernels, team, tokens, capacity, source_length);
   logits_.resize(std::size_t(tokens * model.config().vocab_size));
@@ -262,16 +274,22 @@ Decoder::Decoder(const Transformer& model, const KernelSet& kernels, Team& team,
 Decoder::~Decoder() = default;
 
 void Decoder::begin(const std::vector<int>& source) {
-  SCALING_CHECK(std::int64_t(source.size()) == impl_->source_length);
   const Mat encoded = impl_->model.encode(source);
+  if (impl_->model.config().decoder_only()) {
+    begin(encoded);
+    return;
+  }
+  SCALING_CHECK(std::int64_t(source.size()) == impl_->source_length);
   begin(Mat(encoded(unpadded(source), Eigen::all)));
 }
 
 void Decoder::begin(const Mat& encoded) {
-  SCALING_CHECK(encoded.rows() >= 1 && encoded.rows() <= impl_->source_length);
+  const bool has_memory = !impl_->model.config().decoder_only();
+  SCALING_CHECK(encoded.rows() >= int(has_memory) && encoded.rows() <= impl_->source_length);
   SCALING_CHECK(encoded.cols() == impl_->d);
   impl_->reset();
-  impl_->fill_memory(encoded);
+  if (has_memory) impl_->fill_memory(encoded);
+  impl_->has_begun = true;
   position_ = 0;
 }
 
@@ -298,7 +316,7 @@ void Decoder::pretend_position(std::int64_t length) {
 
 StepTiming Decoder::step(const std::vector<int>& ids, std::vector<int>& next, float temperature) {
   SCALING_CHECK(int(ids.size()) == impl_->tokens && position_ < impl_->capacity);
-  SCALING_CHECK(impl_->memory_length > 0);
+  SCALING_CHECK(impl_->has_begun);
   impl_->position = position_;
   impl_->ids = &ids;
   impl_->temperature = temperature;
@@ -309,6 +327,11 @@ StepTiming Decoder::step(const std::vector<int>& ids, std::vector<int>& next, fl
   return impl_->timing;
 }
 
+void Decoder::set_sampling_seed(std::uint64_t seed) {
+  impl_->sampler =
+      Sampler(impl_->model.config().vocab_size, impl_->tokens, impl_->team.threads(), seed);
+}
+
 std::vector<std::vector<std::int32_t>> Decoder::touched_rows() const {
   std::vector<std::vector<std::int32_t>> rows;
   for (std::size_t i = 0; i < impl_->blocks.size(); ++i) {
@@ -316,6 +339,35 @@ std::vector<std::vector<std::int32_t>> Decoder::touched_rows() const {
         impl_->model.decoder()[i]->feed_forward->touched_rows(impl_->blocks[i].feed_forward.get()));
   }
   return rows;
+}
+
+CrossEntropy decode_cross_entropy(Decoder& decoder, const std::vector<int>& source,
+                                  const std::vector<int>& target,
+                                  const std::vector<float>& weights) {
+  SCALING_CHECK(target.size() == weights.size());
+  decoder.begin(source);
+  CrossEntropy sums;
+  std::vector<int> ids(1, 0), next;
+  for (std::size_t t = 0; t < target.size(); ++t) {
+    decoder.step(ids, next);
+    ids[0] = target[t];
+    const std::vector<float>& logits = decoder.logits();
+    SCALING_CHECK(ids[0] >= 0 && std::size_t(ids[0]) < logits.size());
+    const double largest = double(*std::max_element(logits.begin(), logits.end()));
+    double sum = 0;
+    for (const float logit : logits) sum += std::exp(double(logit) - largest);
+    const double weight = double(weights[t]);
+    sums.loss += weight * (std::log(sum) + largest - double(logits[std::size_t(ids[0])]));
+    sums.weight += weight;
+    if (next[0] == ids[0]) sums.correct += weight;
+  }
+  return sums;
+}
+
+double decode_log_perplexity(Decoder& decoder, const std::vector<int>& source,
+                             const std::vector<int>& target, const std::vector<float>& weights) {
+  const CrossEntropy sums = decode_cross_entropy(decoder, source, target, weights);
+  return sums.loss / sums.weight;
 }
 
 }  // namespace scaling

@@ -19,17 +19,18 @@ struct StepTiming {
 
 class Decoder {
  public:
-  /// tokens: sequences decoded together. capacity: cached positions. The model and the team outlive
-  /// this. Throws UserError if tokens is not in [1, kMaxTokens], or the caches do not fit in
-  /// memory.
+  /// tokens: sequences decoded together. capacity: cached positions. source_length: ignored if the
+  /// model is decoder-only. The model (not allocated for training) and the team outlive this.
+  /// Throws UserError if tokens is not in [1, kMaxTokens], or the caches do not fit in memory.
   Decoder(const Transformer& model, const KernelSet& kernels, Team& team, int tokens,
           std::int64_t capacity, std::int64_t source_length);
   ~Decoder();
 
   /// Forgets everything and computes the cross-attention caches from the encoder's output for
-  /// `source` (source_length ids, the same for all sequences).
+  /// `source` (source_length ids, the same for all sequences; ignored if decoder-only).
   void begin(const std::vector<int>& source);
-  /// As begin(), from encoder output (source_length, d_model) computed before.
+  /// As begin(), from encoder output (source_length, d_model) computed before; no rows if
+  /// decoder-only.
   void begin(const Mat& encoded);
   /// Pretends that `length` positions were decoded: caches get random keys and values. For context
   /// sweeps.
@@ -39,6 +40,8 @@ class Decoder {
   /// temperature is 0, else sampled from softmax(logits / temperature) with Gumbel noise of the
   /// seed).
   StepTiming step(const std::vector<int>& ids, std::vector<int>& next, float temperature = 0);
+  /// From now on samples are drawn with this seed instead of the model's.
+  void set_sampling_seed(std::uint64_t seed);
   std::int64_t position() const { return position_; }
   /// Of the last step: (tokens, vocab_size).
   const std::vector<float>& logits() const { return logits_; }
@@ -51,5 +54,15 @@ class Decoder {
   std::int64_t position_ = 0;
   std::vector<float> logits_;
 };
+
+/// Sums over one example, teacher-forced through the decode path: begins at `source`, feeds a 0 and
+/// then the target's ids one by one. decoder: of one sequence, with room for the target. weights:
+/// one a target id.
+CrossEntropy decode_cross_entropy(Decoder& decoder, const std::vector<int>& source,
+                                  const std::vector<int>& target,
+                                  const std::vector<float>& weights);
+/// Its mean: nats per weighted target token.
+double decode_log_perplexity(Decoder& decoder, const std::vector<int>& source,
+                             const std::vector<int>& target, const std::vector<float>& weights);
 
 }  // namespace scaling

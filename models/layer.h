@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -33,6 +34,8 @@ struct StepContext {
   int tokens;             ///< independent sequences decoded together, 1 to kMaxTokens
   std::int64_t position;  ///< index of the current token, the same for all sequences
   float* workspace;       ///< shared by the team, at least workspace_floats of the running layer
+  /// Current token of every sequence, for layers that choose by token; may be null if none does.
+  const int* ids = nullptr;
 
   Range share(std::int64_t n, std::int64_t multiple = 1) const {
     return share_of(n, thread, threads, multiple);
@@ -71,6 +74,11 @@ class FeedForward : public Layer {
   /// Rows of W1 (= of W2) that the last step of this state touched, or empty if all are read
   /// always.
   virtual std::vector<std::int32_t> touched_rows(const LayerState* /*state*/) const { return {}; }
+  /// Mean entropy, in nats, of the learned distributions from which the last forward selected; NaN
+  /// if there are none. Takes a logarithm for each of them and every position: not for each step.
+  virtual double selection_entropy(const Activations& /*kept*/) const {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
 };
 
 /// Self-attention's projections: x -> (q, k, v), and o -> y unless the implementation has no

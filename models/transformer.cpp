@@ -1,39 +1,19 @@
-// Assembly, sizes and evaluation of the encoder-decoder Transformer.
+// Assembly, sizes and memory of the Transformer.
 #include "models/transformer.h"
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "kernels/check.h"
+#include "kernels/parallel.h"
 #include "models/initialize.h"
-#include "models/layers/counting.h"
-#include "models/layers/product.h"
 
 namespace scaling {
 namespace {
 
 /// Beside the weights: what require_memory keeps free, caches, workspaces and the program itself.
 constexpr std::uint64_t kKeptFree = 1536ull << 20;
-
-void prefix_names(Layer& layer, const std::string& prefix) {
-  layer.visit_parameters([&](Parameter& p) { p.name = prefix + p.name; });
-}
-
-void visit_block(EncoderBlock& block, const std::string& prefix, const ParameterVisitor& visit) {
-  block.attention_norm.visit_parameters(prefix + "attention_norm.", visit);
-  block.projection->visit_parameters(visit);
-  block.feed_forward_norm.visit_parameters(prefix + "feed_forward_norm.", visit);
-  block.feed_forward->visit_parameters(visit);
-}
-
-void visit_block(DecoderBlock& block, const std::string& prefix, const ParameterVisitor& visit) {
-  block.attention_norm.visit_parameters(prefix + "attention_norm.", visit);
-  block.projection->visit_parameters(visit);
-  block.cross_norm.visit_parameters(prefix + "cross_norm.", visit);
-  block.cross_projection->visit_parameters(visit);
-  block.feed_forward_norm.visit_parameters(prefix + "feed_forward_norm.", visit);
-  block.feed_forward->visit_parameters(visit);
-}
 
 struct Size {
   std::int64_t count = 0;
@@ -44,31 +24,15 @@ struct Size {
   }
 };
 
-template <class Block>
-Size size_of_block(const ModelConfig& config) {
-  Block block(config);
+Size size_of_block(const ModelConfig& config, Block::Place place) {
+  Block block(config, place);
   Size size;
-  visit_block(block, "", [&](Parameter& p) { size.add(p, config.weight_type); });
+  block.visit_parameters([&](Parameter& p) { size.add(p, config.weight_type); });
   return size;
 }
 
-Mat rows_of_table(const Parameter& table, const std::vector<int>& ids) {
-  Mat x(std::int64_t(ids.size()), table.cols);
-  for (std::size_t t = 0; t < ids.size(); ++t) {
-    const std::int64_t row = std::clamp<std::int64_t>(ids[t], 0, table.rows - 1);
-    for (std::int64_t i = 0; i < table.cols; ++i) x(std::int64_t(t), i) = table.get(row, i);
-  }
-  return x;
-}
-
-Mat embed(const Parameter& embedding, const Parameter& positions, const std::vector<int>& ids) {
-  if (std::int64_t(ids.size()) > positions.rows) {
-    throw UserError(std::to_string(ids.size()) + " positions exceed max_length " +
-                    std::to_string(positions.rows) + "; raise --max_length");
-  }
-  std::vector<int> order(ids.size());
-  for (std::size_t t = 0; t < ids.size(); ++t) order[t] = int(t);
-  return rows_of_table(embedding, ids) + rows_of_table(positions, order);
+std::uint64_t gradient_bytes(const Parameter& p) {
+  return p.is_frozen ? 0 : Arena::rounded(std::uint64_t(p.count()) * sizeof(float));
 }
 
 }  // namespace
@@ -82,109 +46,51 @@ std::vector<std::int64_t> unpadded(const std::vector<int>& ids) {
   return kept.empty() ? all : kept;
 }
 
-Norm::Norm(std::int64_t d)
-    : scale(Parameter::make_vector("scale", d, {Initializer::Kind::constant, 1})),
-      bias(Parameter::make_vector("bias", d, {Initializer::Kind::constant, 0})) {}
-
-void Norm::visit_parameters(const std::string& prefix, const ParameterVisitor& visit) {
-  scale.name = prefix + "scale";
-  bias.name = prefix + "bias";
-  visit(scale);
-  visit(bias);
-}
-
-Mat Norm::forward(const Mat& x) const {
-  Mat y(x.rows(), x.cols());
-  const Eigen::Map<const Eigen::RowVectorXf> s(scale.vector(), scale.cols);
-  const Eigen::Map<const Eigen::RowVectorXf> b(bias.vector(), bias.cols);
-  for (std::int64_t t = 0; t < x.rows(); ++t) {
-    const Eigen::RowVectorXf centred = x.row(t).array() - x.row(t).mean();
-    const float variance = centred.squaredNorm() / float(x.cols());
-    y.row(t) = (centred / std::sqrt(variance + 1e-6f)).cwiseProduct(s) + b;
-  }
-  return y;
-}
-
-EncoderBlock::EncoderBlock(const ModelConfig& c)
-    : attention_norm(c.d_model),
-      feed_forward_norm(c.d_model),
-      projection(make_projection("dense", c)),
-      feed_forward(make_feed_forward(c.feed_forward, c)) {}
-
-DecoderBlock::DecoderBlock(const ModelConfig& c)
-    : attention_norm(c.d_model),
-      cross_norm(c.d_model),
-      feed_forward_norm(c.d_model),
-      projection(make_projection(c.projection, c)),
-      cross_projection(make_cross_projection(c.cross_projection, c)),
-      feed_forward(make_feed_forward(c.feed_forward, c)) {}
-
 Transformer::Transformer(ModelConfig config, std::uint64_t memory)
     : config_((config.validate(), std::move(config))),
       embedding_(Parameter::make_matrix(
           "embedding", config_.vocab_size, config_.d_model, Layout::rows,
           {Initializer::Kind::uniform, std::sqrt(3.0f / float(config_.d_model))})),
-      encoder_positions_(Parameter::make_matrix("encoder_positions", config_.max_length,
-                                                config_.d_model, Layout::rows,
-                                                {Initializer::Kind::positions, 0})),
-      decoder_positions_(Parameter::make_matrix("decoder_positions", config_.max_length,
-                                                config_.d_model, Layout::rows,
-                                                {Initializer::Kind::positions, 0})),
-      encoder_norm_(config_.d_model),
-      decoder_norm_(config_.d_model),
+      encoder_(config_, Block::Place::encoder),
+      decoder_(config_, Block::Place::decoder),
       attention_(make_attention("full", config_)),
       loss_(make_loss(config_.loss, config_)) {
-  prefix_names(*loss_, "loss.");
+  loss_->visit_parameters([](Parameter& p) { p.name = "loss." + p.name; });
   for (std::int64_t i = 0; config_.encoder && i < config_.encoder_layers; ++i) {
-    auto block = std::make_unique<EncoderBlock>(config_);
-    const std::string prefix = "encoder." + std::to_string(i) + ".";
-    prefix_names(*block->projection, prefix + "projection.");
-    prefix_names(*block->feed_forward, prefix + "feed_forward.");
-    encoder_.push_back(std::move(block));
+    encoder_.add_block(config_);
   }
   std::int64_t blocks = config_.blocks;
   if (blocks == 0) {
     const std::uint64_t room = memory ? memory : available_memory();
     const std::uint64_t taken = held_bytes() + kKeptFree;
-    const std::uint64_t one = size_of_block<DecoderBlock>(config_).bytes;
+    const std::uint64_t one = size_of_block(config_, Block::Place::decoder).bytes;
     const std::uint64_t fit = room > taken ? (room - taken) / one : 0;
     blocks = std::clamp<std::int64_t>(std::int64_t(std::min<std::uint64_t>(fit, 1u << 30)), 1,
                                       config_.decoder_layers);
   }
-  for (std::int64_t i = 0; i < blocks; ++i) {
-    auto block = std::make_unique<DecoderBlock>(config_);
-    const std::string prefix = "decoder." + std::to_string(i) + ".";
-    prefix_names(*block->projection, prefix + "projection.");
-    prefix_names(*block->cross_projection, prefix + "cross_projection.");
-    prefix_names(*block->feed_forward, prefix + "feed_forward.");
-    decoder_.push_back(std::move(block));
-  }
+  for (std::int64_t i = 0; i < blocks; ++i) decoder_.add_block(config_);
 }
 
 void Transformer::visit_parameters(const ParameterVisitor& visit) {
   visit(embedding_);
-  if (config_.encoder) {
-    visit(encoder_positions_);
-    for (std::size_t i = 0; i < encoder_.size(); ++i) {
-      visit_block(*encoder_[i], "encoder." + std::to_string(i) + ".", visit);
-    }
-    encoder_norm_.visit_parameters("encoder_norm.", visit);
-  }
-  visit(decoder_positions_);
-  for (std::size_t i = 0; i < decoder_.size(); ++i) {
-    visit_block(*decoder_[i], "decoder." + std::to_string(i) + ".", visit);
-  }
-  decoder_norm_.visit_parameters("decoder_norm.", visit);
+  if (config_.encoder && !config_.decoder_only()) encoder_.visit_parameters(visit);
+  decoder_.visit_parameters(visit);
   loss_->visit_parameters(visit);
 }
 
+std::vector<Parameter*> Transformer::parameters() {
+  std::vector<Parameter*> all;
+  visit_parameters([&](Parameter& p) { all.push_back(&p); });
+  return all;
+}
+
 std::int64_t Transformer::parameter_count() const {
-  std::int64_t count = embedding_.count() + decoder_positions_.count() + 2 * config_.d_model;
+  std::int64_t count = embedding_.count() + decoder_.positions.count() + 2 * config_.d_model;
   if (config_.encoder_layers > 0) {
-    count += encoder_positions_.count() + 2 * config_.d_model +
-             config_.encoder_layers * size_of_block<EncoderBlock>(config_).count;
+    count += encoder_.positions.count() + 2 * config_.d_model +
+             config_.encoder_layers * size_of_block(config_, Block::Place::encoder).count;
   }
-  count += config_.decoder_layers * size_of_block<DecoderBlock>(config_).count;
+  count += config_.decoder_layers * size_of_block(config_, Block::Place::decoder).count;
   loss_->visit_parameters([&](Parameter& p) { count += p.count(); });
   return count;
 }
@@ -198,55 +104,59 @@ std::uint64_t Transformer::held_bytes() const {
 }
 
 void Transformer::allocate(Team& team) {
-  std::vector<Parameter*> parameters;
-  visit_parameters([&](Parameter& p) { parameters.push_back(&p); });
-  const std::uint64_t bytes = arena_bytes(parameters, config_.weight_type);
+  const std::vector<Parameter*> all = parameters();
+  const std::uint64_t bytes = arena_bytes(all, config_.weight_type);
   require_memory(bytes,
                  "the model " + config_.shape + " with " + std::to_string(blocks()) +
                      " decoder blocks in " + name_of(config_.weight_type),
                  "hold fewer blocks (--blocks), store bf16 (--weight_type bf16), leave out the "
                  "encoder (--encoder false) or choose a smaller shape (--shape)");
   arena_ = Arena(bytes);
-  initialize(parameters, config_.weight_type, config_.seed, arena_, team);
+  initialize(all, config_.weight_type, config_.seed, arena_, team);
 }
 
-Mat Transformer::encode(const std::vector<int>& source) const {
-  SCALING_CHECK(arena_.data() != nullptr);
+void Transformer::allocate_for_training(Team& team) {
   if (!config_.encoder) {
-    Mat drawn(std::int64_t(source.size()), config_.d_model);
-    draw_values(config_.seed, "encoder_output", {Initializer::Kind::normal, 1}, 0, drawn.size(),
-                drawn.data());
-    return drawn;
+    throw UserError(
+        "encoder = false draws the encoder's output at random, which cannot be trained; build it "
+        "(--encoder true), with --encoder_layers 0 for a decoder-only model");
   }
-  Mat x = embed(embedding_, encoder_positions_, source);
-  const std::vector<std::int64_t> keys = unpadded(source);
-  for (const auto& block : encoder_) {
-    const Projection::QKV p = block->projection->forward(block->attention_norm.forward(x));
-    const Mat k = p.k(keys, Eigen::all), v = p.v(keys, Eigen::all);
-    x += block->projection->forward_output(attention_->forward(p.q, k, v, false));
-    x += block->feed_forward->forward(block->feed_forward_norm.forward(x));
+  if (config_.weight_type != WeightType::f32) {
+    throw UserError(std::string("weight_type ") + name_of(config_.weight_type) +
+                    " is for decoding; train in f32 (--weight_type f32)");
   }
-  return encoder_norm_.forward(x);
+  if (blocks() != config_.decoder_layers) {
+    throw UserError("only " + std::to_string(blocks()) + " of decoder_layers " +
+                    std::to_string(config_.decoder_layers) +
+                    " would be in memory, and training needs them all; leave --blocks at 0 and, "
+                    "if memory is short, choose a smaller model");
+  }
+  const std::vector<Parameter*> all = parameters();
+  std::uint64_t of_gradients = 64;  // never none: is_for_training looks at it
+  for (Parameter* p : all) {
+    p->layout = Layout::rows;
+    of_gradients += gradient_bytes(*p);
+  }
+  const std::uint64_t of_weights = arena_bytes(all, WeightType::f32);
+  require_memory(of_weights + of_gradients,
+                 "training the model " + config_.shape + " (weights and gradients)",
+                 "choose a smaller one (--d_model, --d_ff, --encoder_layers, --decoder_layers, "
+                 "--vocab_size)");
+  arena_ = Arena(of_weights);
+  gradients_ = Arena(of_gradients);
+  initialize(all, WeightType::f32, config_.seed, arena_, team);
+  for (Parameter* p : all) {
+    if (!p->is_frozen) p->gradient = static_cast<float*>(gradients_.take(gradient_bytes(*p)));
+  }
 }
 
-Mat Transformer::forward(const std::vector<int>& source, const std::vector<int>& target) const {
-  const Mat encoded = encode(source)(unpadded(source), Eigen::all);
-  std::vector<int> shifted(target.size(), 0);
-  if (!target.empty()) std::copy(target.begin(), target.end() - 1, shifted.begin() + 1);
-  Mat y = embed(embedding_, decoder_positions_, shifted);
-  for (const auto& block : decoder_) {
-    const Projection& self = *block->projection;
-    const Projection::QKV p = self.forward(block->attention_norm.forward(y));
-    const Mat o = attention_->forward(p.q, p.k, p.v, true);
-    y += self.has_output() ? self.forward_output(o) : o;
-    const CrossProjection& cross = *block->cross_projection;
-    const CrossProjection::Memory memory = cross.forward_memory(encoded);
-    const Mat q = cross.forward_query(block->cross_norm.forward(y));
-    const Mat c = attention_->forward(q, memory.k, memory.v, false);
-    y += cross.has_output() ? cross.forward_output(c) : c;
-    y += block->feed_forward->forward(block->feed_forward_norm.forward(y));
-  }
-  return loss_->forward(decoder_norm_.forward(y));
+void Transformer::zero_gradients() {
+  visit_parameters([](Parameter& p) {
+    if (!p.gradient) return;
+    parallel_for(p.count(), [&](std::int64_t begin, std::int64_t end) {
+      std::fill(p.gradient + begin, p.gradient + end, 0.0f);
+    });
+  });
 }
 
 }  // namespace scaling

@@ -1,5 +1,5 @@
-// The encoder-decoder Transformer of reference 7.1; dense baseline and Scaling Transformer differ
-// by seats only.
+// The encoder-decoder or decoder-only Transformer of reference 7.1; dense baseline and Scaling
+// Transformer differ by seats only.
 #pragma once
 
 #include <cstdint>
@@ -10,31 +10,9 @@
 #include "models/batch.h"
 #include "models/catalog.h"
 #include "models/layer.h"
+#include "models/stack.h"
 
 namespace scaling {
-
-/// scale and bias of a layer norm.
-struct Norm {
-  Parameter scale, bias;
-  explicit Norm(std::int64_t d);
-  void visit_parameters(const std::string& prefix, const ParameterVisitor& visit);
-  Mat forward(const Mat& x) const;
-};
-
-struct EncoderBlock {
-  explicit EncoderBlock(const ModelConfig& config);
-  Norm attention_norm, feed_forward_norm;
-  std::unique_ptr<Projection> projection;  // always dense (reference 7.4)
-  std::unique_ptr<FeedForward> feed_forward;
-};
-
-struct DecoderBlock {
-  explicit DecoderBlock(const ModelConfig& config);
-  Norm attention_norm, cross_norm, feed_forward_norm;
-  std::unique_ptr<Projection> projection;
-  std::unique_ptr<CrossProjection> cross_projection;
-  std::unique_ptr<FeedForward> feed_forward;
-};
 
 /// Positions that attention may look at: those whose id is not 0, or all if every id is 0.
 std::vector<std::int64_t> unpadded(const std::vector<int>& ids);
@@ -47,7 +25,7 @@ class Transformer {
 
   const ModelConfig& config() const { return config_; }
   /// Distinct decoder blocks held; fewer than config().decoder_layers means scaled down.
-  std::int64_t blocks() const { return std::int64_t(decoder_.size()); }
+  std::int64_t blocks() const { return std::int64_t(decoder_.blocks.size()); }
 
   /// Every parameter that is held, names prefixed ("decoder.0.feed_forward.w1").
   void visit_parameters(const ParameterVisitor& visit);
@@ -59,28 +37,40 @@ class Transformer {
   /// Takes memory (refused before it is taken if it does not fit, with the flags that shrink it),
   /// lets the team's threads touch it first, and draws the initial values.
   void allocate(Team& team);
-  /// As allocate(), for training: f32, every parameter in Layout::rows, zeroed gradients beside those
-  /// that are not frozen. Such a model evaluates and trains but does not decode (kernels want their
-  /// layouts): load its checkpoint into one that was allocate()d.
+  /// As allocate(), for training: f32, every parameter in Layout::rows, zeroed gradients beside
+  /// those that are not frozen. Such a model evaluates and trains but does not decode (kernels want
+  /// their layouts): load its checkpoint into one that was allocate()d. Throws UserError if the
+  /// config has bf16 weights, an encoder that is only drawn, or fewer blocks in memory than layers.
   void allocate_for_training(Team& team);
+  bool is_for_training() const { return gradients_.data() != nullptr; }
   std::vector<Parameter*> parameters();
   void zero_gradients();
   const Arena& arena() const { return arena_; }
 
   /// Encoder output (positions, d_model) after the final norm. Ids are in [0, vocab_size); 0 is
-  /// padding, masked as keys. If config().encoder is false: unit normal draws from the seed.
+  /// padding, masked as keys. If config().encoder is false: unit normal draws from the seed. No
+  /// rows if decoder-only.
   Mat encode(const std::vector<int>& source) const;
   /// Teacher-forced logits (positions, vocab_size) of the decoder for `target` shifted right by one
   /// zero.
   Mat forward(const std::vector<int>& source, const std::vector<int>& target) const;
 
-  /// Loss of a batch, averaged over nothing: sums. If pass.training, gradients of scale * loss are
-  /// added to the parameters'. kept is reused from batch to batch.
-  struct Kept;
+  /// What a pass keeps for its backward half; reused from batch to batch.
+  struct Kept {
+    Stack::Kept encoder, decoder;
+    std::vector<int> source, shifted;  ///< what the two stacks read
+    std::vector<std::uint8_t> seen;    ///< of source: 0 where it is padding
+    Mat drawn;                         ///< encoder output of a model with encoder = false
+    std::unique_ptr<Activations> loss;
+  };
   std::unique_ptr<Kept> make_kept() const;
+  /// Loss of a batch, averaged over nothing: sums. Sets pass.examples and pass.ids. If
+  /// pass.training, gradients of scale * loss are added to the parameters'; otherwise nothing is
+  /// drawn and selections are hard. Throws UserError if a sequence exceeds max_length.
   CrossEntropy loss_of(Pass& pass, const Batch& batch, float scale, Kept& kept) const;
   /// Floating-point operations of the matrix products of loss_of with gradients, for one batch of
-  /// these sizes (backward: twice the forward).
+  /// these sizes (backward: twice the forward). Of causal attention only the pairs that the mask
+  /// lets through count.
   double training_flops(std::int64_t examples, std::int64_t source_length,
                         std::int64_t target_length) const;
 
@@ -92,20 +82,24 @@ class Transformer {
   /// What one token through the held blocks reads.
   Cost held_token_cost(int tokens, std::int64_t length, std::int64_t source_length) const;
 
-  const std::vector<std::unique_ptr<DecoderBlock>>& decoder() const { return decoder_; }
+  const std::vector<std::unique_ptr<Block>>& decoder() const { return decoder_.blocks; }
   const Loss& loss() const { return *loss_; }
   const Attention& attention() const { return *attention_; }
-  const Norm& decoder_norm() const { return decoder_norm_; }
+  const Norm& decoder_norm() const { return decoder_.norm; }
   const Parameter& embedding() const { return embedding_; }
-  const Parameter& decoder_positions() const { return decoder_positions_; }
+  const Parameter& decoder_positions() const { return decoder_.positions; }
 
  private:
+  void encode_batch(Pass& pass, Kept& kept) const;
+  /// Up to kept.decoder.normed, what the loss layer reads.
+  void run(Pass& pass, const Batch& batch, Kept& kept) const;
+  Surroundings encoder_surroundings(const Kept& kept) const;
+  Surroundings decoder_surroundings(const Kept& kept) const;
+
   ModelConfig config_;
-  Arena arena_;
-  Parameter embedding_, encoder_positions_, decoder_positions_;
-  Norm encoder_norm_, decoder_norm_;
-  std::vector<std::unique_ptr<EncoderBlock>> encoder_;
-  std::vector<std::unique_ptr<DecoderBlock>> decoder_;
+  Arena arena_, gradients_;
+  Parameter embedding_;
+  Stack encoder_, decoder_;
   std::unique_ptr<Attention> attention_;
   std::unique_ptr<Loss> loss_;
 };

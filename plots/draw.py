@@ -5,6 +5,7 @@ import functools
 import chart
 import plot_batch_sweep
 import plot_context_sweep
+import plot_curves
 import plot_roofline
 import plot_table1
 import plot_table2
@@ -19,6 +20,10 @@ FIGURES = {
     "context_sweep": plot_context_sweep.draw,
     "batch_sweep": plot_batch_sweep.draw,
     "roofline": plot_roofline.draw,
+    **{name: functools.partial(plot_curves.draw, experiment=name)
+       for name in ("fig1_mini", "fig1_small", "fig3_mini", "fig3_small", "fig5_mini",
+                    "fig5_small", "fig7_mini", "fig7_small", "moe_mini", "moe_small", "c4_small",
+                    "hour")},
 }
 
 

@@ -1,6 +1,7 @@
 """Writes report.md beside the records: every table, ours beside the paper's and the limits."""
 
 import claims
+import curves
 import derive
 import records as rec
 import report_tables as tables
@@ -14,6 +15,11 @@ TITLES = {
     "table7": "Table 7: sparse loss",
 }
 NATIVE = {True: "for this machine's instruction set", False: "portable, chosen at run time"}
+TRAIN = "./build/release/experiments/perplexity --config experiments/configs/training/{}.cfg"
+CURVES = {"fig1": "Figure 1", "fig3": "Figure 3: N of the sparse feed-forward",
+          "fig5": "Figure 5: projections", "fig7": "Figure 7: sparse loss",
+          "moe": "Section 3.1: mixture of experts", "c4": "Figure 1 on the C4 sample alone",
+          "hour": "An hour a curve"}
 DECODE = "./build/release/experiments/decode_time --config experiments/configs/{}.cfg"
 
 
@@ -119,6 +125,48 @@ def write_sweeps(report):
         report.repeat(DECODE.format(name))
 
 
+def write_curves(report):
+    """Training: verdicts with the power behind them, then a table and a figure an experiment."""
+    known = curves.experiments(report.records)
+    if not known:
+        return
+    report.add("## Perplexity: is sparse enough?", "",
+               "Every curve has as many parameters as `dense` within 0.5 %, but the controls, which "
+               "read as few weights a token as the sparse model. Gaps are in nats per token over "
+               "`dense`, seed by seed; ± is the standard deviation over seeds. Sizes are far below "
+               "the paper's, so that only orderings compare.")
+    lines = curves.judged(report.records)
+    if lines:
+        report.add("| claim | verdict | numbers |", "|---|---|---|",
+                   *(f"| {claim} | **{verdict}** | {evidence} |" for claim, verdict, evidence
+                     in lines))
+    for name, experiment in known.items():
+        figure, _, size = name.partition("_")
+        title = CURVES.get(figure, figure)
+        report.add(f"### {title}{', ' + size if size else ''}")
+        if experiment.result("iso_read_ff", "log_perplexity"):
+            report.add(f"Power: {curves.power(experiment).text()}.")
+        report.add(*tables.curve_table(report, experiment))
+        report.figure(name)
+        commands = dict.fromkeys(corpus_of(experiment, row) for row in experiment.rows)
+        report.repeat(TRAIN.format(name) + next((c for c in commands if c), ""))
+    speed = curves.dense_speed(report.records)
+    if speed:
+        mfu, rate = (speed.result(speed.baseline, m) for m in ("mfu", "tokens_per_s"))
+        text = f"Dense training ({curves.identifier(speed.name)}): {mfu.value:.0%} of the best " \
+               "linked library's large product in the same process"
+        report.add(text + (f", {rate.value:,.0f} tokens/s." if rate else "."))
+
+
+def corpus_of(experiment, row):
+    """The flag that names the text, if it was not the generated one."""
+    for record in experiment.by_seed(row, "log_perplexity").values():
+        corpus = derive.setting(record, "corpus", "generated")
+        if corpus != "generated":
+            return f" --corpus {corpus}"
+    return ""
+
+
 def write_machine(report):
     report.add("## The machine's limits")
     report.add(*(tables.ceiling_table(report) or ["Not measured: no records of `ceilings`."]))
@@ -140,6 +188,7 @@ def make(records):
     write_claims(report)
     write_tables(report)
     write_sweeps(report)
+    write_curves(report)
     write_machine(report)
     if report.notes:
         report.add("## Notes", "", *(f"{i}. {n}" for i, n in enumerate(report.notes, start=1)))

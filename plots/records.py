@@ -22,6 +22,7 @@ class Records:
         self.damaged = []
         self.gaps = {}
         self._latest = {}
+        self._history = {}
         self._order = {}
         for record in sorted(self._read(), key=lambda r: r.get("date") or ""):
             self._add(record)
@@ -43,6 +44,7 @@ class Records:
         experiment, row, threads = record["experiment"], record["row"], record["threads"]
         at = (experiment, row, threads)
         self._order.setdefault(experiment, {}).setdefault(row)
+        self._history.setdefault(experiment, []).append(record)
         if record["value"] is not None:
             older = self._latest.get(at + (record["metric"],))
             poorer = older and is_quick(record) and not is_quick(older)
@@ -59,6 +61,10 @@ class Records:
 
     def experiments(self):
         return list(self._order)
+
+    def history(self, experiment):
+        """Every record of an experiment, the oldest first: curves have many of one metric."""
+        return self._history.get(experiment, [])
 
     def rows(self, experiment):
         """Row names, the baseline first, then from many to few weights read."""

@@ -218,3 +218,38 @@ def peer_table(report, threads):
 def kernel_errors(records):
     return [f"`{run.name}`: {run.error}" for run in kernel_runs.read(records.kernels())
             if run.error]
+
+
+def curve_table(report, experiment):
+    """Curves of one training experiment: parameters, log-perplexity, gap, bits a byte, seeds."""
+    lines = header("curve", "parameters", "d_ff, N", "log-perplexity, nats/token", "gap to dense",
+                   "bits per byte", "hard − soft", "seeds")
+    for row in experiment.rows:
+        value = experiment.result(row, "log_perplexity")
+        if value is None:
+            reached = experiment.points(row)
+            where = f"reached step {reached[-1][0]}" if reached else "no evaluation yet"
+            lines.append(line(f"`{row}`", *["–"] * 2, f"unfinished, {where}", *["–"] * 4))
+            continue
+        record = next(iter(experiment.by_seed(row, "log_perplexity").values()))
+        params = experiment.result(row, "params")
+        sparsity = f", N {derive.setting(record, 'sparsity')}" \
+            if derive.setting(record, "feed_forward") == "sparse" else ""
+        gap_value = None if row == experiment.baseline else experiment.gap(row)
+        note = report.note(f"`{row}`: {record['note']}.") if record.get("note") else ""
+        lines.append(line(
+            f"`{row}`" + note, f"{params.value:,.0f}" if params else "–",
+            f"{derive.setting(record, 'd_ff', '–')}{sparsity}", perplexity(value),
+            "–" if gap_value is None else perplexity(gap_value, "+"),
+            perplexity(experiment.result(row, "bits_per_byte")),
+            perplexity(experiment.result(row, "hard_soft_gap"), "+"),
+            str(len(experiment.by_seed(row, "log_perplexity")))))
+    return lines
+
+
+def perplexity(value, sign=""):
+    """Four decimals, and the spread over seeds where there are several."""
+    if value is None:
+        return "–"
+    spread = f" ± {value.spread:.4f}" if value.spread else ""
+    return f"{value.value:{sign}.4f}{spread}"

@@ -2,6 +2,7 @@
 
 import json
 
+import curves
 import derive
 import records as rec
 
@@ -42,6 +43,7 @@ def summary(records):
     """{id: {"value", "unit", "spread", "status", "commit"}}: all threads, then `threads1.`."""
     found = dict(figures_at(records, records.all_threads()))
     found.update({f"threads1.{name}": v for name, v in figures_at(records, 1).items()})
+    found.update(curves.figures(records))
     return {name: {"value": _rounded(v.value), "unit": v.unit, "spread": _rounded(v.spread),
                    "status": v.status, "commit": v.commit} for name, v in found.items()}
 

@@ -343,7 +343,11 @@ TEST(MultiplicativeDenseTest, ReproducesAnyPermutation) {
   const Mat x = random_mat(1, d, 9);
   Mat expected(1, d), y = Mat::Constant(1, d, 1e30f);
   for (std::int64_t i = 0; i < d; ++i) expected(0, to[std::size_t(i)]) = x(0, i);
-  EXPECT_EQ(held.layer->forward(x), expected);
+  Pass pass{.gemm = find_gemm("eigen")};
+  MultiplicativeDense::Kept kept;
+  Mat forwarded;
+  held.layer->forward(pass, x, kept, forwarded);
+  EXPECT_EQ(forwarded, expected);
   const Stepper stepper{kernels(), 2, 1, held.layer->workspace_floats(1, 2)};
   stepper.run(
       1, [](std::int64_t) {},

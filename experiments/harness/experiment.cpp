@@ -23,12 +23,6 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-std::string joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
-
 std::int64_t parse_count(const std::string& name, const std::string& value) {
   std::size_t used = 0;
   std::int64_t number = -1;
@@ -78,23 +72,11 @@ void set_knobs(Row& row, const Settings& settings) {
 
 /// "ff: feed_forward=sparse sparsity=64" over the file's own settings.
 Row parse_row(const std::string& text, const Settings& file_settings, const Settings& overrides) {
+  const RowText parts = parse_row_text(text);
   Row row;
-  const std::size_t colon = text.find(':');
-  std::istringstream(text.substr(0, colon)) >> row.name;
-  const auto is_name = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == '-';
-  };
-  if (row.name.empty() || !std::all_of(row.name.begin(), row.name.end(), is_name)) {
-    throw UserError("'" + text + "' has no row name; write 'row = name: knob=value knob=value'");
-  }
+  row.name = parts.name;
   Settings own;
-  std::istringstream words(colon == std::string::npos ? "" : text.substr(colon + 1));
-  for (std::string word; words >> word;) {
-    const std::size_t equals = word.find('=');
-    if (equals == std::string::npos) {
-      throw UserError("row '" + row.name + "' has '" + word + "', which is not knob=value");
-    }
-    const std::string name = word.substr(0, equals), value = word.substr(equals + 1);
+  for (const auto& [name, value] : parts.settings) {
     if (name == "against") {
       row.against = value;
     } else {
@@ -188,14 +170,7 @@ Experiment build(const po::variables_map& values, const std::string& file,
   Experiment experiment;
   experiment.name = values.count("experiment") ? values["experiment"].as<std::string>()
                                                : std::filesystem::path(file).stem().string();
-  const auto is_name = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
-  };
-  if (experiment.name.empty() ||
-      !std::all_of(experiment.name.begin(), experiment.name.end(), is_name)) {
-    throw UserError("the experiment's name '" + experiment.name +
-                    "' names a file, so use letters, digits and _ only");
-  }
+  check_experiment_name(experiment.name);
   if (values.count("title")) experiment.title = values["title"].as<std::string>();
   if (!values.count("row")) throw UserError("it has no rows; write 'row = name: knob=value'");
   Settings settings;

@@ -12,9 +12,9 @@
 
 #include <istream>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "experiments/harness/row_text.h"
 #include "models/config.h"
 
 namespace scaling {
@@ -35,9 +35,6 @@ struct Experiment {
   std::string title;
   std::vector<Row> rows;
 };
-
-/// (knob, value) pairs in the order they were given.
-using Settings = std::vector<std::pair<std::string, std::string>>;
 
 /// Reads and checks an experiment. Throws UserError naming `file` (and the row) for anything that
 /// is unknown, unreadable or inconsistent.

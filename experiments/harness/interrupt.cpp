@@ -20,6 +20,8 @@ void watch_interrupts() {
   std::signal(SIGTERM, remember);
 }
 
+bool interrupt_arrived() { return arrived != 0; }
+
 void check_interrupt() {
   if (arrived) throw Interrupted{};
 }

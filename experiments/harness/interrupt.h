@@ -8,6 +8,7 @@ struct Interrupted {};
 
 /// From now on the first SIGINT or SIGTERM is remembered; a second one ends the program at once.
 void watch_interrupts();
+bool interrupt_arrived();
 /// Throws Interrupted if a signal has arrived.
 void check_interrupt();
 

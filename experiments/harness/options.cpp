@@ -3,10 +3,8 @@
 
 #include <algorithm>
 #include <boost/program_options.hpp>
-#include <filesystem>
 #include <sstream>
 
-#include "experiments/harness/provenance.h"
 #include "kernels/check.h"
 #include "kernels/team.h"
 
@@ -53,15 +51,6 @@ po::options_description knob_options() {
   return flags;
 }
 
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> parts;
-  std::istringstream in(text);
-  for (std::string part; std::getline(in, part, ',');) {
-    if (!part.empty()) parts.push_back(part);
-  }
-  return parts;
-}
-
 std::string known_flags() {
   std::string names;
   for (const po::options_description& group : {own_options(), knob_options()}) {
@@ -87,7 +76,7 @@ Options from_values(const po::variables_map& values) {
         "no experiment was given; add --config FILE, e.g. experiments/configs/table1_800m.cfg");
   }
   options.config = values["config"].as<std::string>();
-  if (values.count("rows")) options.rows = split(values["rows"].as<std::string>());
+  if (values.count("rows")) options.rows = split_at_commas(values["rows"].as<std::string>());
   options.threads = parse_threads(values["threads"].as<std::string>());
   options.protocol = parse_protocol(values["protocol"].as<std::string>());
   options.force = values.count("force") > 0;
@@ -107,18 +96,11 @@ Options from_values(const po::variables_map& values) {
   return options;
 }
 
-/// Below the project's folder where it is, so that records hold no one's home.
-std::string portable_path(const std::string& path) {
-  std::error_code error;
-  const auto relative = std::filesystem::relative(path, source_dir(), error).string();
-  return error || relative.empty() || relative.rfind("..", 0) == 0 ? path : relative;
-}
-
 }  // namespace
 
 std::vector<int> parse_threads(const std::string& text) {
   std::vector<int> counts;
-  for (const std::string& part : split(text)) {
+  for (const std::string& part : split_at_commas(text)) {
     int count = 0;
     if (part == "all") {
       count = available_threads();

@@ -75,4 +75,6 @@ void Progress::done(const std::string& text, double seconds) {
   std::fprintf(stderr, "%s%s\n", clock().c_str(), text.c_str());
 }
 
+void Progress::expect(double seconds_left) { left_ = seconds_left; }
+
 }  // namespace scaling

@@ -24,6 +24,9 @@ class Progress {
   /// A line that stays, on terminals above the live one; `seconds` of the estimate are done with
   /// it.
   void done(const std::string& text, double seconds);
+  /// A better estimate of what is left, known meanwhile.
+  void expect(double seconds_left);
+  bool on_terminal() const { return terminal_; }
 
  private:
   std::string clock() const;

@@ -155,9 +155,9 @@ bool RecordFile::has(const std::string& key) const {
                      [&key](const Record& r) { return r.key == key && !std::isnan(r.value); });
 }
 
-bool RecordFile::finished(const std::string& key) const {
-  return std::any_of(records_.begin(), records_.end(), [&key](const Record& r) {
-    return r.key == key && r.metric == kClosingMetric && r.status != Status::failed &&
+bool RecordFile::finished(const std::string& key, const std::string& closing) const {
+  return std::any_of(records_.begin(), records_.end(), [&](const Record& r) {
+    return r.key == key && r.metric == closing && r.status != Status::failed &&
            r.status != Status::skipped;
   });
 }

@@ -41,6 +41,9 @@ std::string to_line(const Record& record);
 /// place in it.
 Record from_line(const std::string& line);
 
+/// Written last among a decode row's numbers: the row is finished if this is there.
+inline constexpr const char* kClosingMetric = "token_ms";
+
 /// An experiment's file of records. Reading refuses a file that has a line it does not understand;
 /// nothing is ever rewritten.
 class RecordFile {
@@ -51,8 +54,8 @@ class RecordFile {
 
   /// Whether any value was measured under this key.
   bool has(const std::string& key) const;
-  /// Whether a row with this key was measured to its end.
-  bool finished(const std::string& key) const;
+  /// Whether a row with this key was measured to its end, which is `closing`.
+  bool finished(const std::string& key, const std::string& closing = kClosingMetric) const;
   /// Appends all lines in one write and waits until the disk has them. Throws UserError if it
   /// cannot.
   void append(const std::vector<Record>& records);
@@ -64,8 +67,5 @@ class RecordFile {
   std::string path_;
   std::vector<Record> records_;
 };
-
-/// Written last among a row's numbers: a row is finished if this is there.
-inline constexpr const char* kClosingMetric = "token_ms";
 
 }  // namespace scaling

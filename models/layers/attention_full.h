@@ -9,7 +9,15 @@ class FullAttention : public Attention {
  public:
   explicit FullAttention(const ModelConfig& config);
   std::int64_t workspace_floats(int, int) const override { return 0; }
-  Mat forward(const Mat& q, const Mat& k, const Mat& v, bool causal) const override;
+  std::unique_ptr<Activations> make_activations() const override;
+  using Attention::forward;
+  /// Logits of padding keys are replaced by -1e9, so a query that may see none but padding weighs
+  /// its keys (under a causal mask those up to its position) equally; keys after the query are left
+  /// out.
+  void forward(Pass& pass, const Mat& q, const Mat& k, const Mat& v, const AttentionMask& mask,
+               Activations& kept, Mat& o) const override;
+  void backward(Pass& pass, const Mat& q, const Mat& k, const Mat& v, const AttentionMask& mask,
+                Activations& kept, const Mat& do_, Mat& dq, Mat& dk, Mat& dv) const override;
   void step(const StepContext& ctx, KeyValueCache& cache, const float* q, const float* k,
             const float* v, float* o) const override;
   void step_fixed(const StepContext& ctx, KeyValueCache& cache, std::int64_t length, const float* q,

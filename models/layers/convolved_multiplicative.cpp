@@ -7,8 +7,7 @@ namespace scaling {
 ConvolvedMultiplicative::ConvolvedMultiplicative(const std::string& prefix,
                                                  const ModelConfig& config,
                                                  std::vector<ModuleConvolution> convolutions)
-    : count_(convolutions.size()),
-      multiplicative_(prefix, config.d_model, config.modules, config.d_model),
+    : multiplicative_(prefix, config.d_model, config.modules, config.d_model),
       bank_(std::move(convolutions)) {}
 
 void ConvolvedMultiplicative::visit_parameters(const ParameterVisitor& visit) {
@@ -16,11 +15,16 @@ void ConvolvedMultiplicative::visit_parameters(const ParameterVisitor& visit) {
   bank_.visit_parameters(visit);
 }
 
-std::vector<Mat> ConvolvedMultiplicative::forward(const Mat& x) const {
-  const Mat m = multiplicative_.forward(x);
-  std::vector<Mat> outputs;
-  for (std::size_t i = 0; i < count_; ++i) outputs.push_back(bank_.at(i).forward(m));
-  return outputs;
+void ConvolvedMultiplicative::forward(Pass& pass, const Mat& x, Kept& kept,
+                                      std::initializer_list<Mat*> y) const {
+  multiplicative_.forward(pass, x, kept.multiplicative, kept.m);
+  bank_.forward(pass, kept.m, kept.bank, y);
+}
+
+void ConvolvedMultiplicative::backward(Pass& pass, const Mat& x, Kept& kept,
+                                       std::initializer_list<const Mat*> dy, Mat& dx) const {
+  bank_.backward(pass, kept.m, kept.bank, dy, kept.dm);
+  multiplicative_.backward(pass, x, kept.multiplicative, kept.dm, dx);
 }
 
 std::int64_t ConvolvedMultiplicative::workspace_floats(int tokens, int threads) const {

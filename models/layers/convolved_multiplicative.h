@@ -2,6 +2,7 @@
 // reference 2.7, 2.8).
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,15 @@ class ConvolvedMultiplicative {
   ConvolvedMultiplicative(const std::string& prefix, const ModelConfig& config,
                           std::vector<ModuleConvolution> convolutions);
   void visit_parameters(const ParameterVisitor& visit);
-  /// Output of every convolution.
-  std::vector<Mat> forward(const Mat& x) const;
+  struct Kept {
+    MultiplicativeDense::Kept multiplicative;
+    ConvolutionBank::Kept bank;
+    Mat m, dm;  // the multiplicative layer's output
+  };
+  /// One y a convolution, in the constructor's order.
+  void forward(Pass& pass, const Mat& x, Kept& kept, std::initializer_list<Mat*> y) const;
+  void backward(Pass& pass, const Mat& x, Kept& kept, std::initializer_list<const Mat*> dy,
+                Mat& dx) const;
   ConvolutionRing make_ring(int tokens) const { return bank_.make_ring(tokens); }
   std::int64_t workspace_floats(int tokens, int threads) const;
   /// Up to, and with, the barrier after which outputs can be finished.
@@ -26,7 +34,6 @@ class ConvolvedMultiplicative {
   Cost step_cost(int tokens, WeightType type) const;
 
  private:
-  std::size_t count_;
   MultiplicativeDense multiplicative_;
   ConvolutionBank bank_;
 };

@@ -13,8 +13,18 @@ void CrossProjectionBase::visit_parameters(const ParameterVisitor& visit) {
   v_.visit_parameters(visit);
 }
 
-CrossProjection::Memory CrossProjectionBase::forward_memory(const Mat& encoded) const {
-  return {k_.forward(encoded), v_.forward(encoded)};
+void CrossProjectionBase::forward_memory(Pass& pass, const Mat& encoded, Activations& kept,
+                                         Memory& y) const {
+  auto& own = static_cast<MemoryActivations&>(kept);
+  k_.forward(pass, encoded, own.k, y.k);
+  v_.forward(pass, encoded, own.v, y.v);
+}
+
+void CrossProjectionBase::backward_memory(Pass& pass, const Mat& encoded, Activations& kept,
+                                          const Memory& dy, Mat& dencoded) const {
+  auto& own = static_cast<MemoryActivations&>(kept);
+  k_.backward(pass, encoded, own.k, dy.k, dencoded);
+  v_.backward(pass, encoded, own.v, dy.v, dencoded, /*accumulate=*/true);
 }
 
 void CrossProjectionBase::step_memory(const StepContext& ctx, const float* encoded, float* k,
@@ -35,8 +45,29 @@ void DenseCrossProjection::visit_parameters(const ParameterVisitor& visit) {
   o_.visit_parameters(visit);
 }
 
-Mat DenseCrossProjection::forward_query(const Mat& x) const { return q_.forward(x); }
-Mat DenseCrossProjection::forward_output(const Mat& o) const { return o_.forward(o); }
+std::unique_ptr<Activations> DenseCrossProjection::make_activations() const {
+  return std::make_unique<Kept>();
+}
+
+void DenseCrossProjection::forward_query(Pass& pass, const Mat& x, Activations& kept,
+                                         Mat& q) const {
+  q_.forward(pass, x, static_cast<Kept&>(kept).q, q);
+}
+
+void DenseCrossProjection::backward_query(Pass& pass, const Mat& x, Activations& kept,
+                                          const Mat& dq, Mat& dx) const {
+  q_.backward(pass, x, static_cast<Kept&>(kept).q, dq, dx);
+}
+
+void DenseCrossProjection::forward_output(Pass& pass, const Mat& o, Activations& kept,
+                                          Mat& y) const {
+  o_.forward(pass, o, static_cast<Kept&>(kept).o, y);
+}
+
+void DenseCrossProjection::backward_output(Pass& pass, const Mat& o, Activations& kept,
+                                           const Mat& dy, Mat& do_) const {
+  o_.backward(pass, o, static_cast<Kept&>(kept).o, dy, do_);
+}
 
 void DenseCrossProjection::step_query(const StepContext& ctx, LayerState*, const float* x,
                                       float* q) const {

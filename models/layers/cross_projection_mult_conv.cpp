@@ -42,10 +42,30 @@ std::unique_ptr<LayerState> MultConvCrossProjection::make_state(int tokens) cons
   return std::make_unique<CrossState>(std::move(rings));
 }
 
-Mat MultConvCrossProjection::forward_query(const Mat& x) const { return query_.forward(x)[0]; }
+std::unique_ptr<Activations> MultConvCrossProjection::make_activations() const {
+  return std::make_unique<Kept>();
+}
 
-Mat MultConvCrossProjection::forward_output(const Mat& o) const {
-  return output_ ? output_->forward(o)[0] : o;
+void MultConvCrossProjection::forward_query(Pass& pass, const Mat& x, Activations& kept,
+                                            Mat& q) const {
+  query_.forward(pass, x, static_cast<Kept&>(kept).query, {&q});
+}
+
+void MultConvCrossProjection::backward_query(Pass& pass, const Mat& x, Activations& kept,
+                                             const Mat& dq, Mat& dx) const {
+  query_.backward(pass, x, static_cast<Kept&>(kept).query, {&dq}, dx);
+}
+
+void MultConvCrossProjection::forward_output(Pass& pass, const Mat& o, Activations& kept,
+                                             Mat& y) const {
+  SCALING_CHECK(output_ != nullptr);
+  output_->forward(pass, o, static_cast<Kept&>(kept).output, {&y});
+}
+
+void MultConvCrossProjection::backward_output(Pass& pass, const Mat& o, Activations& kept,
+                                              const Mat& dy, Mat& do_) const {
+  SCALING_CHECK(output_ != nullptr);
+  output_->backward(pass, o, static_cast<Kept&>(kept).output, {&dy}, do_);
 }
 
 void MultConvCrossProjection::step_query(const StepContext& ctx, LayerState* state, const float* x,

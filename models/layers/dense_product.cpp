@@ -22,9 +22,10 @@ void DenseProduct::forward(Pass& pass, const Mat& x, Kept&, Mat& y) const {
   add_bias(y, b_);
 }
 
-void DenseProduct::backward(Pass& pass, const Mat& x, Kept&, const Mat& dy, Mat& dx) const {
+void DenseProduct::backward(Pass& pass, const Mat& x, Kept&, const Mat& dy, Mat& dx,
+                            bool accumulate) const {
   bias_backward(dy, b_);
-  times_transposed_backward(pass, x, w_, dy, dx);
+  times_transposed_backward(pass, x, w_, dy, dx, accumulate);
 }
 
 void DenseProduct::phase(int, const StepContext& ctx, float*, const float* x, float* y) const {

@@ -19,7 +19,9 @@ class DenseProduct {
   /// What backward needs beside x: nothing.
   struct Kept {};
   void forward(Pass& pass, const Mat& x, Kept& kept, Mat& y) const;
-  void backward(Pass& pass, const Mat& x, Kept& kept, const Mat& dy, Mat& dx) const;
+  /// accumulate: adds to dx instead of overwriting it.
+  void backward(Pass& pass, const Mat& x, Kept& kept, const Mat& dy, Mat& dx,
+                bool accumulate = false) const;
   /// The calling thread's share of phase p of a step; y is complete after the barrier that follows
   /// the last.
   void phase(int p, const StepContext& ctx, float* workspace, const float* x, float* y) const;

@@ -1,15 +1,23 @@
-// A chosen expert is a dense layer over a slice of neurons, whose rows the threads share.
+// While decoding a chosen expert is a dense layer over a slice of neurons, whose rows the threads
+// share; otherwise all experts are computed and masked.
 #include "models/layers/feed_forward_moe.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "kernels/check.h"
+#include "kernels/parallel.h"
 #include "models/layers/counting.h"
 #include "models/layers/product.h"
 
 namespace scaling {
 namespace {
+
+using Row = Eigen::Map<Eigen::ArrayXf>;
+using ConstRow = Eigen::Map<const Eigen::ArrayXf>;
+
+// The reference's.
+constexpr double kBlockNoise = 0.7, kSwitchNoise = 0.1, kBlockHardProbability = 0.5;
 
 struct MoeState : LayerState {
   explicit MoeState(int tokens) : experts(std::size_t(tokens)) {}
@@ -24,9 +32,15 @@ MoeFeedForward::MoeFeedForward(const ModelConfig& config, Kind kind)
       f_(config.d_ff),
       experts_(config.experts),
       width_(f_ / experts_),
+      tau_(config.selection_noise >= 0 ? config.selection_noise
+           : kind == Kind::block       ? kBlockNoise
+                                       : kSwitchNoise),
+      hard_probability_(config.hard_probability >= 0 ? config.hard_probability
+                                                     : kBlockHardProbability),
       router_(Parameter::make_matrix("router", experts_, d_, Layout::rows,
                                      glorot_uniform(d_, experts_), {d_, experts_}, {1, d_})),
-      w1_(Parameter::make_matrix("w1", f_, d_, Layout::rows, glorot_uniform(d_, f_), {d_, f_}, {1, d_})),
+      w1_(Parameter::make_matrix("w1", f_, d_, Layout::rows, glorot_uniform(d_, f_), {d_, f_},
+                                 {1, d_})),
       w2_(Parameter::make_matrix("w2", f_, d_, Layout::rows, glorot_uniform(f_, d_))),
       b2_(Parameter::make_vector("b2", d_, kBias)) {}
 
@@ -45,7 +59,15 @@ std::unique_ptr<LayerState> MoeFeedForward::make_state(int tokens) const {
   return std::make_unique<MoeState>(tokens);
 }
 
-Mat MoeFeedForward::router_logits(const Mat& x) const { return times_transposed(x, router_); }
+std::unique_ptr<Activations> MoeFeedForward::make_activations() const {
+  return std::make_unique<Kept>();
+}
+
+Mat MoeFeedForward::router_logits(const Mat& x) const {
+  Mat z;
+  times_transposed(Pass{.gemm = find_gemm("eigen")}, x, router_, z);
+  return z;
+}
 
 /// Ties to the lowest expert; scale is softmax's probability for Switch, else 1.
 MoeFeedForward::Choice MoeFeedForward::choose(const float* logits) const {
@@ -56,19 +78,99 @@ MoeFeedForward::Choice MoeFeedForward::choose(const float* logits) const {
   return {best, 1.0f / sum};
 }
 
-Mat MoeFeedForward::forward(const Mat& x) const {
-  const Mat z = router_logits(x);
-  Mat h = times_transposed(x, w1_);
-  for (std::int64_t t = 0; t < h.rows(); ++t) {
-    const Choice choice = choose(z.data() + t * experts_);
-    for (std::int64_t j = 0; j < f_; ++j) {
-      const float mask = j / width_ == choice.expert ? choice.scale : 0.0f;
-      h(t, j) = std::max(h(t, j) * mask, 0.0f);
+void MoeFeedForward::forward(Pass& pass, const Mat& x, Activations& kept, Mat& y) const {
+  auto& own = static_cast<Kept&>(kept);
+  kept.take_stream(pass);
+  if (pass.replay) {
+    SCALING_CHECK(std::int64_t(own.chosen.size()) == x.rows());
+  } else {
+    own.chosen.resize(std::size_t(x.rows()));
+    own.is_hard = !pass.training || kind_ == Kind::switched ||
+                  draw_hard_call(pass, own.stream, hard_probability_);
+  }
+  times_transposed(pass, x, router_, own.p);
+  own.dz.resize(x.rows(), experts_);
+  times_transposed(pass, x, w1_, own.h);
+  parallel_for(x.rows(), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      select(pass, row, own);
+      mask(own, row, own.h.data() + row * f_);
+    }
+  });
+  times(pass, own.h, w2_, y);
+  add_bias(y, b2_);
+}
+
+/// Makes of the row's logits a choice and probabilities.
+void MoeFeedForward::select(const Pass& pass, std::int64_t row, Kept& own) const {
+  float* z = own.p.data() + row * experts_;
+  std::int32_t* chosen = own.chosen.data() + row;
+  const bool is_noisy = pass.training && own.is_hard && tau_ > 0;
+  if (!pass.replay && !is_noisy) choose_largest(shape(), z, chosen);
+  subtract_largest(shape(), z);
+  if (!pass.replay && is_noisy) {
+    // dz is free until backward.
+    float* scratch = own.dz.data() + row * experts_;
+    choose_noisily(pass, own.stream, row, shape(), tau_, z, scratch, chosen);
+  }
+  softmax_of_blocks(shape(), z);
+}
+
+float MoeFeedForward::mask_of(const Kept& own, std::int64_t row, std::int64_t expert) const {
+  if (own.is_hard && own.chosen[std::size_t(row)] != expert) return 0;
+  return own.is_hard && kind_ == Kind::block ? 1.0f : own.p(row, expert);
+}
+
+void MoeFeedForward::mask(const Kept& own, std::int64_t row, float* h) const {
+  for (std::int64_t e = 0; e < experts_; ++e) {
+    Row expert(h + e * width_, width_);
+    const float m = mask_of(own, row, e);
+    if (m == 0) {
+      expert.setZero();
+    } else {
+      expert = (expert * m).max(0.0f);
     }
   }
-  Mat y = times(h, w2_);
-  add_bias(y, b2_);
-  return y;
+}
+
+void MoeFeedForward::backward(Pass& pass, const Mat& x, Activations& kept, const Mat& dy,
+                              Mat& dx) const {
+  auto& own = static_cast<Kept&>(kept);
+  bias_backward(dy, b2_);
+  times_backward(pass, own.h, w2_, dy, own.dh);
+  parallel_for(x.rows(), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      mask_backward(own, row, own.dh.data() + row * f_, own.dz.data() + row * experts_);
+    }
+  });
+  times_transposed_backward(pass, x, w1_, own.dh, dx);
+  times_transposed_backward(pass, x, router_, own.dz, dx, /*accumulate=*/true);
+}
+
+/// dh becomes du. With m the expert's mask, h = relu(u m) and g = dh [h > 0]: du = g m, and the
+/// softmax's input gets dz = p s - p sum(p s), s the expert's sum of g u. Where g is not zero,
+/// u = h / m: p s is the sum of g h, times p where m is one instead of p.
+void MoeFeedForward::mask_backward(const Kept& own, std::int64_t row, float* dh, float* dz) const {
+  const bool is_straight_through = own.is_hard && kind_ == Kind::block;
+  const float* p = own.p.data() + row * experts_;
+  float total = 0;
+  for (std::int64_t e = 0; e < experts_; ++e) {
+    const float m = mask_of(own, row, e);
+    const float* h = own.h.data() + row * f_ + e * width_;
+    float* g = dh + e * width_;
+    const float signal = (ConstRow(g, width_) * ConstRow(h, width_)).sum();
+    for (std::int64_t j = 0; j < width_; ++j) {
+      const float du = g[j] * m;
+      g[j] = h[j] > 0 ? du : 0.0f;
+    }
+    dz[e] = is_straight_through ? signal * p[e] : signal;
+    total += dz[e];
+  }
+  for (std::int64_t e = 0; e < experts_; ++e) dz[e] -= total * p[e];
+}
+
+double MoeFeedForward::selection_entropy(const Activations& kept) const {
+  return mean_entropy(shape(), static_cast<const Kept&>(kept).p, /*are_probabilities=*/true);
 }
 
 void MoeFeedForward::apply_expert(const StepContext& ctx, const Choice& choice, const float* x,

@@ -3,34 +3,56 @@
 
 #include <algorithm>
 
+#include "kernels/check.h"
 #include "models/layers/counting.h"
 #include "models/layers/partial_sums.h"
+#include "models/layers/plain_weight.h"
 #include "models/layers/product.h"
 
 namespace scaling {
 
 LocalDense::LocalDense(const std::string& weight, const std::string& bias, std::int64_t d,
-                       std::int64_t modules)
+                       std::int64_t modules, std::vector<std::int64_t> bias_shape)
     : modules_(modules),
       width_(d / modules),
       w_(Parameter::make_matrix(weight, d, width_, Layout::rows, glorot_uniform(width_, width_),
                                 {modules, width_, width_})),
-      b_(Parameter::make_vector(bias, d, kBias, {modules, width_})) {}
+      b_(Parameter::make_vector(
+          bias, d, kBias,
+          bias_shape.empty() ? std::vector<std::int64_t>{modules, width_} : bias_shape)) {}
 
 void LocalDense::visit_parameters(const ParameterVisitor& visit) {
   visit(w_);
   visit(b_);
 }
 
-Mat LocalDense::forward(const Mat& x) const {
-  const Mat w = w_.matrix();
-  Mat y(x.rows(), x.cols());
-  for (std::int64_t s = 0; s < modules_; ++s) {
-    const std::int64_t at = s * width_;
-    y.middleCols(at, width_).noalias() = x.middleCols(at, width_) * w.middleRows(at, width_);
+void LocalDense::forward(Pass& pass, const Mat& x, Kept&, Mat& y) const {
+  const PlainWeight w(w_);
+  const std::int64_t d = modules_ * width_;
+  SCALING_CHECK(x.cols() == d);
+  y.resize(x.rows(), d);
+  for (std::int64_t at = 0; at < d; at += width_) {
+    pass.gemm.product(false, false, x.rows(), width_, width_, x.data() + at, d,
+                      w.data() + at * width_, width_, 0, y.data() + at, d);
   }
   add_bias(y, b_);
-  return y;
+}
+
+void LocalDense::backward(Pass& pass, const Mat& x, Kept&, const Mat& dy, Mat& dx,
+                          bool accumulate) const {
+  const PlainWeight w(w_);
+  const std::int64_t d = modules_ * width_;
+  SCALING_CHECK(x.cols() == d && dy.cols() == d && dy.rows() == x.rows());
+  bias_backward(dy, b_);
+  if (!accumulate) dx.resize(x.rows(), d);
+  for (std::int64_t at = 0; at < d; at += width_) {
+    if (w_.gradient) {
+      pass.gemm.product(true, false, width_, width_, x.rows(), x.data() + at, d, dy.data() + at, d,
+                        1, w_.gradient + at * width_, width_);
+    }
+    pass.gemm.product(false, true, x.rows(), width_, width_, dy.data() + at, d,
+                      w.data() + at * width_, width_, accumulate ? 1.0f : 0.0f, dx.data() + at, d);
+  }
 }
 
 void LocalDense::phase(int, const StepContext& ctx, float* workspace, const float* x,

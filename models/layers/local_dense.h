@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "models/layer.h"
 
@@ -14,10 +15,16 @@ class LocalDense {
  public:
   static constexpr int kPhases = 1;
 
+  /// bias_shape: the reference's logical shape of the bias if it is not (S, M).
   LocalDense(const std::string& weight, const std::string& bias, std::int64_t d,
-             std::int64_t modules);
+             std::int64_t modules, std::vector<std::int64_t> bias_shape = {});
   void visit_parameters(const ParameterVisitor& visit);
-  Mat forward(const Mat& x) const;
+  /// What backward needs beside x: nothing.
+  struct Kept {};
+  void forward(Pass& pass, const Mat& x, Kept& kept, Mat& y) const;
+  /// accumulate: adds to dx instead of overwriting it.
+  void backward(Pass& pass, const Mat& x, Kept& kept, const Mat& dy, Mat& dx,
+                bool accumulate = false) const;
   void phase(int p, const StepContext& ctx, float* workspace, const float* x, float* y) const;
   std::int64_t workspace_floats(int tokens, int threads) const;
   Cost step_cost(int tokens, WeightType type) const;

@@ -11,7 +11,18 @@ std::int64_t DenseLoss::workspace_floats(int tokens, int threads) const {
   return layer_.workspace_floats(tokens, threads);
 }
 
-Mat DenseLoss::forward(const Mat& x) const { return layer_.forward(x); }
+std::unique_ptr<Activations> DenseLoss::make_activations() const {
+  return std::make_unique<Kept>();
+}
+
+void DenseLoss::forward(Pass& pass, const Mat& x, Activations& kept, Mat& logits) const {
+  layer_.forward(pass, x, static_cast<Kept&>(kept).layer, logits);
+}
+
+void DenseLoss::backward(Pass& pass, const Mat& x, Activations& kept, const Mat& dlogits,
+                         Mat& dx) const {
+  layer_.backward(pass, x, static_cast<Kept&>(kept).layer, dlogits, dx);
+}
 
 void DenseLoss::step(const StepContext& ctx, LayerState*, const float* x, float* logits) const {
   layer_.phase(0, ctx, ctx.workspace, x, logits);

@@ -13,7 +13,18 @@ std::int64_t LowRankLoss::workspace_floats(int tokens, int threads) const {
   return layer_.workspace_floats(tokens, threads);
 }
 
-Mat LowRankLoss::forward(const Mat& x) const { return layer_.forward(x); }
+std::unique_ptr<Activations> LowRankLoss::make_activations() const {
+  return std::make_unique<Kept>();
+}
+
+void LowRankLoss::forward(Pass& pass, const Mat& x, Activations& kept, Mat& logits) const {
+  layer_.forward(pass, x, static_cast<Kept&>(kept).layer, logits);
+}
+
+void LowRankLoss::backward(Pass& pass, const Mat& x, Activations& kept, const Mat& dlogits,
+                           Mat& dx) const {
+  layer_.backward(pass, x, static_cast<Kept&>(kept).layer, dlogits, dx);
+}
 
 void LowRankLoss::step(const StepContext& ctx, LayerState*, const float* x, float* logits) const {
   for (int p = 0; p < LowRankDense::kPhases; ++p) {

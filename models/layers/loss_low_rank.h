@@ -12,12 +12,19 @@ class LowRankLoss : public Loss {
   explicit LowRankLoss(const ModelConfig& config);
   void visit_parameters(const ParameterVisitor& visit) override;
   std::int64_t workspace_floats(int tokens, int threads) const override;
-  Mat forward(const Mat& x) const override;
+  std::unique_ptr<Activations> make_activations() const override;
+  using Loss::forward;
+  void forward(Pass& pass, const Mat& x, Activations& kept, Mat& logits) const override;
+  void backward(Pass& pass, const Mat& x, Activations& kept, const Mat& dlogits,
+                Mat& dx) const override;
   void step(const StepContext& ctx, LayerState* state, const float* x,
             float* logits) const override;
   Cost step_cost(int tokens, WeightType type) const override;
 
  private:
+  struct Kept : LossActivations {
+    LowRankDense::Kept layer;
+  };
   LowRankDense layer_;
 };
 

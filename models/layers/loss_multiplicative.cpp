@@ -12,7 +12,18 @@ void MultiplicativeLoss::visit_parameters(const ParameterVisitor& visit) {
 
 std::int64_t MultiplicativeLoss::workspace_floats(int, int) const { return 0; }
 
-Mat MultiplicativeLoss::forward(const Mat& x) const { return layer_.forward(x); }
+std::unique_ptr<Activations> MultiplicativeLoss::make_activations() const {
+  return std::make_unique<Kept>();
+}
+
+void MultiplicativeLoss::forward(Pass& pass, const Mat& x, Activations& kept, Mat& logits) const {
+  layer_.forward(pass, x, static_cast<Kept&>(kept).layer, logits);
+}
+
+void MultiplicativeLoss::backward(Pass& pass, const Mat& x, Activations& kept, const Mat& dlogits,
+                                  Mat& dx) const {
+  layer_.backward(pass, x, static_cast<Kept&>(kept).layer, dlogits, dx);
+}
 
 void MultiplicativeLoss::step(const StepContext& ctx, LayerState*, const float* x,
                               float* logits) const {

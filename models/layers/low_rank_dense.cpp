@@ -18,7 +18,16 @@ void LowRankDense::visit_parameters(const ParameterVisitor& visit) {
   b_.visit_parameters(visit);
 }
 
-Mat LowRankDense::forward(const Mat& x) const { return b_.forward(a_.forward(x)); }
+void LowRankDense::forward(Pass& pass, const Mat& x, Kept& kept, Mat& y) const {
+  a_.forward(pass, x, kept.a, kept.between);
+  b_.forward(pass, kept.between, kept.b, y);
+}
+
+void LowRankDense::backward(Pass& pass, const Mat& x, Kept& kept, const Mat& dy, Mat& dx,
+                            bool accumulate) const {
+  b_.backward(pass, kept.between, kept.b, dy, kept.dbetween);
+  a_.backward(pass, x, kept.a, kept.dbetween, dx, accumulate);
+}
 
 void LowRankDense::phase(int p, const StepContext& ctx, float* workspace, const float* x,
                          float* y) const {

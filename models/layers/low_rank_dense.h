@@ -14,7 +14,14 @@ class LowRankDense {
 
   LowRankDense(const std::string& prefix, std::int64_t d_in, std::int64_t rank, std::int64_t d_out);
   void visit_parameters(const ParameterVisitor& visit);
-  Mat forward(const Mat& x) const;
+  struct Kept {
+    DenseProduct::Kept a, b;
+    Mat between, dbetween;  // (positions, rank)
+  };
+  void forward(Pass& pass, const Mat& x, Kept& kept, Mat& y) const;
+  /// accumulate: adds to dx instead of overwriting it.
+  void backward(Pass& pass, const Mat& x, Kept& kept, const Mat& dy, Mat& dx,
+                bool accumulate = false) const;
   void phase(int p, const StepContext& ctx, float* workspace, const float* x, float* y) const;
   std::int64_t workspace_floats(int tokens, int threads) const;
   Cost step_cost(int tokens, WeightType type) const;

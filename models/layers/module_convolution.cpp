@@ -5,13 +5,59 @@
 #include <cmath>
 
 #include "kernels/check.h"
+#include "kernels/parallel.h"
 #include "models/layers/counting.h"
+#include "models/layers/plain_weight.h"
 #include "models/layers/product.h"
 
 namespace scaling {
 namespace {
 
 constexpr int kPadding = (kModuleTaps - 1) / 2;
+
+/// Of a piece of a batch with its neighbours: what stays in the second cache level.
+constexpr std::int64_t kFloatsAtOnce = std::int64_t(1) << 19;
+
+/// Row (position, s) of seen = modules s - 1, s, s + 1 of the position, zero beyond the edges. x:
+/// (count, modules * width). The rows of seen never shrink, so that pieces of two sizes share it.
+void gather(const float* x, std::int64_t count, std::int64_t modules, std::int64_t width,
+            Mat& seen) {
+  const std::int64_t inputs = kModuleTaps * width;
+  if (seen.rows() < count * modules || seen.cols() != inputs) {
+    seen.resize(count * modules, inputs);
+  }
+  parallel_for(count, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin * modules; row < end * modules; ++row) {
+      const std::int64_t s = row % modules;
+      const std::int64_t before = std::max<std::int64_t>(0, kPadding - s) * width;
+      const std::int64_t after = std::max<std::int64_t>(0, s + kPadding + 1 - modules) * width;
+      float* to = seen.data() + row * inputs;
+      std::fill_n(to, before, 0.0f);
+      std::copy_n(x + ((row - kPadding) * width + before), inputs - before - after, to + before);
+      std::fill_n(to + inputs - after, after, 0.0f);
+    }
+  });
+}
+
+/// The gradient of gather: dx (count, modules * width) = sums over the places where a module was
+/// seen.
+void scatter(const Mat& dseen, std::int64_t count, std::int64_t modules, std::int64_t width,
+             float* dx) {
+  const std::int64_t inputs = kModuleTaps * width;
+  parallel_for(count, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin * modules; row < end * modules; ++row) {
+      const std::int64_t s = row % modules;
+      Eigen::Map<Eigen::ArrayXf> to(dx + row * width, width);
+      to = Eigen::Map<const Eigen::ArrayXf>(dseen.data() + row * inputs + kPadding * width, width);
+      for (int c = 0; c < kModuleTaps; ++c) {
+        const std::int64_t seer = s + kPadding - c;
+        if (c == kPadding || seer < 0 || seer >= modules) continue;
+        to += Eigen::Map<const Eigen::ArrayXf>(dseen.data() + (row - s + seer) * inputs + c * width,
+                                               width);
+      }
+    }
+  });
+}
 
 }  // namespace
 
@@ -73,26 +119,54 @@ void ModuleConvolution::visit_parameters(const ParameterVisitor& visit) {
   visit(b_);
 }
 
-Mat ModuleConvolution::forward(const Mat& x) const {
-  const Mat w = w_.matrix();
-  const int half = (module_taps_ - 1) / 2;
-  Mat y = Mat::Zero(x.rows(), x.cols());
-  for (int a = 0; a < length_taps_; ++a) {
-    const std::int64_t back = length_taps_ - 1 - a;
-    const std::int64_t n = x.rows() - back;
-    for (int c = 0; n > 0 && c < module_taps_; ++c) {
-      const auto tap = w.middleRows((a * module_taps_ + c) * width_, width_);
-      for (std::int64_t s = 0; s < modules_; ++s) {
-        const std::int64_t source = s + c - half;
-        if (source < 0 || source >= modules_) continue;
-        y.block(back, s * width_, n, width_).noalias() +=
-            x.block(0, source * width_, n, width_) * tap;
-      }
+void ModuleConvolution::start(Mat& y) const {
+  parallel_for(y.rows(), [&](std::int64_t begin, std::int64_t end) {
+    for (float* at = y.data() + begin * y.cols(); at < y.data() + end * y.cols(); at += width_) {
+      std::copy_n(b_.vector(), width_, at);
     }
+  });
+}
+
+void ModuleConvolution::add(const Pass& pass, const float* in, std::int64_t first,
+                            std::int64_t count, std::int64_t length, float* y) const {
+  const PlainWeight w(w_);
+  const std::int64_t d = modules_ * width_;
+  for (std::int64_t back = 0; back < length_taps_; ++back) {
+    const std::int64_t n = std::min(count, length - first - back);
+    if (n <= 0) break;
+    const float* tap = w.data() + (length_taps_ - 1 - back) * inputs() * width_;
+    pass.gemm.product(false, false, n * modules_, width_, inputs(), in, inputs(), tap, width_, 1,
+                      y + (first + back) * d, width_);
   }
-  const Eigen::Map<const Eigen::RowVectorXf> bias(b_.vector(), width_);
-  for (std::int64_t s = 0; s < modules_; ++s) y.middleCols(s * width_, width_).rowwise() += bias;
-  return y;
+}
+
+void ModuleConvolution::add_backward(const Pass& pass, const float* in, std::int64_t first,
+                                     std::int64_t count, std::int64_t length, const float* dy,
+                                     float* din, bool accumulate) const {
+  const PlainWeight w(w_);
+  const std::int64_t d = modules_ * width_;
+  for (std::int64_t back = 0; back < length_taps_; ++back) {
+    const std::int64_t n = std::min(count, length - first - back);
+    if (n <= 0) break;
+    const std::int64_t offset = (length_taps_ - 1 - back) * inputs() * width_;
+    const float* from = dy + (first + back) * d;
+    if (w_.gradient) {
+      pass.gemm.product(true, false, inputs(), width_, n * modules_, in, inputs(), from, width_, 1,
+                        w_.gradient + offset, width_);
+    }
+    // The current token's tap reaches all of din, so it may overwrite.
+    pass.gemm.product(false, true, n * modules_, inputs(), width_, from, width_, w.data() + offset,
+                      width_, accumulate || back > 0 ? 1.0f : 0.0f, din, inputs());
+  }
+}
+
+void ModuleConvolution::bias_backward(const Mat& dy) const {
+  if (!b_.gradient) return;
+  const Eigen::Map<const Mat> by_module(dy.data(), dy.rows() * modules_, width_);
+  parallel_for(width_, [&](std::int64_t begin, std::int64_t end) {
+    Eigen::Map<Eigen::RowVectorXf>(b_.gradient + begin, end - begin) +=
+        by_module.middleCols(begin, end - begin).colwise().sum();
+  });
 }
 
 Cost ModuleConvolution::step_cost(int tokens, WeightType type) const {
@@ -104,13 +178,86 @@ Cost ModuleConvolution::step_cost(int tokens, WeightType type) const {
 ConvolutionBank::ConvolutionBank(std::vector<ModuleConvolution> convolutions)
     : convolutions_(std::move(convolutions)), first_row_{0} {
   for (const ModuleConvolution& c : convolutions_) {
-    SCALING_CHECK(c.length_taps_ == convolutions_[0].length_taps_ && c.module_taps_ <= kModuleTaps);
+    SCALING_CHECK(c.length_taps_ == convolutions_[0].length_taps_ &&
+                  (c.module_taps_ == 1 || c.module_taps_ == kModuleTaps));
     first_row_.push_back(first_row_.back() + c.w_.rows);
   }
 }
 
 void ConvolutionBank::visit_parameters(const ParameterVisitor& visit) {
   for (ModuleConvolution& c : convolutions_) c.visit_parameters(visit);
+}
+
+bool ConvolutionBank::sees_neighbours() const {
+  return std::any_of(convolutions_.begin(), convolutions_.end(),
+                     [](const ModuleConvolution& c) { return c.module_taps_ > 1; });
+}
+
+template <class Fn>
+void ConvolutionBank::for_each_piece(const Pass& pass, const Mat& x, Fn&& fn) const {
+  const std::int64_t length = pass.length(x);
+  const std::int64_t limit =
+      sees_neighbours() ? std::max<std::int64_t>(1, kFloatsAtOnce / (kModuleTaps * x.cols()))
+                        : length;
+  for (std::int64_t example = 0; example < pass.examples; ++example) {
+    for (std::int64_t first = 0; first < length; first += limit) {
+      fn(example * length + first, first, std::min(limit, length - first));
+    }
+  }
+}
+
+void ConvolutionBank::forward(Pass& pass, const Mat& x, Kept& kept,
+                              std::initializer_list<Mat*> y) const {
+  const std::int64_t modules = convolutions_[0].modules_, width = convolutions_[0].width_;
+  const std::int64_t d = modules * width, length = pass.length(x);
+  SCALING_CHECK(x.cols() == d && y.size() == convolutions_.size());
+  for (std::size_t i = 0; i < convolutions_.size(); ++i) {
+    y.begin()[i]->resize(x.rows(), d);
+    convolutions_[i].start(*y.begin()[i]);
+  }
+  for_each_piece(pass, x, [&](std::int64_t row, std::int64_t first, std::int64_t count) {
+    const float* plain = x.data() + row * d;
+    if (sees_neighbours()) gather(plain, count, modules, width, kept.seen);
+    for (std::size_t i = 0; i < convolutions_.size(); ++i) {
+      const ModuleConvolution& c = convolutions_[i];
+      c.add(pass, c.module_taps_ > 1 ? kept.seen.data() : plain, first, count, length,
+            y.begin()[i]->data() + (row - first) * d);
+    }
+  });
+}
+
+void ConvolutionBank::backward(Pass& pass, const Mat& x, Kept& kept,
+                               std::initializer_list<const Mat*> dy, Mat& dx) const {
+  const std::int64_t modules = convolutions_[0].modules_, width = convolutions_[0].width_;
+  const std::int64_t d = modules * width, length = pass.length(x);
+  SCALING_CHECK(x.cols() == d && dy.size() == convolutions_.size());
+  for (std::size_t i = 0; i < convolutions_.size(); ++i) {
+    SCALING_CHECK(dy.begin()[i]->rows() == x.rows() && dy.begin()[i]->cols() == d);
+    convolutions_[i].bias_backward(*dy.begin()[i]);
+  }
+  dx.resize(x.rows(), d);
+  for_each_piece(pass, x, [&](std::int64_t row, std::int64_t first, std::int64_t count) {
+    const float* plain = x.data() + row * d;
+    float* dplain = dx.data() + row * d;
+    // First those that see neighbours, whose gradients meet in dseen; the others add to dx itself.
+    bool is_started = false;
+    const auto go_back = [&](bool with_neighbours, const float* in, float* din) {
+      for (std::size_t i = 0; i < convolutions_.size(); ++i) {
+        const ModuleConvolution& c = convolutions_[i];
+        if ((c.module_taps_ > 1) != with_neighbours) continue;
+        c.add_backward(pass, in, first, count, length, dy.begin()[i]->data() + (row - first) * d,
+                       din, is_started);
+        is_started = true;
+      }
+    };
+    if (sees_neighbours()) {
+      gather(plain, count, modules, width, kept.seen);
+      kept.dseen.resize(kept.seen.rows(), kept.seen.cols());
+      go_back(true, kept.seen.data(), kept.dseen.data());
+      scatter(kept.dseen, count, modules, width, dplain);
+    }
+    go_back(false, plain, dplain);
+  });
 }
 
 ConvolutionRing ConvolutionBank::make_ring(int tokens) const {

@@ -2,6 +2,7 @@
 // (reference 2.4, 2.7).
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -40,23 +41,42 @@ class ModuleConvolution {
   ModuleConvolution(const std::string& prefix, std::int64_t d, std::int64_t modules,
                     std::int64_t length_taps, int module_taps);
   void visit_parameters(const ParameterVisitor& visit);
-  Mat forward(const Mat& x) const;
   Cost step_cost(int tokens, WeightType type) const;
 
  private:
   friend class ConvolutionBank;
+  std::int64_t inputs() const { return module_taps_ * width_; }
+  /// y = bias at every position and module.
+  void start(Mat& y) const;
+  /// Adds what `count` positions of one example, the first `first` positions after its start and of
+  /// `length`, contribute to y, the example's first row. in: (count * S, inputs()), what a module
+  /// sees of its position.
+  void add(const Pass& pass, const float* in, std::int64_t first, std::int64_t count,
+           std::int64_t length, float* y) const;
+  /// The same backwards: from dy, the example's first row, to W's gradient and to din, added or
+  /// overwritten.
+  void add_backward(const Pass& pass, const float* in, std::int64_t first, std::int64_t count,
+                    std::int64_t length, const float* dy, float* din, bool accumulate) const;
+  void bias_backward(const Mat& dy) const;
   std::int64_t modules_, width_;
   int length_taps_, module_taps_;
   Parameter w_, b_;
 };
 
-/// Several convolutions of the same ring, their weight rows shared evenly among the threads as one
-/// long list.
+/// Several convolutions of the same input: in a step of the same ring, their weight rows shared
+/// evenly among the threads as one long list.
 class ConvolutionBank {
  public:
   explicit ConvolutionBank(std::vector<ModuleConvolution> convolutions);
   void visit_parameters(const ParameterVisitor& visit);
-  const ModuleConvolution& at(std::size_t i) const { return convolutions_[i]; }
+  /// What every module sees of some positions, (positions * S, kModuleTaps * M), and its gradient.
+  struct Kept {
+    Mat seen, dseen;
+  };
+  /// One y a convolution, in the constructor's order; examples do not see each other.
+  void forward(Pass& pass, const Mat& x, Kept& kept, std::initializer_list<Mat*> y) const;
+  void backward(Pass& pass, const Mat& x, Kept& kept, std::initializer_list<const Mat*> dy,
+                Mat& dx) const;
   ConvolutionRing make_ring(int tokens) const;
   std::int64_t workspace_floats(int tokens, int threads) const;
   /// The thread's share of weight rows, into its partial sums; then a barrier; then finish.
@@ -69,6 +89,11 @@ class ConvolutionBank {
   /// Rows of convolution i within `all`, a range of the concatenated list.
   Range rows_within(std::size_t i, Range all) const;
   PartialSums sums(int tokens, int threads, float* workspace, std::size_t i) const;
+  /// fn(row, first, count): pieces of every example, starting at a row of the batch and a position
+  /// of the example.
+  template <class Fn>
+  void for_each_piece(const Pass& pass, const Mat& x, Fn&& fn) const;
+  bool sees_neighbours() const;
   std::vector<ModuleConvolution> convolutions_;
   std::vector<std::int64_t> first_row_;  // of each in the concatenated list; one more for the end
 };

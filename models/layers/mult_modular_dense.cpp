@@ -10,15 +10,22 @@ namespace scaling {
 MultModularDense::MultModularDense(const std::string& prefix, std::int64_t d, std::int64_t modules)
     : d_(d),
       multiplicative_(prefix, d, modules, d, /*has_bias=*/false),
-      local_(joined_name(prefix, "k"), joined_name(prefix, "bias"), d, modules) {}
+      local_(joined_name(prefix, "k"), joined_name(prefix, "bias"), d, modules, {d}) {}
 
 void MultModularDense::visit_parameters(const ParameterVisitor& visit) {
   multiplicative_.visit_parameters(visit);
   local_.visit_parameters(visit);
 }
 
-Mat MultModularDense::forward(const Mat& x) const {
-  return local_.forward(multiplicative_.forward(x));
+void MultModularDense::forward(Pass& pass, const Mat& x, Kept& kept, Mat& y) const {
+  multiplicative_.forward(pass, x, kept.multiplicative, kept.between);
+  local_.forward(pass, kept.between, kept.local, y);
+}
+
+void MultModularDense::backward(Pass& pass, const Mat& x, Kept& kept, const Mat& dy, Mat& dx,
+                                bool accumulate) const {
+  local_.backward(pass, kept.between, kept.local, dy, kept.dbetween);
+  multiplicative_.backward(pass, x, kept.multiplicative, kept.dbetween, dx, accumulate);
 }
 
 void MultModularDense::phase(int p, const StepContext& ctx, float* workspace, const float* x,

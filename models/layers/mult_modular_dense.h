@@ -16,7 +16,15 @@ class MultModularDense {
 
   MultModularDense(const std::string& prefix, std::int64_t d, std::int64_t modules);
   void visit_parameters(const ParameterVisitor& visit);
-  Mat forward(const Mat& x) const;
+  struct Kept {
+    MultiplicativeDense::Kept multiplicative;
+    LocalDense::Kept local;
+    Mat between, dbetween;  // (positions, d)
+  };
+  void forward(Pass& pass, const Mat& x, Kept& kept, Mat& y) const;
+  /// accumulate: adds to dx instead of overwriting it.
+  void backward(Pass& pass, const Mat& x, Kept& kept, const Mat& dy, Mat& dx,
+                bool accumulate = false) const;
   void phase(int p, const StepContext& ctx, float* workspace, const float* x, float* y) const;
   std::int64_t workspace_floats(int tokens, int threads) const;
   Cost step_cost(int tokens, WeightType type) const;

@@ -18,7 +18,14 @@ class MultiplicativeDense {
   MultiplicativeDense(const std::string& prefix, std::int64_t d_in, std::int64_t modules,
                       std::int64_t d_out, bool has_bias = true);
   void visit_parameters(const ParameterVisitor& visit);
-  Mat forward(const Mat& x) const;
+  /// Columns of W[i, s * M + m] = D[i, s] E[i, m] and their gradient, a few at a time.
+  struct Kept {
+    Mat w, dw;
+  };
+  void forward(Pass& pass, const Mat& x, Kept& kept, Mat& y) const;
+  /// accumulate: adds to dx instead of overwriting it.
+  void backward(Pass& pass, const Mat& x, Kept& kept, const Mat& dy, Mat& dx,
+                bool accumulate = false) const;
 
   /// Phase 0: the thread's share of input rows into its partial sum; phase 1: its share of columns
   /// of y.
@@ -35,6 +42,12 @@ class MultiplicativeDense {
   Cost step_cost(int tokens, WeightType type) const;
 
  private:
+  /// Columns of W that exist together.
+  std::int64_t columns_at_once() const;
+  void compose(const float* d, const float* e, Range columns, Mat& w) const;
+  /// Adds what dw, the gradient of these columns, means for D and E to their gradients.
+  void decompose(const float* d, const float* e, Range columns, const Mat& dw) const;
+
   std::int64_t d_in_, modules_, width_;
   bool has_bias_;
   Parameter d_, e_, bias_;

@@ -1,5 +1,5 @@
-// Weights of other types or layouts (evaluation of a model that decodes) are converted a few rows at
-// a time, so memory stays bounded.
+// Weights of other types or layouts (evaluation of a model that decodes) are converted a few rows
+// at a time, so memory stays bounded.
 #include "models/layers/product.h"
 
 #include <algorithm>
@@ -9,10 +9,6 @@
 
 namespace scaling {
 namespace {
-
-using ConstMap = Eigen::Map<const Mat>;
-
-ConstMap map_of(const Parameter& w) { return ConstMap(w.view().f32(), w.rows, w.cols); }
 
 bool is_plain(const Parameter& w) { return w.type == WeightType::f32 && w.layout == Layout::rows; }
 

@@ -13,6 +13,10 @@ struct ConvState : LayerState {
   ConvolutionRing inputs, outputs;
 };
 
+struct ConvActivations : Activations {
+  ConvolutionBank::Kept qkv, output;
+};
+
 ModuleConvolution make(const char* name, const ModelConfig& c) {
   return ModuleConvolution(name, c.d_model, c.modules, c.kernel_size, kModuleTaps);
 }
@@ -35,11 +39,27 @@ std::unique_ptr<LayerState> ConvProjection::make_state(int tokens) const {
   return std::make_unique<ConvState>(qkv_.make_ring(tokens), output_.make_ring(tokens));
 }
 
-Projection::QKV ConvProjection::forward(const Mat& x) const {
-  return {qkv_.at(0).forward(x), qkv_.at(1).forward(x), qkv_.at(2).forward(x)};
+std::unique_ptr<Activations> ConvProjection::make_activations() const {
+  return std::make_unique<ConvActivations>();
 }
 
-Mat ConvProjection::forward_output(const Mat& o) const { return output_.at(0).forward(o); }
+void ConvProjection::forward(Pass& pass, const Mat& x, Activations& kept, QKV& y) const {
+  qkv_.forward(pass, x, static_cast<ConvActivations&>(kept).qkv, {&y.q, &y.k, &y.v});
+}
+
+void ConvProjection::backward(Pass& pass, const Mat& x, Activations& kept, const QKV& dy,
+                              Mat& dx) const {
+  qkv_.backward(pass, x, static_cast<ConvActivations&>(kept).qkv, {&dy.q, &dy.k, &dy.v}, dx);
+}
+
+void ConvProjection::forward_output(Pass& pass, const Mat& o, Activations& kept, Mat& y) const {
+  output_.forward(pass, o, static_cast<ConvActivations&>(kept).output, {&y});
+}
+
+void ConvProjection::backward_output(Pass& pass, const Mat& o, Activations& kept, const Mat& dy,
+                                     Mat& do_) const {
+  output_.backward(pass, o, static_cast<ConvActivations&>(kept).output, {&dy}, do_);
+}
 
 void ConvProjection::step(const StepContext& ctx, LayerState* state, const float* x, float* q,
                           float* k, float* v) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "models/layer.h"
@@ -11,8 +12,8 @@
 
 namespace scaling {
 
-/// Block: a building block with kPhases, phase(), forward(), step_cost(). The phases of q, k and v
-/// run side by side, so three products cost the barriers of one.
+/// Block: a building block with kPhases, phase(), Kept, forward(), backward(), step_cost(). The
+/// phases of q, k and v run side by side, so three products cost the barriers of one.
 template <class Block>
 class IndependentProjection : public Projection {
  public:
@@ -27,8 +28,31 @@ class IndependentProjection : public Projection {
   std::int64_t workspace_floats(int tokens, int threads) const override {
     return 3 * piece(tokens, threads);
   }
-  QKV forward(const Mat& x) const override { return {q_.forward(x), k_.forward(x), v_.forward(x)}; }
-  Mat forward_output(const Mat& o) const override { return o_.forward(o); }
+  std::unique_ptr<Activations> make_activations() const override {
+    return std::make_unique<Kept>();
+  }
+  using Projection::forward;
+  using Projection::forward_output;
+  void forward(Pass& pass, const Mat& x, Activations& kept, QKV& y) const override {
+    Kept& own = static_cast<Kept&>(kept);
+    q_.forward(pass, x, own.q, y.q);
+    k_.forward(pass, x, own.k, y.k);
+    v_.forward(pass, x, own.v, y.v);
+  }
+  void backward(Pass& pass, const Mat& x, Activations& kept, const QKV& dy,
+                Mat& dx) const override {
+    Kept& own = static_cast<Kept&>(kept);
+    q_.backward(pass, x, own.q, dy.q, dx);
+    k_.backward(pass, x, own.k, dy.k, dx, /*accumulate=*/true);
+    v_.backward(pass, x, own.v, dy.v, dx, /*accumulate=*/true);
+  }
+  void forward_output(Pass& pass, const Mat& o, Activations& kept, Mat& y) const override {
+    o_.forward(pass, o, static_cast<Kept&>(kept).o, y);
+  }
+  void backward_output(Pass& pass, const Mat& o, Activations& kept, const Mat& dy,
+                       Mat& do_) const override {
+    o_.backward(pass, o, static_cast<Kept&>(kept).o, dy, do_);
+  }
 
   void step(const StepContext& ctx, LayerState*, const float* x, float* q, float* k,
             float* v) const override {
@@ -55,6 +79,9 @@ class IndependentProjection : public Projection {
   }
 
  private:
+  struct Kept : Activations {
+    typename Block::Kept q, k, v, o;
+  };
   std::int64_t piece(int tokens, int threads) const {
     return padded(q_.workspace_floats(tokens, threads));
   }

@@ -13,6 +13,11 @@ struct MultConvState : LayerState {
   ConvolutionRing ring;
 };
 
+struct MultConvActivations : Activations {
+  ConvolvedMultiplicative::Kept layer;
+  Mat dqk;  // of a shared query and key
+};
+
 std::vector<ModuleConvolution> convolutions(const ModelConfig& c, bool share_qk) {
   std::vector<ModuleConvolution> all;
   const auto add = [&](const char* name, int module_taps) {
@@ -43,9 +48,37 @@ std::unique_ptr<LayerState> MultConvProjection::make_state(int tokens) const {
   return std::make_unique<MultConvState>(layer_.make_ring(tokens));
 }
 
-Projection::QKV MultConvProjection::forward(const Mat& x) const {
-  const std::vector<Mat> out = layer_.forward(x);
-  return {out[0], out[share_qk_ ? 0 : 1], out[share_qk_ ? 1 : 2]};
+std::unique_ptr<Activations> MultConvProjection::make_activations() const {
+  return std::make_unique<MultConvActivations>();
+}
+
+void MultConvProjection::forward(Pass& pass, const Mat& x, Activations& kept, QKV& y) const {
+  auto& own = static_cast<MultConvActivations&>(kept);
+  if (share_qk_) {
+    layer_.forward(pass, x, own.layer, {&y.q, &y.v});
+    y.k = y.q;
+  } else {
+    layer_.forward(pass, x, own.layer, {&y.q, &y.k, &y.v});
+  }
+}
+
+void MultConvProjection::backward(Pass& pass, const Mat& x, Activations& kept, const QKV& dy,
+                                  Mat& dx) const {
+  auto& own = static_cast<MultConvActivations&>(kept);
+  if (share_qk_) {
+    own.dqk = dy.q + dy.k;
+    layer_.backward(pass, x, own.layer, {&own.dqk, &dy.v}, dx);
+  } else {
+    layer_.backward(pass, x, own.layer, {&dy.q, &dy.k, &dy.v}, dx);
+  }
+}
+
+void MultConvProjection::forward_output(Pass&, const Mat&, Activations&, Mat&) const {
+  SCALING_CHECK(has_output());
+}
+
+void MultConvProjection::backward_output(Pass&, const Mat&, Activations&, const Mat&, Mat&) const {
+  SCALING_CHECK(has_output());
 }
 
 void MultConvProjection::step(const StepContext& ctx, LayerState* state, const float* x, float* q,

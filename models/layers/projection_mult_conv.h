@@ -14,12 +14,19 @@ class MultConvProjection : public Projection {
   void visit_parameters(const ParameterVisitor& visit) override;
   std::int64_t workspace_floats(int tokens, int threads) const override;
   std::unique_ptr<LayerState> make_state(int tokens) const override;
-  QKV forward(const Mat& x) const override;
-  Mat forward_output(const Mat& o) const override { return o; }
+  std::unique_ptr<Activations> make_activations() const override;
+  using Projection::forward;
+  using Projection::forward_output;
+  void forward(Pass& pass, const Mat& x, Activations& kept, QKV& y) const override;
+  void backward(Pass& pass, const Mat& x, Activations& kept, const QKV& dy, Mat& dx) const override;
+  /// Never called, nor the next: the caller takes o for y.
+  void forward_output(Pass& pass, const Mat& o, Activations& kept, Mat& y) const override;
+  void backward_output(Pass& pass, const Mat& o, Activations& kept, const Mat& dy,
+                       Mat& do_) const override;
   void step(const StepContext& ctx, LayerState* state, const float* x, float* q, float* k,
             float* v) const override;
   bool has_output() const override { return false; }
-  /// Never called: the caller takes o for y.
+  /// Likewise.
   void step_output(const StepContext& ctx, LayerState* state, const float* o,
                    float* y) const override;
   Cost step_cost(int tokens, WeightType type) const override;

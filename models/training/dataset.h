@@ -1,5 +1,11 @@
-// Batches of text as a pure function of their index, so that a resumed run sees what an uninterrupted
-// one would have seen.
+// Batches of text as a pure function of their index, so that a resumed run sees what an
+// uninterrupted one would have seen.
+//
+// causal: documents follow one another, each closed by 1, and are cut into windows of `length`
+// tokens (the last, shorter one is left out); a window is a target, every weight 1. span_corruption
+// [9.1]: each document is cut into chunks of at most `length` tokens (a rest of one token is left
+// out), each corrupted anew in every epoch; what exceeds length or target_length is cut off. Every
+// epoch sees every training chunk once, in an order of its own.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +21,24 @@ namespace scaling {
 
 class Dataset {
  public:
-  /// Reads, tokenises and caches the corpus unless the cache has it; later only maps the cache file.
-  /// Throws UserError for a missing, unreadable or too small corpus, a full disk, a damaged cache.
+  /// Reads, tokenises and caches the corpus unless the cache has it; later only maps the cache
+  /// file. Throws UserError for a missing, unreadable or too small corpus, a full disk; a damaged
+  /// cache is made anew.
   Dataset(const TrainConfig& config, std::int64_t vocab_size, const std::string& cache_folder);
   ~Dataset();
 
   /// Examples [piece * batch / pieces, ...) of the batch of optimiser step `step` (0, 1, ...).
   void train_batch(std::int64_t step, std::int64_t piece, std::int64_t pieces, Batch& out) const;
-  /// One of validation_batches() fixed batches.
+  /// One of validation_batches() fixed batches of batch / accumulate examples. Together they are
+  /// evaluate_batches * batch examples spread evenly over the validation text (all of it if that is
+  /// less), whatever accumulate and the seeds; the last batch is filled up with weight 0.
   void validation_batch(std::int64_t index, Batch& out) const;
   std::int64_t validation_batches() const;
 
   const Tokenizer& tokenizer() const;
-  /// Hash of text, tokenizer and task settings: what a checkpoint must agree with.
+  /// Hash of text, tokenizer, task settings and order: what a checkpoint must agree with.
   std::string fingerprint() const;
-  /// Nats per target token below which no model can get, if the text was generated.
+  /// Nats per target token below which no model can get, if the text was generated (causal, bytes).
   std::optional<double> floor() const;
   /// One line for people: files, bytes, tokens, epochs that the run's steps make.
   std::string description() const;

@@ -17,13 +17,19 @@ class Tokenizer {
   /// the replacement character.
   virtual void encode(std::string_view text, std::vector<int>& ids) const = 0;
   virtual std::string decode(const std::vector<int>& ids) const = 0;
+  /// Bytes of text that an id stands for; 0 for padding, end and unknown.
+  virtual int bytes_of(int id) const = 0;
+  /// Differs between tokenizers that give a text different ids.
+  virtual std::string identity() const = 0;
 };
 
-/// Byte b is id b + 3; needs vocab_size >= 259.
+/// Byte b is id b + 3; needs vocab_size >= 259. Larger ids are free for sentinels.
 std::unique_ptr<Tokenizer> make_byte_tokenizer(std::int64_t vocab_size);
 /// A trained SentencePiece model file; throws UserError if missing, damaged or of another size.
 std::unique_ptr<Tokenizer> load_sentencepiece(const std::string& path, std::int64_t vocab_size);
-/// Trains one (unigram, pad 0, eos 1, unk 2, no bos, byte fallback) on the lines of a text file.
+/// Trains one (unigram, pad 0, eos 1, unk 2, no bos, byte fallback, no normalisation: text comes
+/// back as it was) on the lines of a text file; lines over 4,000 bytes are passed over. Throws
+/// UserError if vocab_size is too large or too small for the text.
 void train_sentencepiece(const std::string& text_file, std::int64_t vocab_size,
                          const std::string& path);
 

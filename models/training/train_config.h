@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace scaling {
 
@@ -60,5 +61,12 @@ struct TrainConfig {
   /// Throws UserError naming value, reason and remedy.
   void validate() const;
 };
+
+/// Sets one knob by name from text ("batch", "16"). Throws UserError for an unknown knob (lists the
+/// known) or an unreadable value.
+void set_field(TrainConfig& config, const std::string& name, const std::string& value);
+/// The text set_field would read back, exactly.
+std::string get_field(const TrainConfig& config, const std::string& name);
+std::vector<std::string> train_field_names();
 
 }  // namespace scaling

@@ -23,27 +23,33 @@ struct TrainReport {
   std::int64_t step = 0;  ///< done
   double loss = 0;        ///< of the step's batch, nats per token
   double learning_rate = 0;
-  double tokens_per_s = 0;        ///< target tokens, evaluation and checkpoints left out
-  double seconds = 0;             ///< trained so far, over all resumptions
+  double tokens_per_s = 0;  ///< target tokens of this step, evaluation and checkpoints left out
+  double seconds = 0;       ///< trained so far, over all resumptions
   const Evaluation* evaluation = nullptr;  ///< if this step was followed by one
 };
 
 class Trainer {
  public:
-  /// model: allocated for training; model and data outlive this. folder: of the checkpoints, made if
-  /// missing.
+  /// model: allocated for training; model and data outlive this. folder: of the checkpoints, made
+  /// if missing: latest.ckpt, and best.ckpt of the lowest validation log-perplexity. Throws
+  /// UserError if config and model do not fit together or the folder cannot be made.
   Trainer(Transformer& model, const Dataset& data, const TrainConfig& config,
           const std::string& folder);
   ~Trainer();
 
-  /// Continues from the folder's latest checkpoint if it has one; returns its step (0: none). Throws
-  /// UserError naming the file if it is damaged or of another model, data or setting.
+  /// Continues from the folder's latest checkpoint if it has one; returns its step (0: none).
+  /// Throws UserError naming the file if it is damaged, and the knob with both values if it is of
+  /// another model, data or setting. Only steps, evaluate_*, checkpoint_every, gemm and where files
+  /// lie may change; with another gemm the last bits do.
   std::int64_t resume();
-  /// Trains up to config.steps. Returns false if `stopped` turned true: a checkpoint has been
+  /// Trains up to config.steps; report is called after every step, before that step's checkpoint.
+  /// Every step draws as if no run had ended before it, so that a resumed run equals an
+  /// uninterrupted one bit for bit. Returns false if `stopped` turned true: a checkpoint has been
   /// written then. Throws UserError for a loss or weight that is not finite (with step, layer and
   /// last good checkpoint) and for a full disk.
   bool run(const std::function<void(const TrainReport&)>& report,
            const std::function<bool()>& stopped);
+  /// Over the whole validation set.
   Evaluation evaluate();
   std::int64_t step() const;
   /// Floating-point operations of the matrix products of one optimiser step, forward and backward.

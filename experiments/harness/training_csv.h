@@ -1,0 +1,29 @@
+// One curve as a table that grows while it trains; pandas reads it as it is.
+#pragma once
+
+#include <cstdio>
+#include <string>
+
+#include "models/training/trainer.h"
+
+namespace scaling {
+
+/// step,seconds,loss,log_perplexity,accuracy,bits_per_byte,tokens_per_s,learning_rate; the middle
+/// three are empty where nothing was evaluated. Lines are on disk when append() returns.
+class TrainingCsv {
+ public:
+  /// Keeps the whole lines of an older file up to `step`, so that a continued curve has each step
+  /// once. Throws UserError if the file cannot be written.
+  TrainingCsv(const std::string& path, std::int64_t step);
+  ~TrainingCsv();
+  TrainingCsv(const TrainingCsv&) = delete;
+  TrainingCsv& operator=(const TrainingCsv&) = delete;
+
+  void append(const TrainReport& report);
+
+ private:
+  const std::string path_;
+  std::FILE* file_;
+};
+
+}  // namespace scaling

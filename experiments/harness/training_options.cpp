@@ -1,0 +1,146 @@
+// Command line to TrainingOptions, and back to a command.
+#include "experiments/harness/training_options.h"
+
+#include <boost/program_options.hpp>
+#include <filesystem>
+#include <set>
+#include <sstream>
+
+#include "experiments/harness/options.h"
+#include "experiments/harness/provenance.h"
+#include "experiments/harness/results_dir.h"
+#include "kernels/check.h"
+
+namespace scaling {
+namespace {
+
+namespace po = boost::program_options;
+
+// Knobs whose values are places on this machine.
+const std::set<std::string> kPaths = {"corpus", "validation", "cache"};
+
+po::options_description own_options() {
+  po::options_description flags("perplexity trains one curve after another and records them", 100);
+  auto add = flags.add_options();
+  add("config", po::value<std::string>(), "the experiment, a file of experiments/configs/training");
+  add("rows", po::value<std::string>(), "only these rows, a,b,c");
+  add("seeds", po::value<std::string>(), "seeds, 1,2,3, in place of the config's");
+  add("threads", po::value<std::string>()->default_value("all"), "threads, a number or all");
+  add("results", po::value<std::string>(), "folder of records; default results/local/<machine>");
+  add("scratch", po::value<std::string>(),
+      "folder of checkpoints and tokenised corpora; default: that of the records");
+  add("resume", "go on also with checkpoints that another commit has begun (records say so)");
+  add("force", "train again from the start, finished or begun");
+  add("dry-run", "print curves, sizes and times; train nothing");
+  add("check", "one step of every row: does it fit, how long does it take; records nothing");
+  add("where", "print the folder of records and stop");
+  add("help", "this text");
+  return flags;
+}
+
+po::options_description knob_options() {
+  po::options_description flags("Knobs, for all rows, over the config's", 100);
+  auto add = flags.add_options();
+  for (const auto& [knob, help] : curve_knobs()) {
+    add(knob.c_str(), po::value<std::string>(), help.c_str());
+  }
+  add("solve", po::value<std::string>(), "none, match_parameters, iso_read_ff or iso_read_model");
+  return flags;
+}
+
+std::string known_flags() {
+  std::string names;
+  for (const po::options_description& group : {own_options(), knob_options()}) {
+    for (const auto& flag : group.options()) names += " --" + flag->long_name();
+  }
+  return names;
+}
+
+TrainingOptions from_values(const po::variables_map& values) {
+  TrainingOptions options;
+  const auto text = [&values](const char* name) {
+    return values.count(name) ? values[name].as<std::string>() : std::string();
+  };
+  options.help = values.count("help") > 0;
+  options.where = values.count("where") > 0;
+  options.results = text("results");
+  options.scratch = text("scratch");
+  if (options.help || options.where) return options;
+  options.config = text("config");
+  if (options.config.empty()) {
+    throw UserError(
+        "no experiment was given; add --config FILE, e.g. "
+        "experiments/configs/training/fig1_mini.cfg");
+  }
+  options.rows = split_at_commas(text("rows"));
+  if (values.count("seeds")) options.seeds = parse_seeds(text("seeds"));
+  const std::vector<int> threads = parse_threads(text("threads"));
+  if (threads.size() != 1) {
+    throw UserError("--threads is " + text("threads") +
+                    " but a curve trains with one number of threads; give one, or all");
+  }
+  options.threads = threads.front();
+  options.force = values.count("force") > 0;
+  options.resume = values.count("resume") > 0;
+  options.dry_run = values.count("dry-run") > 0;
+  options.check = values.count("check") > 0;
+  if (options.force && options.resume) {
+    throw UserError("--force starts anew and --resume goes on; give one of them");
+  }
+  const po::options_description knobs = knob_options();  // outlives the loop over its options
+  for (const auto& flag : knobs.options()) {
+    const std::string& knob = flag->long_name();
+    if (values.count(knob)) options.overrides.emplace_back(knob, values[knob].as<std::string>());
+  }
+  return options;
+}
+
+}  // namespace
+
+TrainingOptions parse_training_options(int argc, const char* const* argv) {
+  po::options_description all;
+  all.add(own_options()).add(knob_options());
+  po::variables_map values;
+  try {
+    const int style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
+    const po::positional_options_description none;
+    po::store(po::command_line_parser(argc, argv).options(all).positional(none).style(style).run(),
+              values);
+  } catch (const po::unknown_option& error) {
+    throw UserError("there is no flag '" + error.get_option_name() +
+                    "'; known are:" + known_flags());
+  } catch (const po::error& error) {
+    throw UserError(std::string(error.what()) + "; --help lists the flags");
+  }
+  return from_values(values);
+}
+
+std::string training_help() {
+  std::ostringstream text;
+  text << own_options() << "\n" << knob_options();
+  return text.str();
+}
+
+std::string prepare_scratch_dir(const TrainingOptions& options, const std::string& results,
+                                const std::string& machine) {
+  namespace fs = std::filesystem;
+  if (!options.scratch.empty()) return prepare_results_dir(options.scratch, machine);
+  std::error_code error;
+  const bool published =
+      fs::equivalent(results, fs::path(source_dir()) / "results" / "published", error);
+  // Checkpoints are large and no one's results.
+  return published ? prepare_results_dir("", machine) : results;
+}
+
+std::string command_of(const TrainingOptions& options, const std::string& row,
+                       std::uint64_t seed) {
+  std::ostringstream command;
+  command << "perplexity --config " << portable_path(options.config) << " --rows " << row
+          << " --seeds " << seed << " --threads " << options.threads;
+  for (const auto& [name, value] : options.overrides) {
+    command << " --" << name << " " << (kPaths.count(name) ? portable_path(value) : value);
+  }
+  return command.str();
+}
+
+}  // namespace scaling

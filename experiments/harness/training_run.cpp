@@ -1,0 +1,280 @@
+// Curve after curve: allocate, continue or start, train, record, free.
+#include "experiments/harness/training_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+
+#include "experiments/harness/interrupt.h"
+#include "experiments/harness/run_experiment.h"
+#include "experiments/harness/training_csv.h"
+#include "experiments/harness/training_diagnostics.h"
+#include "experiments/harness/training_state.h"
+#include "kernels/check.h"
+#include "kernels/gemm.h"
+#include "kernels/gemm_rate.h"
+#include "kernels/team.h"
+#include "models/training/dataset.h"
+#include "models/training/trainer.h"
+
+namespace scaling {
+namespace {
+
+namespace fs = std::filesystem;
+
+// As in `ceilings`: large enough for a library to reach its pace. A curve of fewer operations than
+// kShortCurve gets a small one, so that its yardstick does not outlast it.
+constexpr std::int64_t kGemmSize = 2048, kShortGemmSize = 512;
+constexpr double kShortCurve = 1e12;
+
+std::string commit_of(const Provenance& provenance) {
+  return provenance.commit + (provenance.dirty ? "-dirty" : "");
+}
+
+std::string text(const char* format, double a, double b = 0, double c = 0) {
+  char line[160];
+  std::snprintf(line, sizeof line, format, a, b, c);
+  return line;
+}
+
+/// A model ready for training; its threads are gone again when this returns, since OpenMP's follow.
+std::unique_ptr<Transformer> allocated(const ModelConfig& config, int threads) {
+  auto model = std::make_unique<Transformer>(config);
+  Team team(threads);
+  model->allocate_for_training(team);
+  return model;
+}
+
+std::string cache_folder(const TrainConfig& train, const std::string& scratch) {
+  return train.cache.empty() ? (fs::path(scratch) / "cache").string() : train.cache;
+}
+
+double best_gemm(double curve_flops, int threads) {
+  const double rate =
+      best_gemm_gflops(curve_flops < kShortCurve ? kShortGemmSize : kGemmSize, threads);
+  set_gemm_threads(threads);  // measuring leaves them at one
+  return rate;
+}
+
+}  // namespace
+
+TrainingRun::TrainingRun(const CurveExperiment& experiment, const TrainingOptions& options,
+                         const Provenance& provenance, const TrainingPlan& plan,
+                         const std::string& results, const std::string& scratch, RecordFile& file)
+    : experiment_(experiment),
+      options_(options),
+      provenance_(provenance),
+      plan_(plan),
+      results_(results),
+      scratch_(scratch),
+      file_(file),
+      progress_(estimated_seconds(plan, kAssumedRate)) {}
+
+int TrainingRun::run() {
+  const PlannedCurve* current = nullptr;
+  try {
+    for (const PlannedCurve& planned : plan_) {
+      if (planned.finished) continue;
+      check_interrupt();
+      if (!planned.begun && !options_.force && reuse(planned)) continue;
+      current = &planned;
+      try {
+        train(planned);
+      } catch (const UserError& error) {
+        give_up(planned, error.what());
+      }
+    }
+  } catch (const Interrupted&) {
+    progress_.done(current ? "interrupted in " + current->curve.name + ", seed " +
+                                 std::to_string(current->curve.model.seed) + ", after step " +
+                                 std::to_string(last_step_) + ": its checkpoint is in " +
+                                 current->folder + "; the same command continues from there"
+                           : std::string("interrupted; the same command continues"),
+                   0);
+    return kExitInterrupted;
+  }
+  return failed_ ? kExitFailedRows : 0;
+}
+
+void TrainingRun::train(const PlannedCurve& planned) {
+  Curve curve = planned.curve;
+  set_gemm_threads(options_.threads);
+  TrainingState state{planned.key, commit_of(provenance_), find_gemm(curve.train.gemm).name};
+  if (planned.begun) {
+    // With another library the products' last bits, and so all later weights, would differ.
+    if (const auto before = read_training_state(planned.folder)) state = *before;
+  } else {
+    std::error_code error;
+    fs::remove_all(planned.folder, error);
+    write_training_state(planned.folder, state);
+  }
+  curve.train.gemm = state.gemm;
+
+  CurveResult result;
+  reset_peak_memory();
+  progress_.live(curve.name + ": reading " + curve.train.corpus);
+  const Dataset data(curve.train, curve.model.vocab_size, cache_folder(curve.train, scratch_));
+  const std::unique_ptr<Transformer> model = allocated(curve.model, options_.threads);
+  Trainer trainer(*model, data, curve.train, planned.folder);
+  last_step_ = trainer.resume();
+  last_perplexity_ = std::nan("");
+  progress_.done(curve.name + ", seed " + std::to_string(curve.model.seed) +
+                     (last_step_ ? ": continues after step " + std::to_string(last_step_) + "; "
+                                 : ": ") +
+                     data.description(),
+                 0);
+
+  Record base = curve_record(experiment_, planned, options_, provenance_, data.fingerprint());
+  if (state.commit != commit_of(provenance_)) {
+    base.note += (base.note.empty() ? "begun at commit " : "; begun at commit ") + state.commit;
+  }
+  TrainingCsv csv(planned.csv, last_step_);
+  const std::int64_t log_every = std::max<std::int64_t>(1, curve.train.evaluate_every / 10);
+  std::int64_t evaluated = -1;
+  const bool finished = trainer.run(
+      [&](const TrainReport& report) {
+        result.tokens_per_s.push_back(report.tokens_per_s);
+        result.seconds = report.seconds;
+        last_step_ = report.step;
+        if (report.evaluation || report.step % log_every == 0) csv.append(report);
+        if (report.evaluation) {
+          evaluated = report.step;
+          result.evaluation = *report.evaluation;
+          last_perplexity_ = report.evaluation->log_perplexity;
+          if (!has_evaluation(file_, planned.key, report.step)) {
+            file_.append({evaluation_record(base, report)});
+          }
+        }
+        show(planned, report);
+      },
+      [] { return interrupt_arrived(); });
+  if (!finished) throw Interrupted{};
+
+  if (evaluated != curve.train.steps) {
+    // Ended between its last checkpoint and its records.
+    result.evaluation = trainer.evaluate();
+    if (!has_evaluation(file_, planned.key, curve.train.steps)) {
+      TrainReport report;
+      report.step = curve.train.steps;
+      report.loss = report.seconds = report.tokens_per_s = std::nan("");
+      report.evaluation = &result.evaluation;
+      file_.append({evaluation_record(base, report)});
+    }
+  }
+  result.parameters = planned.parameters;
+  result.step_flops = trainer.flops_per_step();
+  result.tokens_per_step = tokens_per_step(curve.train);
+  result.peak_memory_bytes = peak_memory();
+  result.gemm_gflops =
+      best_gemm(result.step_flops * double(curve.train.steps), options_.threads);
+  result.floor = data.floor();
+  diagnose_selections(*model, data, curve.train, options_.threads, &result);
+  const std::vector<Record> records = result_records(base, result);
+  file_.append(records);
+  std::string line = curve.name + ", seed " + std::to_string(curve.model.seed) +
+                     text(": log-perplexity %.4f, %.4f bits a byte, accuracy %.3f",
+                          result.evaluation.log_perplexity, result.evaluation.bits_per_byte,
+                          result.evaluation.accuracy);
+  for (const Record& r : records) {
+    if (r.metric == "tokens_per_s") line += text(", %.0f tokens/s", r.value);
+    if (r.metric == "mfu") line += text(", %.0f %% of the best product", 100 * r.value);
+  }
+  progress_.done(line, 0);
+}
+
+bool TrainingRun::reuse(const PlannedCurve& planned) {
+  const Record base = curve_record(experiment_, planned, options_, provenance_, "");
+  std::string from;
+  const std::vector<Record> records = finished_elsewhere(results_, base, &from);
+  if (records.empty()) return false;
+  const std::string seed = "." + std::to_string(planned.curve.model.seed) + ".csv";
+  std::error_code error;
+  fs::create_directories(fs::path(planned.csv).parent_path(), error);
+  fs::copy_file(fs::path(results_) / "curves" / (from + seed), planned.csv,
+                fs::copy_options::overwrite_existing, error);
+  file_.append(records);
+  progress_.done(planned.curve.name + ", seed " + std::to_string(planned.curve.model.seed) +
+                     ": the same curve is there as " + from,
+                 0);
+  return true;
+}
+
+double TrainingRun::remaining_seconds(const PlannedCurve& planned, std::int64_t step,
+                                      double flops_per_s) const {
+  double flops = planned.step_flops * double(planned.curve.train.steps - step);
+  bool later = false;
+  for (const PlannedCurve& other : plan_) {
+    if (later && !other.finished) flops += other.step_flops * double(other.curve.train.steps);
+    later = later || &other == &planned;
+  }
+  return flops / flops_per_s;
+}
+
+void TrainingRun::show(const PlannedCurve& planned, const TrainReport& report) {
+  const TrainConfig& train = planned.curve.train;
+  const double rate = planned.step_flops * report.tokens_per_s / tokens_per_step(train);
+  if (rate > 0) progress_.expect(remaining_seconds(planned, report.step, rate));
+  std::string line = planned.curve.name + "." + std::to_string(planned.curve.model.seed) +
+                     text(" step %.0f/%.0f, loss %.3f", double(report.step), double(train.steps),
+                          report.loss);
+  if (std::isfinite(last_perplexity_)) line += text(", log-ppl %.4f", last_perplexity_);
+  line += text(", %.0f tokens/s", report.tokens_per_s);
+  if (progress_.on_terminal()) {
+    progress_.live(line);
+  } else if (report.evaluation) {
+    progress_.done(line, 0);
+  }
+}
+
+void TrainingRun::give_up(const PlannedCurve& planned, const std::string& why) {
+  failed_ = true;
+  file_.append({failed_curve_record(
+      curve_record(experiment_, planned, options_, provenance_, ""), why)});
+  progress_.done(planned.curve.name + ", seed " + std::to_string(planned.curve.model.seed) +
+                     ": failed, " + why,
+                 0);
+}
+
+int check_curves(const TrainingPlan& plan, const TrainingOptions& options,
+                 const std::string& scratch) {
+  const std::string folder = (fs::path(scratch) / "check").string();
+  int status = 0;
+  std::string before;
+  for (const PlannedCurve& planned : plan) {
+    check_interrupt();
+    if (planned.curve.name == before) continue;
+    before = planned.curve.name;
+    Curve curve = planned.curve;
+    curve.train.steps = 1;
+    curve.train.evaluate_batches = 1;
+    try {
+      set_gemm_threads(options.threads);
+      curve.train.gemm = find_gemm(curve.train.gemm).name;
+      reset_peak_memory();
+      fs::remove_all(folder);
+      const Dataset data(curve.train, curve.model.vocab_size, cache_folder(curve.train, scratch));
+      const std::unique_ptr<Transformer> model = allocated(curve.model, options.threads);
+      Trainer trainer(*model, data, curve.train, folder);
+      TrainReport last;
+      if (!trainer.run([&last](const TrainReport& report) { last = report; },
+                       [] { return interrupt_arrived(); })) {
+        throw Interrupted{};
+      }
+      std::printf("%s: step 1 has loss %.4f nats/token, %.0f tokens/s, %s at most in memory\n",
+                  curve.name.c_str(), last.loss, last.tokens_per_s,
+                  readable_bytes(peak_memory()).c_str());
+    } catch (const UserError& error) {
+      std::printf("%s: failed, %s\n", curve.name.c_str(), error.what());
+      status = kExitFailedRows;
+    }
+    std::fflush(stdout);
+    std::error_code error;
+    fs::remove_all(folder, error);
+  }
+  return status;
+}
+
+}  // namespace scaling

@@ -1,0 +1,25 @@
+// What lies beside a curve's checkpoints: whose they are, and what must stay the same when it goes
+// on.
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace scaling {
+
+struct TrainingState {
+  std::string key;     ///< of the curve (curve_key)
+  std::string commit;  ///< that began it, "-dirty" behind if the tree was
+  std::string gemm;    ///< library of the products: "auto" may choose another one next time
+};
+
+/// Reads <folder>/state.json; nothing if it is missing or unreadable.
+std::optional<TrainingState> read_training_state(const std::string& folder);
+/// Makes the folder and writes the file whole. Throws UserError.
+void write_training_state(const std::string& folder, const TrainingState& state);
+
+/// Whether checkpoints of this state are continued: its key is the same, or `other_commits`.
+bool may_continue(const std::optional<TrainingState>& state, const std::string& key,
+                  bool other_commits);
+
+}  // namespace scaling

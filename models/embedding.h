@@ -1,0 +1,27 @@
+// From ids to the residual stream: a token's row plus its position's row (reference 4.7, 7.1).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "models/parameter.h"
+#include "models/pass.h"
+
+namespace scaling {
+
+struct EmbeddingKept {
+  Activations tokens, features;  ///< streams of the two dropouts
+  Mat mask;                      ///< (1, d): dropout of the positional rows, alike for the batch
+};
+
+/// x = dropout(tokens[id]) + dropout(positions[t]), (ids.size(), d) with rows as models/pass.h
+/// says. The first dropout is elementwise; the second drops features of the positional table for
+/// the whole batch. Ids are clipped to the table. Throws UserError if the sequences are longer than
+/// the table of positions.
+void embed(Pass& pass, const Parameter& tokens, const Parameter& positions,
+           const std::vector<int>& ids, EmbeddingKept& kept, Mat& x);
+/// Adds to the gradients of both tables, each sum in one order; dx is spoilt.
+void embed_backward(const Pass& pass, const Parameter& tokens, const Parameter& positions,
+                    const std::vector<int>& ids, const EmbeddingKept& kept, Mat& dx);
+
+}  // namespace scaling

@@ -1,0 +1,37 @@
+// What layers with a trained selection share: noisy choices and softmax over blocks of logits, and
+// the draw between hard and soft calls (reference 1.2, 1.3).
+#pragma once
+
+#include <cstdint>
+
+#include "models/matrix.h"
+#include "models/pass.h"
+
+namespace scaling {
+
+/// Logits of a position: `blocks` blocks of `n`, one entry of each to be chosen.
+struct Blocks {
+  std::int64_t blocks, n;
+  std::int64_t size() const { return blocks * n; }
+};
+
+/// Whether this call of a layer selects hard: one draw of the stream, true with this probability.
+bool draw_hard_call(const Pass& pass, std::uint64_t stream, double probability);
+
+/// chosen[b] = first of the largest logits of block b.
+void choose_largest(Blocks shape, const float* logits, std::int32_t* chosen);
+/// Subtracts from every block its largest logit, which changes neither its softmax nor what is
+/// drawn.
+void subtract_largest(Blocks shape, float* logits);
+/// chosen[b] = argmax(logits + tau * Gumbel noise) of block b, drawn as what it is equivalent to:
+/// one draw from softmax(logits / tau), for an n-th of the random numbers. logits: after
+/// subtract_largest; tau > 0; row: position within the pass; scratch: shape.size() floats.
+void choose_noisily(const Pass& pass, std::uint64_t stream, std::int64_t row, Blocks shape,
+                    double tau, const float* logits, float* scratch, std::int32_t* chosen);
+/// Softmax of every block in place. logits: after subtract_largest.
+void softmax_of_blocks(Blocks shape, float* logits);
+
+/// Mean over positions and blocks, nats, of probabilities or else of the softmax of logits.
+double mean_entropy(Blocks shape, const Mat& rows, bool are_probabilities);
+
+}  // namespace scaling

@@ -1,0 +1,25 @@
+// What a checkpoint says of its training run beside step and weights, as JSON.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "models/training/train_config.h"
+
+namespace scaling {
+
+struct RunState {
+  TrainConfig config;
+  std::string tokenizer_model;  ///< SentencePiece file that the run used; empty: none
+  double seconds = 0;           ///< trained so far
+  std::optional<double> best;   ///< lowest validation log-perplexity, nats a token, if evaluated
+};
+
+/// One flat JSON object: every knob of the config by its name, then "seconds" and, where there is
+/// one, "tokenizer_model" and "best". All values are strings, so that numbers come back exactly.
+std::string to_json(const RunState& state);
+/// The reverse; knobs that are not mentioned keep their defaults. Throws UserError if the text is
+/// no such object or has an unknown knob.
+RunState parse_run_state(const std::string& json);
+
+}  // namespace scaling

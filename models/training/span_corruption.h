@@ -1,0 +1,34 @@
+// The denoising task: spans of a text are taken out and have to be told (reference 9.1).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/random.h"
+
+namespace scaling {
+
+struct SpanCounts {
+  std::int64_t noise;  ///< tokens taken out
+  std::int64_t spans;  ///< that they make up
+};
+
+/// noise = 15 % of n, half to even, within [1, n - 1]; spans of three tokens in the mean. n >= 2.
+SpanCounts span_counts(std::int64_t n);
+
+/// n as a sum of `parts` positive numbers, every such sum equally likely. 1 <= parts <= n.
+void random_composition(std::int64_t n, std::int64_t parts, Rng& rng, std::vector<int>& out);
+
+struct CorruptedText {
+  std::vector<int> input;   ///< the text with every noise span replaced by a sentinel, then EOS 1
+  std::vector<int> target;  ///< sentinel, noise span, sentinel, noise span ..., then EOS 1
+  std::vector<char> taken;  ///< of each target: is it a token of the text?
+  std::vector<int> kept_lengths, noise_lengths;  ///< of the spans, kept first
+};
+
+/// ids: n >= 2 tokens. The k-th sentinel (1, 2, ...) is vocab_size - k; it may be an ordinary
+/// token's id as well. For 512 tokens: 77 noise tokens, 26 spans, input 462, target 104.
+void corrupt_spans(const int* ids, std::int64_t n, std::int64_t vocab_size, Rng& rng,
+                   CorruptedText& out);
+
+}  // namespace scaling

@@ -1,0 +1,88 @@
+// Reading, writing and checking the knobs of a training run.
+#include "models/training/train_config.h"
+
+#include <algorithm>
+
+#include "kernels/check.h"
+#include "kernels/gemm.h"
+#include "models/fields.h"
+
+namespace scaling {
+namespace {
+
+void require_known(const char* name, const std::string& value,
+                   const std::vector<std::string>& known) {
+  if (std::find(known.begin(), known.end(), value) != known.end()) return;
+  std::string list;
+  for (const std::string& k : known) list += (list.empty() ? "" : ", ") + k;
+  throw UserError("unknown " + std::string(name) + " '" + value + "'; known: " + list);
+}
+
+void require_at_least(const char* name, std::int64_t value, std::int64_t least) {
+  if (value < least) {
+    throw UserError(std::string(name) + " " + std::to_string(value) +
+                    " is too small; give a number of at least " + std::to_string(least));
+  }
+}
+
+void require_share(const char* name, double value) {
+  if (!(value >= 0 && value < 1)) {
+    throw UserError(std::string(name) + " " + print_value(value) +
+                    " is not a share; give a number of at least 0 and below 1");
+  }
+}
+
+std::vector<std::string> gemm_names() {
+  std::vector<std::string> names = {"auto"};
+  for (const Gemm& gemm : gemms()) names.emplace_back(gemm.name);
+  return names;
+}
+
+}  // namespace
+
+void TrainConfig::validate() const {
+  require_known("task", task, {"causal", "span_corruption"});
+  require_known("tokenizer", tokenizer, {"bytes", "sentencepiece"});
+  require_known("optimizer", optimizer, {"adafactor", "adam"});
+  require_known("schedule", schedule, {"rsqrt", "warmup_rsqrt", "constant"});
+  require_known("gemm", gemm, gemm_names());
+  if (corpus.empty()) {
+    throw UserError("corpus is empty; name a file, a folder or a glob, or say generated");
+  }
+  require_at_least("batch", batch, 1);
+  require_at_least("accumulate", accumulate, 1);
+  if (batch % accumulate != 0) {
+    throw UserError("batch " + std::to_string(batch) + " is not divisible by accumulate " +
+                    std::to_string(accumulate) + "; change one of the two");
+  }
+  require_at_least("length", length, 2);
+  if (task == "span_corruption") require_at_least("target_length", target_length, 2);
+  require_at_least("steps", steps, 0);
+  if (!(learning_rate > 0)) {
+    throw UserError("learning_rate " + print_value(learning_rate) +
+                    " is not positive; 1 is the reference's for the schedule rsqrt");
+  }
+  require_at_least("warmup_steps", warmup_steps, 0);
+  require_share("weight_decay", weight_decay);
+  if (weight_decay > 0 && optimizer != "adafactor") {
+    throw UserError("weight_decay " + print_value(weight_decay) + " belongs to adafactor, not to " +
+                    optimizer + "; set weight_decay 0 or optimizer adafactor");
+  }
+  require_at_least("weight_decay_steps", weight_decay_steps, 0);
+  require_share("dropout", dropout);
+  require_at_least("evaluate_every", evaluate_every, 1);
+  require_at_least("evaluate_batches", evaluate_batches, 1);
+  require_at_least("checkpoint_every", checkpoint_every, 1);
+}
+
+void set_field(TrainConfig& config, const std::string& name, const std::string& value) {
+  set_named_field(config, name, value);
+}
+
+std::string get_field(const TrainConfig& config, const std::string& name) {
+  return get_named_field(config, name);
+}
+
+std::vector<std::string> train_field_names() { return names_of_fields<TrainConfig>(); }
+
+}  // namespace scaling

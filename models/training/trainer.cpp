@@ -1,0 +1,313 @@
+// One loop: pieces of a batch forward and back, an update, and now and then a look and a
+// checkpoint.
+#include "models/training/trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <initializer_list>
+#include <limits>
+#include <numbers>
+#include <numeric>
+#include <string_view>
+
+#include "kernels/check.h"
+#include "kernels/gemm.h"
+#include "kernels/random.h"
+#include "models/fields.h"
+#include "models/training/checkpoint.h"
+#include "models/training/finite.h"
+#include "models/training/run_state.h"
+
+namespace scaling {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+/// Of the draws of one piece: another one for every step and piece, and the same again whenever
+/// that step is made again.
+std::uint64_t seed_of(std::uint64_t model_seed, std::int64_t step, std::int64_t piece) {
+  const auto bits = random_bits(model_seed, std::uint64_t(step), std::uint64_t(piece));
+  return std::uint64_t(bits[0]) << 32 | bits[1];
+}
+
+double weight_of(const Batch& batch) {
+  return std::accumulate(batch.weights.begin(), batch.weights.end(), 0.0);
+}
+
+[[noreturn]] void refuse_other(const std::string& path, const std::string& name,
+                               const std::string& theirs, const std::string& ours) {
+  throw UserError("checkpoint '" + path + "' was trained with " + name + " '" + theirs +
+                  "', this run has '" + ours + "'; set " + name +
+                  " back, or train in another folder");
+}
+
+/// A named shape only stands for sizes, and training is always in f32.
+void require_same_model(const std::string& path, const ModelConfig& theirs,
+                        const ModelConfig& ours) {
+  for (const std::string& name : field_names()) {
+    if (is_one_of(name, {"shape", "weight_type"})) continue;
+    const std::string a = get_field(theirs, name), b = get_field(ours, name);
+    if (a != b) refuse_other(path, name, a, b);
+  }
+}
+
+/// What the data are, the fingerprint says; the rest here changes no weight.
+void require_same_training(const std::string& path, const TrainConfig& theirs,
+                           const TrainConfig& ours) {
+  for (const std::string& name : train_field_names()) {
+    if (is_one_of(name, {"steps", "evaluate_every", "evaluate_batches", "checkpoint_every", "gemm",
+                         "corpus", "validation", "cache"})) {
+      continue;
+    }
+    const std::string a = get_field(theirs, name), b = get_field(ours, name);
+    if (a != b) refuse_other(path, name, a, b);
+  }
+}
+
+void require_fit(const TrainConfig& train, const ModelConfig& model) {
+  const bool spans = train.task == "span_corruption";
+  if (spans == model.decoder_only()) {
+    throw UserError("task " + train.task + " does not fit a model with encoder_layers " +
+                    std::to_string(model.encoder_layers) +
+                    (spans ? "; give it an encoder (encoder_layers) or train the task causal"
+                           : "; set encoder_layers 0 and encoder true, or train the task "
+                             "span_corruption"));
+  }
+  const std::int64_t longest = spans ? std::max(train.length, train.target_length) : train.length;
+  if (longest > model.max_length) {
+    throw UserError("examples of " + std::to_string(longest) +
+                    " positions (length, target_length) exceed max_length " +
+                    std::to_string(model.max_length) + "; raise max_length or shorten them");
+  }
+}
+
+}  // namespace
+
+struct Trainer::Impl {
+  Impl(Transformer& model_, const Dataset& data_, const TrainConfig& config_,
+       const std::string& folder);
+
+  TrainReport train_step();
+  Evaluation evaluate();
+  void keep_best(const Evaluation& evaluation);
+  void save_latest();
+  void save(const std::string& path);
+  std::int64_t resume();
+  double flops_per_step() const;
+
+  std::int64_t examples_of_piece() const { return config.batch / config.accumulate; }
+  [[noreturn]] void stop_for(const std::string& what) const;
+
+  Transformer& model;
+  const Dataset& data;
+  const TrainConfig config;
+  const Gemm& gemm;
+  const std::string latest, best;  // files
+  const std::vector<Parameter*> parameters;
+  const std::unique_ptr<Optimizer> optimizer;
+  const std::unique_ptr<Transformer::Kept> kept;
+  std::vector<NamedArray> arrays;
+  std::vector<Batch> pieces;
+  Batch validation;
+
+  std::int64_t step = 0;    // done
+  std::int64_t saved = -1;  // step of the latest checkpoint; -1: none
+  double seconds = 0;
+  double best_perplexity = std::numeric_limits<double>::infinity();
+};
+
+Trainer::Impl::Impl(Transformer& model_, const Dataset& data_, const TrainConfig& config_,
+                    const std::string& folder)
+    : model(model_),
+      data(data_),
+      config((config_.validate(), config_)),
+      gemm(find_gemm(config_.gemm)),
+      latest((fs::path(folder) / "latest.ckpt").string()),
+      best((fs::path(folder) / "best.ckpt").string()),
+      parameters(model_.parameters()),
+      optimizer(make_optimizer(config_, parameters)),
+      kept(model_.make_kept()),
+      arrays(weight_arrays(parameters)),
+      pieces(std::size_t(config_.accumulate)) {
+  SCALING_CHECK(model.is_for_training());
+  require_fit(config, model.config());
+  for (const Optimizer::Slot& slot : optimizer->slots()) {
+    arrays.push_back(
+        {"optimizer." + slot.name, {std::int64_t(slot.values->size())}, slot.values->data()});
+  }
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) {
+    throw UserError("the folder '" + folder +
+                    "' for checkpoints cannot be made: " + error.message() + "; name another one");
+  }
+}
+
+void Trainer::Impl::stop_for(const std::string& what) const {
+  const std::string found = what_is_not_finite(parameters);
+  throw UserError(what + (found.empty() ? "" : ": " + found) + "; " +
+                  (saved < 0 ? "no checkpoint was written before"
+                             : "the last good checkpoint is '" + latest + "' of step " +
+                                   std::to_string(saved)) +
+                  ". Lower learning_rate " + print_value(config.learning_rate) +
+                  " or raise warmup_steps, and train again");
+}
+
+TrainReport Trainer::Impl::train_step() {
+  const auto start = std::chrono::steady_clock::now();
+  // The weight of the whole batch first: every piece is scaled by it, so that each target token
+  // counts alike whichever piece it is in (reference 9.5).
+  double weight = 0;
+  for (std::size_t piece = 0; piece < pieces.size(); ++piece) {
+    data.train_batch(step, std::int64_t(piece), config.accumulate, pieces[piece]);
+    weight += weight_of(pieces[piece]);
+  }
+  SCALING_CHECK(weight > 0);
+  model.zero_gradients();
+  double loss = 0;
+  for (std::size_t piece = 0; piece < pieces.size(); ++piece) {
+    Pass pass{.gemm = gemm,
+              .examples = pieces[piece].examples,
+              .training = true,
+              .dropout = float(config.dropout),
+              .seed = seed_of(model.config().seed, step, std::int64_t(piece))};
+    loss += model.loss_of(pass, pieces[piece], float(1 / weight), *kept).loss;
+  }
+  loss /= weight;
+  const std::string name = "step " + std::to_string(step + 1);
+  if (!std::isfinite(loss)) stop_for("the loss of " + name + " is not finite");
+  if (!gradients_are_finite(parameters)) {
+    stop_for("the loss of " + name + " is finite, its gradient is not");
+  }
+  const double rate = learning_rate_at(config, step + 1);
+  optimizer->update(step + 1, rate);
+  ++step;
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+  seconds += taken.count();
+  return {.step = step,
+          .loss = loss,
+          .learning_rate = rate,
+          .tokens_per_s = weight / taken.count(),
+          .seconds = seconds};
+}
+
+Evaluation Trainer::Impl::evaluate() {
+  CrossEntropy sum;
+  double bytes = 0;
+  for (std::int64_t index = 0; index < data.validation_batches(); ++index) {
+    data.validation_batch(index, validation);
+    bytes += validation.bytes;
+    Pass pass{.gemm = gemm, .examples = validation.examples};
+    const CrossEntropy one = model.loss_of(pass, validation, 0.0f, *kept);
+    sum.loss += one.loss;
+    sum.weight += one.weight;
+    sum.correct += one.correct;
+  }
+  SCALING_CHECK(sum.weight > 0);
+  return {.log_perplexity = sum.loss / sum.weight,
+          .accuracy = sum.correct / sum.weight,
+          .bits_per_byte = bytes > 0 ? sum.loss / std::numbers::ln2 / bytes : 0};
+}
+
+void Trainer::Impl::keep_best(const Evaluation& evaluation) {
+  if (!std::isfinite(evaluation.log_perplexity)) {
+    stop_for("the validation loss after step " + std::to_string(step) + " is not finite");
+  }
+  if (evaluation.log_perplexity >= best_perplexity) return;
+  best_perplexity = evaluation.log_perplexity;
+  save(best);
+}
+
+void Trainer::Impl::save_latest() {
+  if (saved == step) return;
+  save(latest);
+  saved = step;
+}
+
+void Trainer::Impl::save(const std::string& path) {
+  // A checkpoint that cannot be trained on must not replace one that can.
+  if (!values_are_finite(parameters)) {
+    stop_for("the weights after step " + std::to_string(step) + " are not finite");
+  }
+  RunState state;
+  state.config = config;
+  state.seconds = seconds;
+  if (std::isfinite(best_perplexity)) state.best = best_perplexity;
+  save_checkpoint(path,
+                  {.step = step,
+                   .model = model.config(),
+                   .training = to_json(state),
+                   .fingerprint = data.fingerprint()},
+                  arrays);
+}
+
+std::int64_t Trainer::Impl::resume() {
+  std::error_code error;
+  if (!fs::exists(latest, error)) return 0;
+  const CheckpointInfo info = read_checkpoint_info(latest);
+  require_same_model(latest, info.model, model.config());
+  const RunState state = parse_run_state(info.training);
+  require_same_training(latest, state.config, config);
+  if (info.fingerprint != data.fingerprint()) {
+    throw UserError("checkpoint '" + latest + "' was trained on other data (corpus '" +
+                    state.config.corpus + "', fingerprint " + info.fingerprint +
+                    ") than this run's (corpus '" + config.corpus + "', fingerprint " +
+                    data.fingerprint() + "); give the same corpus, or train in another folder");
+  }
+  load_checkpoint(latest, arrays);
+  step = saved = info.step;
+  seconds = state.seconds;
+  best_perplexity = state.best.value_or(std::numeric_limits<double>::infinity());
+  return step;
+}
+
+double Trainer::Impl::flops_per_step() const {
+  const bool spans = config.task == "span_corruption";
+  return double(config.accumulate) *
+         model.training_flops(examples_of_piece(), spans ? config.length : 0,
+                              spans ? config.target_length : config.length);
+}
+
+Trainer::Trainer(Transformer& model, const Dataset& data, const TrainConfig& config,
+                 const std::string& folder)
+    : impl_(std::make_unique<Impl>(model, data, config, folder)) {}
+
+Trainer::~Trainer() = default;
+
+std::int64_t Trainer::resume() { return impl_->resume(); }
+
+bool Trainer::run(const std::function<void(const TrainReport&)>& report,
+                  const std::function<bool()>& stopped) {
+  Impl& own = *impl_;
+  while (own.step < own.config.steps) {
+    if (stopped && stopped()) {
+      own.save_latest();
+      return false;
+    }
+    TrainReport done = own.train_step();
+    const bool is_last = own.step == own.config.steps;
+    Evaluation evaluation;
+    if (is_last || own.step % own.config.evaluate_every == 0) {
+      evaluation = own.evaluate();
+      own.keep_best(evaluation);
+      done.evaluation = &evaluation;
+    }
+    if (report) report(done);
+    if (is_last || own.step % own.config.checkpoint_every == 0) own.save_latest();
+  }
+  return true;
+}
+
+Evaluation Trainer::evaluate() { return impl_->evaluate(); }
+
+std::int64_t Trainer::step() const { return impl_->step; }
+
+double Trainer::flops_per_step() const { return impl_->flops_per_step(); }
+
+}  // namespace scaling
