@@ -53,6 +53,9 @@ struct KernelSet {
   std::vector<WeightType> own_types = {WeightType::f32, WeightType::bf16};
   /// With bf16 weights, kernels of `own` round activations to bf16 before they multiply.
   bool rounds_activations = false;
+  /// Whether its dense products lose nothing by being asked for a few rows at a time. Libraries do:
+  /// each call has a cost, and some prepare every new shape.
+  bool takes_pieces = false;
 
   /// y[t][o] = sum_i w(o, i) x[t][i] + bias[o] for o in outputs; relu if asked. w: Layout::rows
   /// (out, in). bias may be null. x: (tokens, in), y: (tokens, out).

@@ -50,6 +50,7 @@ void Barrier::wait() {
   const unsigned generation = generation_.load(std::memory_order_acquire);
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) == threads_ - 1) {
     arrived_.store(0, std::memory_order_relaxed);
+    for (Queue& queue : claimed_) queue.next.store(0, std::memory_order_relaxed);
     generation_.store(generation + 1, std::memory_order_release);
     return;
   }

@@ -2,6 +2,7 @@
 // microseconds.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -17,11 +18,21 @@ class Barrier {
  public:
   explicit Barrier(int threads) : threads_(threads) {}
   void wait();
+  /// Hands out 0, 1, 2, ... once each, until the next wait() of more than one thread: pieces of
+  /// work for whoever is free. `queue` is below kQueues.
+  int claim(int queue) {
+    return claimed_[std::size_t(queue)].next.fetch_add(1, std::memory_order_relaxed);
+  }
+  static constexpr int kQueues = 4;
 
  private:
   const int threads_;
   alignas(64) std::atomic<int> arrived_{0};
   alignas(64) std::atomic<unsigned> generation_{0};
+  struct alignas(64) Queue {
+    std::atomic<int> next{0};
+  };
+  std::array<Queue, kQueues> claimed_;
 };
 
 /// The caller is thread 0; run() executes fn(thread) on every thread and returns when all have

@@ -9,6 +9,7 @@
 // for every implementation.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -36,11 +37,42 @@ struct StepContext {
   float* workspace;       ///< shared by the team, at least workspace_floats of the running layer
   /// Current token of every sequence, for layers that choose by token; may be null if none does.
   const int* ids = nullptr;
+  /// Of Barrier::claim, since the last sync; counted alike by every thread.
+  mutable int queue = 0;
 
   Range share(std::int64_t n, std::int64_t multiple = 1) const {
     return share_of(n, thread, threads, multiple);
   }
-  void sync() const { barrier.wait(); }
+  void sync() const {
+    barrier.wait();
+    queue = 0;
+  }
+
+  /// How n rows are dealt out: most in equal shares, the rest in pieces to whoever is done first,
+  /// since equal shares of memory's bandwidth never end together.
+  struct Deal {
+    std::int64_t n, shared, piece;
+    std::int64_t pieces() const { return (n - shared + piece - 1) / piece; }
+    Range rows(std::int64_t p) const {
+      return {shared + p * piece, std::min(n, shared + (p + 1) * piece)};
+    }
+  };
+  /// Whole shares only for a single thread, for few bytes, and for kernel sets that suffer from
+  /// small pieces.
+  Deal deal(std::int64_t n, std::int64_t row_bytes) const;
+  static constexpr std::int64_t kMaxPieces = 16;
+  /// fn(part, rows) for the thread's share (part = thread) and for the pieces it gets hold of (part
+  /// = threads + piece).
+  template <class Fn>
+  void for_rows(const Deal& deal, Fn&& fn) const {
+    fn(thread, share_of(deal.shared, thread, threads, 16));
+    if (deal.shared == deal.n) return;
+    for (const int own = queue++;;) {
+      const int piece = barrier.claim(own);
+      if (piece >= deal.pieces()) return;
+      fn(threads + piece, deal.rows(piece));
+    }
+  }
 };
 
 /// What an implementation keeps between the steps of one decode; most keep nothing.

@@ -99,6 +99,7 @@ const KernelSet& eigen_kernels() {
   static const KernelSet set = [] {
     set_eigen_threads(1);
     KernelSet s = simd_kernels();
+    s.takes_pieces = false;
     s.name = "eigen";
     s.description = eigen_description() + ": f32 dense products; the rest is simd's";
     s.own = {"dense", "dense_transposed"};

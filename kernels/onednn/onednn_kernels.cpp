@@ -101,6 +101,7 @@ std::string onednn_description() {
 const KernelSet& onednn_kernels() {
   static const KernelSet set = [] {
     KernelSet s = simd_kernels();
+    s.takes_pieces = false;
     s.name = "onednn";
     s.description = onednn_description() +
                     ": dense products, activations rounded to bf16 for bf16 weights; the rest is "

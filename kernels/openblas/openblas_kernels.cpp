@@ -89,6 +89,7 @@ const KernelSet& openblas_kernels() {
   static const KernelSet set = [] {
     set_openblas_threads(1);
     KernelSet s = simd_kernels();
+    s.takes_pieces = false;
     s.name = "openblas";
     s.description = openblas_description() + ": f32 dense products; the rest is simd's";
     s.own = {"dense", "dense_transposed"};

@@ -10,6 +10,7 @@ const KernelSet& simd_kernels() {
       .own = {"dense", "dense_transposed", "controller", "gather_dot", "gather_accumulate",
               "multiplicative", "module_convolution", "layer_norm", "softmax", "attend", "argmax"},
       .rounds_activations = false,
+      .takes_pieces = true,
       .dense = simd::dense,
       .dense_transposed = simd::dense_transposed,
       .controller = simd::controller,

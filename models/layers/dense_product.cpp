@@ -29,7 +29,9 @@ void DenseProduct::backward(Pass& pass, const Mat& x, Kept&, const Mat& dy, Mat&
 }
 
 void DenseProduct::phase(int, const StepContext& ctx, float*, const float* x, float* y) const {
-  ctx.kernels.dense(w_.view(), b_.vector(), x, ctx.tokens, y, ctx.share(w_.rows, 16), false);
+  ctx.for_rows(ctx.deal(w_.rows, w_.cols * bytes_of(w_.type)), [&](int, Range rows) {
+    ctx.kernels.dense(w_.view(), b_.vector(), x, ctx.tokens, y, rows, false);
+  });
 }
 
 Cost DenseProduct::step_cost(int tokens, WeightType type) const {

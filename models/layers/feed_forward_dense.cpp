@@ -1,4 +1,4 @@
-// A thread's neurons go through both matrices without a barrier; only the sums of the threads meet.
+// A neuron goes through both matrices without a barrier between; only the sums of the threads meet.
 #include "models/layers/feed_forward_dense.h"
 
 #include "models/layers/counting.h"
@@ -31,7 +31,8 @@ void DenseFeedForward::visit_parameters(const ParameterVisitor& visit) {
 }
 
 std::int64_t DenseFeedForward::workspace_floats(int tokens, int threads) const {
-  return padded(tokens * f_) + PartialSums::floats(d_, tokens, threads);
+  return padded(tokens * f_) +
+         PartialSums::floats(d_, tokens, threads + int(StepContext::kMaxPieces));
 }
 
 std::unique_ptr<Activations> DenseFeedForward::make_activations() const {
@@ -63,13 +64,16 @@ void DenseFeedForward::backward(Pass& pass, const Mat& x, Activations& kept, con
 
 void DenseFeedForward::step(const StepContext& ctx, LayerState* state, const float* x,
                             float* y) const {
-  const Range neurons = ctx.share(f_, 16);
   float* h = ctx.workspace;
   const PartialSums partial{h + padded(ctx.tokens * f_), d_, ctx.tokens};
-  ctx.kernels.dense(w1_.view(), b1_.vector(), x, ctx.tokens, h, neurons, true);
-  accumulate(ctx, state, h, neurons, partial.start(ctx.thread));
+  // Every piece has a sum of its own, so that the total does not depend on who took it.
+  const StepContext::Deal deal = ctx.deal(f_, 2 * d_ * bytes_of(w1_.type));
+  ctx.for_rows(deal, [&](int part, Range neurons) {
+    ctx.kernels.dense(w1_.view(), b1_.vector(), x, ctx.tokens, h, neurons, true);
+    accumulate(ctx, state, h, neurons, partial.start(part));
+  });
   ctx.sync();
-  partial.reduce(ctx, b2_.vector(), y);
+  partial.reduce(ctx, {0, ctx.threads + deal.pieces()}, b2_.vector(), y);
   ctx.sync();
 }
 

@@ -1,0 +1,19 @@
+// How a phase's rows are dealt out among the threads of a decode step.
+#include "models/layer.h"
+
+namespace scaling {
+
+StepContext::Deal StepContext::deal(std::int64_t n, std::int64_t row_bytes) const {
+  // Below this a phase lasts some tens of microseconds, and a piece would cost more than it saves.
+  constexpr std::int64_t kFewBytes = 1 << 20;
+  constexpr std::int64_t kPieceBytes = 128 << 10;
+  if (threads == 1 || !kernels.takes_pieces || queue == Barrier::kQueues ||
+      n * row_bytes < kFewBytes) {
+    return {n, n, 1};
+  }
+  const std::int64_t dealt = n / 8 / 16 * 16;
+  const std::int64_t least = std::max(kPieceBytes / row_bytes, dealt / kMaxPieces);
+  return {n, n - dealt, std::max<std::int64_t>(4, (least + 3) / 4 * 4)};
+}
+
+}  // namespace scaling
