@@ -4,6 +4,7 @@
 
 #include <Random123/philox.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -20,7 +21,10 @@ inline std::array<std::uint32_t, 4> random_bits(std::uint64_t seed, std::uint64_
 }
 
 /// Uniform in (0, 1), 24 bits of it.
-inline float unit_float(std::uint32_t bits) { return (float(bits >> 8) + 0.5f) * 0x1p-24f; }
+inline float unit_float(std::uint32_t bits) {
+  // The largest draw would round up to 1.
+  return std::min((float(bits >> 8) + 0.5f) * 0x1p-24f, 0x1.fffffep-1f);
+}
 
 /// A sequence of draws for places where an index is a nuisance: token ids, test inputs.
 class Rng {

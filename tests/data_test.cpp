@@ -726,7 +726,7 @@ TEST(Generator, NeedsNoFile) {
   data.validation_batch(2, batch);
   EXPECT_EQ(batch.bytes, 4 * 128);
   EXPECT_NE(texts_of(data, batch)[0].find('='), std::string::npos);
-  EXPECT_NE(data.description().find("20 MB"), std::string::npos) << data.description();
+  EXPECT_NE(data.description().find("20M bytes"), std::string::npos) << data.description();
   config.task = "span_corruption";
   EXPECT_FALSE(Dataset(config, kByteVocab, folder / "cache").floor().has_value());
 }

@@ -40,10 +40,21 @@ void check_sentinels(const TrainConfig& config, std::int64_t vocab_size) {
                   std::to_string(config.length) + "; raise vocab_size or lower length");
 }
 
-std::string decimal(const char* format, double value) {
+std::string decimal(double value) {
   char text[64];
-  std::snprintf(text, sizeof text, format, value);
+  std::snprintf(text, sizeof text, "%.3g", value);
   return text;
+}
+
+/// "12.3M" of 12345678.
+std::string scaled(double value) {
+  const char* unit = "";
+  for (const char* next : {"k", "M", "G", "T"}) {
+    if (value < 999.5) break;
+    value /= 1000;
+    unit = next;
+  }
+  return decimal(value) + unit;
 }
 
 std::string plural(std::uint64_t count, const std::string& noun) {
@@ -60,7 +71,7 @@ struct Dataset::Impl {
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<TokenFile> text, validation;  // validation null: chunks of text held out
   std::uint64_t training_chunks = 0, held_chunks = 0, evaluated = 0;
-  std::string fingerprint, description;
+  std::string tokenizer_model, fingerprint, description;
   std::optional<double> floor;
 
   Impl(const TrainConfig& settings, std::int64_t vocabulary, const std::string& folder)
@@ -116,8 +127,8 @@ struct Dataset::Impl {
       description += " (" + plural(corpus.ignored_files(), "file") + " of other kinds left out)";
     }
     description += ", " + plural(header.documents, "document") + ", " +
-                   decimal("%.3g MB", double(header.text_bytes) / 1e6) + ", " +
-                   decimal("%.3g M tokens", double(header.tokens) / 1e6);
+                   scaled(double(header.text_bytes)) + " bytes, " + scaled(double(header.tokens)) +
+                   " tokens";
     if (header.skipped_lines > 0) {
       description += ", " + plural(header.skipped_lines, "unusable line") + " skipped";
     }
@@ -126,7 +137,7 @@ struct Dataset::Impl {
                    std::to_string(config.length) + " to train on, " + std::to_string(held_chunks) +
                    " to evaluate on (" + std::to_string(evaluated) + " used); " +
                    plural(std::uint64_t(config.steps), "step") + " make " +
-                   decimal("%.3g", examples / double(training_chunks)) + " epochs";
+                   decimal(examples / double(training_chunks)) + " epochs";
   }
 
   void shape(Batch& out, std::int64_t examples) const {
@@ -190,11 +201,12 @@ Dataset::Dataset(const TrainConfig& config, std::int64_t vocab_size,
   Impl& d = *impl_;
   const Corpus corpus(config.corpus);
   const std::uint64_t content = corpus.hash(cache_folder);
-  d.tokenizer =
-      config.tokenizer == "bytes"
-          ? make_byte_tokenizer(vocab_size)
-          : load_sentencepiece(sentencepiece_model(corpus, content, vocab_size, cache_folder),
-                               vocab_size);
+  if (config.tokenizer == "bytes") {
+    d.tokenizer = make_byte_tokenizer(vocab_size);
+  } else {
+    d.tokenizer_model = sentencepiece_model(corpus, content, vocab_size, cache_folder);
+    d.tokenizer = load_sentencepiece(d.tokenizer_model, vocab_size);
+  }
   d.text = d.tokenised(corpus, content);
   std::uint64_t validation_content = 0;
   const std::uint64_t chunks = d.chunks_of(*d.text);
@@ -274,6 +286,8 @@ std::int64_t Dataset::validation_batches() const {
   const std::int64_t examples = d.config.batch / d.config.accumulate;
   return (std::int64_t(d.evaluated) + examples - 1) / examples;
 }
+
+const std::string& Dataset::tokenizer_model() const { return impl_->tokenizer_model; }
 
 const Tokenizer& Dataset::tokenizer() const { return *impl_->tokenizer; }
 std::string Dataset::fingerprint() const { return impl_->fingerprint; }

@@ -21,7 +21,7 @@ namespace scaling {
 
 class Dataset {
  public:
-  /// Reads, tokenises and caches the corpus unless the cache has it; later only maps the cache
+  /// Reads, tokenises and caches the corpus unless the cache has it; later only opens the cache
   /// file. Throws UserError for a missing, unreadable or too small corpus, a full disk; a damaged
   /// cache is made anew.
   Dataset(const TrainConfig& config, std::int64_t vocab_size, const std::string& cache_folder);
@@ -36,6 +36,8 @@ class Dataset {
   std::int64_t validation_batches() const;
 
   const Tokenizer& tokenizer() const;
+  /// The SentencePiece model's file; empty for bytes.
+  const std::string& tokenizer_model() const;
   /// Hash of text, tokenizer, task settings and order: what a checkpoint must agree with.
   std::string fingerprint() const;
   /// Nats per target token below which no model can get, if the text was generated (causal, bytes).

@@ -1,9 +1,7 @@
-// Writing through a buffer, reading through a map; checked by reading, so that a check takes no
-// memory.
+// Writing through a buffer, reading at a place; both in bounded memory.
 #include "models/training/token_file.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -26,11 +24,12 @@ std::uint64_t hash_of(const TokenHeader& header) {
   return hash.value();
 }
 
-/// Up to `size` bytes; fewer at the end of the file only; -1 on errors.
-ssize_t read_all(int file, char* to, std::size_t size) {
+/// Up to `size` bytes from `offset`; fewer at the end of the file only; -1 on errors.
+ssize_t read_at(int file, std::uint64_t offset, void* to, std::size_t size) {
   std::size_t done = 0;
   while (done < size) {
-    const ssize_t got = ::read(file, to + done, size - done);
+    const ssize_t got =
+        pread(file, static_cast<char*>(to) + done, size - done, off_t(offset + done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return -1;
     if (got == 0) break;
@@ -108,42 +107,43 @@ void TokenWriter::finish(const CorpusCounts& counts) {
 
 TokenFile::TokenFile(const std::string& path, std::uint64_t key, std::int64_t vocab_size)
     : path_(path), vocab_size_(vocab_size) {
-  struct Handle {
-    int file;
-    ~Handle() {
-      if (file >= 0) close(file);
+  file_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file_ < 0) fail(std::strerror(errno));
+  try {
+    const ssize_t got = read_at(file_, 0, &header_, sizeof header_);
+    if (got < 0) fail(std::strerror(errno));
+    if (std::size_t(got) < sizeof header_) fail("it is too short");
+    if (std::memcmp(header_.magic, kMagic, sizeof kMagic) != 0) fail("it is of another kind");
+    if (header_.header_hash != hash_of(header_)) fail("its header is damaged");
+    if (header_.key != key) fail("it belongs to other data");
+    struct stat status {};
+    if (fstat(file_, &status) != 0) fail(std::strerror(errno));
+    const std::uint64_t bytes = header_.ids * header_.id_bytes;
+    if (std::uint64_t(status.st_size) != sizeof header_ + bytes) {
+      fail("it has not the size that it states");
     }
-  };
-  const Handle handle{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-  if (handle.file < 0) fail(std::strerror(errno));
-  const ssize_t got = read_all(handle.file, reinterpret_cast<char*>(&header_), sizeof header_);
-  if (got < 0) fail(std::strerror(errno));
-  if (std::size_t(got) < sizeof header_) fail("it is too short");
-  if (std::memcmp(header_.magic, kMagic, sizeof kMagic) != 0) fail("it is of another kind");
-  if (header_.header_hash != hash_of(header_)) fail("its header is damaged");
-  if (header_.key != key) fail("it belongs to other data");
-  struct stat status {};
-  if (fstat(handle.file, &status) != 0) fail(std::strerror(errno));
-  map_bytes_ = sizeof header_ + header_.ids * header_.id_bytes;
-  if (std::uint64_t(status.st_size) != map_bytes_) fail("it has not the size that it states");
-  if (header_.ids * header_.id_bytes <= kCheckedBytes) check_ids(handle.file);
-  map_ = mmap(nullptr, map_bytes_, PROT_READ, MAP_SHARED, handle.file, 0);
-  if (map_ == MAP_FAILED) fail(std::strerror(errno));
+    if (bytes <= kCheckedBytes) check_ids();
+  } catch (...) {
+    close(file_);
+    throw;
+  }
 }
 
-TokenFile::~TokenFile() { munmap(map_, map_bytes_); }
+TokenFile::~TokenFile() { close(file_); }
 
 void TokenFile::fail(const std::string& reason) const {
   throw UserError("cannot use the tokenised corpus '" + path_ + "': " + reason +
                   "; delete it to have it made anew");
 }
 
-void TokenFile::check_ids(int file) const {
+void TokenFile::check_ids() const {
   Hash hash;
   std::vector<char> buffer(kBuffer);
+  std::uint64_t offset = sizeof header_;
   ssize_t got = 0;
-  while ((got = read_all(file, buffer.data(), buffer.size())) > 0) {
+  while ((got = read_at(file_, offset, buffer.data(), buffer.size())) > 0) {
     hash.add(buffer.data(), std::size_t(got));
+    offset += std::uint64_t(got);
   }
   if (got < 0) fail(std::strerror(errno));
   if (hash.value() != header_.ids_hash) fail("its checksum is wrong");
@@ -151,15 +151,21 @@ void TokenFile::check_ids(int file) const {
 
 void TokenFile::read(std::uint64_t first, std::int64_t count, int* to) const {
   SCALING_CHECK(first + std::uint64_t(count) <= header_.ids);
-  const char* bytes = static_cast<const char*>(map_) + sizeof header_ + first * header_.id_bytes;
-  for (std::int64_t i = 0; i < count; ++i) {
+  const std::uint64_t offset = sizeof header_ + first * header_.id_bytes;
+  const std::size_t bytes = std::size_t(count) * header_.id_bytes;
+  const ssize_t got = read_at(file_, offset, to, bytes);
+  if (got < 0) fail(std::strerror(errno));
+  if (std::size_t(got) < bytes) fail("it has been cut short");
+  // Narrow ids lie in the first half of the room for ints: widened in place, the last first.
+  const char* packed = reinterpret_cast<const char*>(to);
+  for (std::int64_t i = count - 1; i >= 0; --i) {
     std::uint32_t id = 0;
     if (header_.id_bytes == 2) {
       std::uint16_t narrow = 0;
-      std::memcpy(&narrow, bytes + 2 * i, 2);
+      std::memcpy(&narrow, packed + 2 * i, 2);
       id = narrow;
     } else {
-      std::memcpy(&id, bytes + 4 * i, 4);
+      std::memcpy(&id, packed + 4 * i, 4);
     }
     if (std::int64_t(id) >= vocab_size_) fail("it holds ids beyond the vocabulary");
     to[i] = int(id);

@@ -1,4 +1,4 @@
-// A tokenised corpus on disk: written once, mapped into memory ever after.
+// A tokenised corpus on disk: written once, read in chunks ever after.
 #pragma once
 
 #include <cstdint>
@@ -60,18 +60,19 @@ class TokenFile {
 
   static constexpr std::uint64_t kCheckedBytes = std::uint64_t(8) << 30;
   const TokenHeader& header() const { return header_; }
-  /// ids [first, first + count) as ints.
+  /// ids [first, first + count) as ints. May be called by several threads.
   void read(std::uint64_t first, std::int64_t count, int* to) const;
 
  private:
   [[noreturn]] void fail(const std::string& reason) const;
-  void check_ids(int file) const;
+  void check_ids() const;
 
   std::string path_;
   std::int64_t vocab_size_;
   TokenHeader header_{};
-  void* map_ = nullptr;
-  std::size_t map_bytes_ = 0;
+  // Read from, not mapped: as quick for whole chunks, and pages touched here and there do not count
+  // as the process' memory.
+  int file_ = -1;
 };
 
 }  // namespace scaling

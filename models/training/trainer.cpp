@@ -238,6 +238,7 @@ void Trainer::Impl::save(const std::string& path) {
   RunState state;
   state.config = config;
   state.seconds = seconds;
+  state.tokenizer_model = data.tokenizer_model();
   if (std::isfinite(best_perplexity)) state.best = best_perplexity;
   save_checkpoint(path,
                   {.step = step,
