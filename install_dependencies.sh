@@ -8,7 +8,7 @@ set -euo pipefail
 required=(g++:g++ cmake:cmake ninja-build:ninja pkg-config:pkg-config git:git
   libeigen3-dev libxtensor-dev libbenchmark-dev libboost-program-options-dev libhwy-dev
   nlohmann-json3-dev librandom123-dev libgtest-dev
-  zlib1g-dev libzstd-dev libsentencepiece-dev
+  zlib1g-dev libzstd-dev libsentencepiece-dev libxxhash-dev
   python3 python3-numpy python3-pandas python3-matplotlib)
 # Peers: kernel sets that exist when their library does.
 optional=(libopenblas-openmp-dev libdnnl-dev)

@@ -57,7 +57,7 @@ const std::vector<std::string> kKernels = {"kernels/", "hwy/", "Random123/"};
 const std::vector<std::string> kModels = {
     "models/", "kernels/", "Eigen/", "xtensor/"};
 /// Files of text, compressed or not, tokenizers and checkpoints are training's.
-const std::vector<std::string> kTraining = {"nlohmann/", "zlib.h", "zstd.h",
+const std::vector<std::string> kTraining = {"nlohmann/", "zlib.h", "zstd.h", "xxhash.h",
                                             "sentencepiece_processor.h",
                                             "sentencepiece_trainer.h"};
 const std::vector<std::string> kExperiments = {

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "kernels/check.h"
 #include "models/training/atomic_file.h"
@@ -22,6 +23,12 @@ namespace scaling {
 namespace {
 
 namespace fs = std::filesystem;
+
+std::string joined(const std::vector<std::string>& keys) {
+  std::string all;
+  for (const std::string& key : keys) all += (all.empty() ? "'" : ", '") + key + "'";
+  return all;
+}
 
 /// ".txt" of "a.txt.gz".
 std::string kind_of(const std::string& path) {
@@ -83,7 +90,10 @@ void make_folder(const std::string& path) {
   if (error) throw UserError("cannot make the folder '" + path + "': " + error.message());
 }
 
-Corpus::Corpus(const std::string& name) : name_(name), generated_(name == "generated") {
+Corpus::Corpus(const std::string& name, const std::string& keys)
+    : name_(name), generated_(name == "generated") {
+  std::istringstream list(keys);
+  for (std::string key; std::getline(list, key, ',');) keys_.push_back(key);
   if (generated_) return;
   std::error_code ignored;
   std::vector<std::string> named = {name};
@@ -133,6 +143,7 @@ std::uint64_t Corpus::hash(const std::string& cache_folder) const {
     return content.text("generated").number(Generator::kVersion).number(Generator::kBytes).value();
   }
   Hash names;
+  names.text(joined(keys_));
   auto newest = fs::file_time_type::min();
   for (const File& file : files_) {
     std::error_code error;
@@ -149,7 +160,7 @@ std::uint64_t Corpus::hash(const std::string& cache_folder) const {
   if (read_stamp(stamp, value)) return value;
 
   for (const File& file : files_) {
-    content.number(file.json_lines ? 1 : 0).number(fs::file_size(file.path));
+    content.text(file.json_lines ? joined(keys_) : "").number(fs::file_size(file.path));
     add_file(file.path, content);
   }
   value = content.value();
@@ -187,7 +198,7 @@ CorpusCounts Corpus::read(const TextSink& sink) const {
     }
     JsonLine line = JsonLine::blank;
     for (std::uint64_t number = 1; line != JsonLine::end; ++number) {
-      line = read_json_line(in, document);
+      line = read_json_line(in, document, keys_);
       if (line == JsonLine::text) {
         if (document.finish()) ++counts.documents;
       } else if (line == JsonLine::malformed || line == JsonLine::no_text) {
@@ -197,7 +208,7 @@ CorpusCounts Corpus::read(const TextSink& sink) const {
         if (first_skipped.empty()) {
           first_skipped = file.path + ":" + std::to_string(number) +
                           (line == JsonLine::malformed ? ": no JSON object"
-                                                       : ": no string under the key \"text\"");
+                                                       : ": no string under " + joined(keys_));
         }
       }
     }
@@ -209,7 +220,8 @@ CorpusCounts Corpus::read(const TextSink& sink) const {
                          ? ": all of its files are empty"
                          : "; the first of " + std::to_string(counts.skipped_lines) +
                                " unusable lines is " + first_skipped +
-                               "; JSON files need one object a line with the text under \"text\""));
+                               "; JSON files need one object a line with the text under " +
+                               joined(keys_) + " (--text_key)"));
   }
   return counts;
 }

@@ -2,7 +2,7 @@
 // documents in bounded memory.
 //
 // A plain text file is one document. A JSON lines file (.jsonl .ndjson .json) has a document a line
-// under the key "text". Either may be compressed (.gz .zst). Of a folder, whatever depth, the files
+// under a key, "text" as in C4 unless others are given. Either may be compressed (.gz .zst). Of a folder, whatever depth, the files
 // with those endings or .txt, .text are read, in the order of their paths; a file named outright or
 // by a glob is read whatever its ending.
 #pragma once
@@ -23,14 +23,15 @@ struct CorpusCounts {
 
 class Corpus {
  public:
-  /// name: file, folder, glob or "generated". Only looks at names; throws UserError if nothing
+  /// name: file, folder, glob or "generated"; keys: of the text in JSON lines, comma
+  /// between them. Only looks at names; throws UserError if nothing
   /// fits.
-  explicit Corpus(const std::string& name);
+  explicit Corpus(const std::string& name, const std::string& keys = "text");
 
   bool generated() const { return generated_; }
   std::size_t files() const { return files_.size(); }
   std::size_t ignored_files() const { return ignored_; }
-  /// Of the files' bytes, in order; not of their names. Remembered in the folder under names, sizes
+  /// Of the files' bytes, in order, and of the keys; not of their names. Remembered in the folder under names, sizes
   /// and times, so that a large corpus is not read for it at every start.
   std::uint64_t hash(const std::string& cache_folder) const;
   /// Every document, in pieces of at most DocumentCutter::kPiece bytes. Throws UserError naming the
@@ -45,6 +46,7 @@ class Corpus {
   void add_folder(const std::string& path);
 
   std::string name_;
+  std::vector<std::string> keys_;
   bool generated_ = false;
   std::vector<File> files_;
   std::size_t ignored_ = 0;

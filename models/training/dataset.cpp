@@ -199,7 +199,7 @@ Dataset::Dataset(const TrainConfig& config, std::int64_t vocab_size,
   config.validate();
   check_sentinels(config, vocab_size);
   Impl& d = *impl_;
-  const Corpus corpus(config.corpus);
+  const Corpus corpus(config.corpus, config.text_key);
   const std::uint64_t content = corpus.hash(cache_folder);
   if (config.tokenizer == "bytes") {
     d.tokenizer = make_byte_tokenizer(vocab_size);
@@ -220,7 +220,7 @@ Dataset::Dataset(const TrainConfig& config, std::int64_t vocab_size,
                       "smaller length or a validation text");
     }
   } else {
-    const Corpus other(config.validation);
+    const Corpus other(config.validation, config.text_key);
     validation_content = other.hash(cache_folder);
     d.validation = d.tokenised(other, validation_content);
     d.training_chunks = chunks;

@@ -1,6 +1,7 @@
 // A parser by recursive descent that keeps nothing of what it passes.
 #include "models/training/json_lines.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -11,7 +12,10 @@ constexpr int kMaxDepth = 256;
 
 class LineParser {
  public:
-  LineParser(ByteReader& in, DocumentCutter& document) : in_(in), document_(document) {}
+  LineParser(ByteReader& in, DocumentCutter& document, const std::vector<std::string>& keys)
+      : in_(in), document_(document), keys_(keys) {
+    for (const std::string& key : keys) longest_ = std::max(longest_, key.size());
+  }
 
   JsonLine line() {
     if (in_.peek() < 0) return JsonLine::end;
@@ -49,6 +53,10 @@ class LineParser {
     for (int c = look(); c == ' ' || c == '\t' || c == '\r'; c = look()) in_.take();
   }
 
+  bool is_wanted(const std::string& key) const {
+    return std::find(keys_.begin(), keys_.end(), key) != keys_.end();
+  }
+
   // Each of these starts behind the opening character.
   bool object(int depth) {
     skip_space();
@@ -57,13 +65,13 @@ class LineParser {
       skip_space();
       std::string key;
       const auto collect = [&](char c) {
-        if (key.size() < 64) key.push_back(c);
+        if (key.size() <= longest_) key.push_back(c);
       };
       if (!accept('"') || !string(collect)) return false;
       skip_space();
       if (!accept(':')) return false;
       skip_space();
-      if (depth == 1 && key == "text" && !found_ && look() == '"') {
+      if (depth == 1 && is_wanted(key) && !found_ && look() == '"') {
         in_.take();
         found_ = true;
         if (!string([&](char c) { document_.add(c); })) return false;
@@ -215,13 +223,16 @@ class LineParser {
 
   ByteReader& in_;
   DocumentCutter& document_;
+  const std::vector<std::string>& keys_;
+  std::size_t longest_ = 0;
   bool found_ = false;
 };
 
 }  // namespace
 
-JsonLine read_json_line(ByteReader& in, DocumentCutter& document) {
-  return LineParser(in, document).line();
+JsonLine read_json_line(ByteReader& in, DocumentCutter& document,
+                        const std::vector<std::string>& keys) {
+  return LineParser(in, document, keys).line();
 }
 
 }  // namespace scaling

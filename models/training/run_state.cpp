@@ -29,6 +29,7 @@ RunState parse_run_state(const std::string& text) {
   RunState state;
   try {
     const auto json = nlohmann::ordered_json::parse(text);
+    if (!json.is_object()) json.get<nlohmann::json::object_t>();  // throws
     for (const auto& [name, value] : json.items()) {
       const auto words = value.get<std::string>();
       if (name == kTokenizerModel) {

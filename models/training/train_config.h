@@ -10,6 +10,7 @@ namespace scaling {
 struct TrainConfig {
   std::string task = "causal";       // causal | span_corruption [9.1]
   std::string corpus = "generated";  // file, folder or glob; generated: the built-in generator
+  std::string text_key = "text";     // of JSON lines
   std::string validation;            // likewise; empty: every 50th chunk of the corpus
   std::string tokenizer = "bytes";   // bytes | sentencepiece (vocab_size pieces)
   std::string cache;                 // folder of tokenised corpora; empty: beside the results
@@ -36,6 +37,7 @@ struct TrainConfig {
   static void fields(Self& c, Visitor&& visit) {
     visit("task", c.task, "causal or span_corruption");
     visit("corpus", c.corpus, "text file, folder or glob; generated: built-in text of known entropy");
+    visit("text_key", c.text_key, "keys of the text in JSON lines, comma between (C4: text)");
     visit("validation", c.validation, "text to evaluate on; empty: every 50th chunk of the corpus");
     visit("tokenizer", c.tokenizer, "bytes or sentencepiece");
     visit("cache", c.cache, "folder of tokenised corpora; empty: cache/ beside the results");
