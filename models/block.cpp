@@ -49,11 +49,15 @@ void add_to(Mat& to, const Mat& more) {
 }
 
 Block::Block(const ModelConfig& c, Place place)
-    : attention_norm(c.d_model), cross_norm(c.d_model), feed_forward_norm(c.d_model) {
+    : attention_norm(c.d_model),
+      cross_norm(c.d_model),
+      feed_forward_norm(c.d_model),
+      recurrence_norm(c.d_model) {
   const bool decodes = place == Place::decoder;
   projection = make_projection(decodes ? c.projection : "dense", c);
   if (decodes && !c.decoder_only()) cross_projection = make_cross_projection(c.cross_projection, c);
   feed_forward = make_feed_forward(c.feed_forward, c);
+  recurrence = make_recurrence(c.recurrence, c);
 }
 
 void Block::name_parameters(const std::string& with) {
@@ -61,6 +65,7 @@ void Block::name_parameters(const std::string& with) {
   prefix_names(*projection, prefix + "projection.");
   if (cross_projection) prefix_names(*cross_projection, prefix + "cross_projection.");
   prefix_names(*feed_forward, prefix + "feed_forward.");
+  if (recurrence) prefix_names(*recurrence, prefix + "recurrence.");
 }
 
 void Block::visit_parameters(const ParameterVisitor& visit) {
@@ -72,6 +77,9 @@ void Block::visit_parameters(const ParameterVisitor& visit) {
   }
   feed_forward_norm.visit_parameters(prefix + "feed_forward_norm.", visit);
   feed_forward->visit_parameters(visit);
+  if (!recurrence) return;
+  recurrence_norm.visit_parameters(prefix + "recurrence_norm.", visit);
+  recurrence->visit_parameters(visit);
 }
 
 Block::Kept Block::make_kept(const Attention& attention) const {
@@ -83,6 +91,7 @@ Block::Kept Block::make_kept(const Attention& attention) const {
     kept.cross.attention = attention.make_activations();
   }
   kept.feed_forward.layer = feed_forward->make_activations();
+  if (recurrence) kept.recurrence.layer = recurrence->make_activations();
   return kept;
 }
 
@@ -112,26 +121,40 @@ const Mat& Block::forward_cross(Pass& pass, const Surroundings& around, const Ma
   return kept.out;
 }
 
-const Mat& Block::forward_feed_forward(Pass& pass, const Mat& x, Kept::FeedForwardPart& kept,
+const Mat& Block::forward_feed_forward(Pass& pass, const Mat& x, Kept& kept,
                                        BlockScratch& scratch) const {
-  feed_forward_norm.forward(x, kept.norm, kept.normed);
-  feed_forward->forward(pass, kept.normed, *kept.layer, scratch.y);
-  add_branch(pass, kept.dropout, x, scratch.y, kept.out);
-  return kept.out;
+  Kept::FeedForwardPart& own = kept.feed_forward;
+  feed_forward_norm.forward(x, own.norm, own.normed);
+  feed_forward->forward(pass, own.normed, *own.layer, scratch.y);
+  add_branch(pass, own.dropout, x, scratch.y, own.out);
+  if (recurrence) {
+    Kept::RecurrencePart& beside = kept.recurrence;
+    recurrence_norm.forward(x, beside.norm, beside.normed);
+    recurrence->forward(pass, beside.normed, *beside.layer, scratch.y);
+    add_to(own.out, scratch.y);
+  }
+  return own.out;
 }
 
 const Mat& Block::forward(Pass& pass, const Surroundings& around, const Mat& x, Kept& kept,
                           BlockScratch& scratch) const {
   const Mat* state = &forward_self(pass, around, x, kept.self, scratch);
   if (cross_projection) state = &forward_cross(pass, around, *state, kept.cross, scratch);
-  return forward_feed_forward(pass, *state, kept.feed_forward, scratch);
+  return forward_feed_forward(pass, *state, kept, scratch);
 }
 
-void Block::backward_feed_forward(Pass& pass, const Mat& x, Kept::FeedForwardPart& kept,
-                                  BlockScratch& scratch, Mat& dx) const {
-  const Mat& dy = branch_gradient(pass, kept.dropout, dx, scratch.dy);
-  feed_forward->backward(pass, kept.normed, *kept.layer, dy, scratch.dnormed);
-  feed_forward_norm.backward(x, kept.norm, scratch.dnormed, dx);
+void Block::backward_feed_forward(Pass& pass, const Mat& x, Kept& kept, BlockScratch& scratch,
+                                  Mat& dx) const {
+  Kept::FeedForwardPart& own = kept.feed_forward;
+  const Mat& dy = branch_gradient(pass, own.dropout, dx, scratch.dy);
+  feed_forward->backward(pass, own.normed, *own.layer, dy, scratch.dnormed);
+  // Both branches read the stream's gradient before either norm adds to it.
+  if (recurrence) {
+    recurrence->backward(pass, kept.recurrence.normed, *kept.recurrence.layer, dx,
+                         scratch.drecurrent);
+  }
+  feed_forward_norm.backward(x, own.norm, scratch.dnormed, dx);
+  if (recurrence) recurrence_norm.backward(x, kept.recurrence.norm, scratch.drecurrent, dx);
 }
 
 void Block::backward_cross(Pass& pass, const Surroundings& around, const Mat& x, Kept::Cross& kept,
@@ -167,7 +190,7 @@ void Block::backward_self(Pass& pass, const Surroundings& around, const Mat& x, 
 void Block::backward(Pass& pass, const Surroundings& around, const Mat& x, Kept& kept,
                      BlockScratch& scratch, Mat& dx, Mat* dencoded) const {
   const Mat& before = cross_projection ? kept.cross.out : kept.self.out;
-  backward_feed_forward(pass, before, kept.feed_forward, scratch, dx);
+  backward_feed_forward(pass, before, kept, scratch, dx);
   if (cross_projection) {
     SCALING_CHECK(dencoded != nullptr);
     backward_cross(pass, around, kept.self.out, kept.cross, scratch, dx, *dencoded);

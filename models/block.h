@@ -21,12 +21,13 @@ struct Surroundings {
 struct BlockScratch {
   Mat y, dy, dnormed, do_;
   Projection::QKV dqkv;
-  Mat dq, dmemory_input;
+  Mat dq, dmemory_input, drecurrent;
   CrossProjection::Memory dmemory;
 };
 
 /// x += dropout(self-attention(norm x)); x += dropout(cross-attention(norm x, encoded));
-/// x += dropout(feed-forward(norm x)). Without cross_projection the second is left out.
+/// x += dropout(feed-forward(norm x)) + recurrence(another norm x). Without cross_projection the
+/// second is left out, without recurrence the last term.
 struct Block {
   enum class Place { encoder, decoder };
 
@@ -59,6 +60,11 @@ struct Block {
       std::unique_ptr<Activations> layer;
       Activations dropout;
     } feed_forward;
+    struct RecurrencePart {
+      Norm::Kept norm;
+      Mat normed;
+      std::unique_ptr<Activations> layer;
+    } recurrence;
   };
   Kept make_kept(const Attention& attention) const;
 
@@ -71,24 +77,25 @@ struct Block {
                 BlockScratch& scratch, Mat& dx, Mat* dencoded) const;
 
   std::string prefix;
-  Norm attention_norm, cross_norm, feed_forward_norm;
+  Norm attention_norm, cross_norm, feed_forward_norm, recurrence_norm;
   std::unique_ptr<Projection> projection;
   std::unique_ptr<CrossProjection> cross_projection;  ///< null in encoders and decoder-only models
   std::unique_ptr<FeedForward> feed_forward;
+  std::unique_ptr<Recurrence> recurrence;  ///< null if the config has none
 
  private:
   const Mat& forward_self(Pass& pass, const Surroundings& around, const Mat& x, Kept::Self& kept,
                           BlockScratch& scratch) const;
   const Mat& forward_cross(Pass& pass, const Surroundings& around, const Mat& x, Kept::Cross& kept,
                            BlockScratch& scratch) const;
-  const Mat& forward_feed_forward(Pass& pass, const Mat& x, Kept::FeedForwardPart& kept,
+  const Mat& forward_feed_forward(Pass& pass, const Mat& x, Kept& kept,
                                   BlockScratch& scratch) const;
   void backward_self(Pass& pass, const Surroundings& around, const Mat& x, Kept::Self& kept,
                      BlockScratch& scratch, Mat& dx) const;
   void backward_cross(Pass& pass, const Surroundings& around, const Mat& x, Kept::Cross& kept,
                       BlockScratch& scratch, Mat& dx, Mat& dencoded) const;
-  void backward_feed_forward(Pass& pass, const Mat& x, Kept::FeedForwardPart& kept,
-                             BlockScratch& scratch, Mat& dx) const;
+  void backward_feed_forward(Pass& pass, const Mat& x, Kept& kept, BlockScratch& scratch,
+                             Mat& dx) const;
 };
 
 /// to += more, of the same size, rows shared among the threads.

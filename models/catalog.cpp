@@ -5,6 +5,7 @@
 
 #include "kernels/check.h"
 #include "models/layers/attention_full.h"
+#include "models/layers/attention_lsh.h"
 #include "models/layers/cross_projection_dense.h"
 #include "models/layers/cross_projection_mult_conv.h"
 #include "models/layers/feed_forward_dense.h"
@@ -19,6 +20,7 @@
 #include "models/layers/projection_conv.h"
 #include "models/layers/projection_independent.h"
 #include "models/layers/projection_mult_conv.h"
+#include "models/layers/recurrence_sru.h"
 
 namespace scaling {
 namespace {
@@ -108,6 +110,7 @@ const Entries<CrossProjection>& cross_projections() {
 const Entries<Attention>& attentions() {
   static const Entries<Attention> all = {
       {"full", [](const auto& c) { return std::make_unique<FullAttention>(c); }},
+      {"lsh", [](const auto& c) { return std::make_unique<LshAttention>(c); }},
   };
   return all;
 }
@@ -117,6 +120,14 @@ const Entries<Loss>& losses() {
       {"dense", [](const auto& c) { return std::make_unique<DenseLoss>(c); }},
       {"multiplicative", [](const auto& c) { return std::make_unique<MultiplicativeLoss>(c); }},
       {"low_rank", [](const auto& c) { return std::make_unique<LowRankLoss>(c); }},
+  };
+  return all;
+}
+
+const Entries<Recurrence>& recurrences() {
+  static const Entries<Recurrence> all = {
+      {"none", [](const auto&) { return nullptr; }},
+      {"sru", [](const auto& c) { return std::make_unique<SruRecurrence>(c); }},
   };
   return all;
 }
@@ -167,8 +178,12 @@ std::unique_ptr<Loss> make_loss(const std::string& name, const ModelConfig& conf
   return make("loss", losses(), name, config);
 }
 
+std::unique_ptr<Recurrence> make_recurrence(const std::string& name, const ModelConfig& config) {
+  return make("recurrence", recurrences(), name, config);
+}
+
 std::vector<std::string> seat_names() {
-  return {"feed_forward", "projection", "cross_projection", "attention", "loss"};
+  return {"feed_forward", "projection", "cross_projection", "attention", "loss", "recurrence"};
 }
 
 std::vector<std::string> implementations_of(const std::string& seat) {
@@ -177,6 +192,7 @@ std::vector<std::string> implementations_of(const std::string& seat) {
   if (seat == "cross_projection") return names_of(cross_projections());
   if (seat == "attention") return names_of(attentions());
   if (seat == "loss") return names_of(losses());
+  if (seat == "recurrence") return names_of(recurrences());
   refuse("seat", seat, seat_names());
 }
 

@@ -48,6 +48,7 @@ void require_known(const char* seat, const std::string& name) {
 }
 
 constexpr double kMaxSelectionNoise = 1000;
+constexpr std::int64_t kMaxBuckets = 65536;
 
 bool has_modules(const std::string& projection) {
   return projection != "dense" && projection != "low_rank";
@@ -59,7 +60,9 @@ void ModelConfig::validate() const {
   require_known("feed_forward", feed_forward);
   require_known("projection", projection);
   require_known("cross_projection", cross_projection);
+  require_known("attention", attention);
   require_known("loss", loss);
+  require_known("recurrence", recurrence);
   require_positive("d_model", d_model);
   require_positive("d_ff", d_ff);
   require_positive("vocab_size", vocab_size);
@@ -103,11 +106,26 @@ void ModelConfig::validate() const {
     require_at_most("kernel_size", kernel_size, kMaxKernelSize);
   }
   if (projection == "low_rank") require_positive("projection_rank", projection_rank);
+  if (attention == "lsh") {
+    require_positive("lsh_chunk", lsh_chunk);
+    require_positive("lsh_rounds", lsh_rounds);
+    if (lsh_buckets < 0 || lsh_buckets % 2 != 0 || lsh_buckets > kMaxBuckets) {
+      throw UserError("lsh_buckets " + std::to_string(lsh_buckets) +
+                      " is not an even number up to " + std::to_string(kMaxBuckets) +
+                      ", and every hash has an opposite; give one, or 0 for two buckets a chunk");
+    }
+    if (lsh_chunks_before < 0 || lsh_chunks_after < 0) {
+      throw UserError("lsh_chunks_before " + std::to_string(lsh_chunks_before) +
+                      " and lsh_chunks_after " + std::to_string(lsh_chunks_after) +
+                      " must not be negative");
+    }
+  }
   if (loss == "multiplicative") {
     require_divides("vocab_size", vocab_size, "loss_modules", loss_modules);
     require_at_most("loss_modules", loss_modules, kMaxModules);
   }
   if (loss == "low_rank") require_positive("loss_rank", loss_rank);
+  if (recurrence == "sru") require_positive("recurrence_width", recurrence_width);
 }
 
 void set_field(ModelConfig& config, const std::string& name, const std::string& value) {
@@ -122,7 +140,9 @@ void set_field(ModelConfig& config, const std::string& name, const std::string& 
     sized.kernel_scaling = config.kernel_scaling;
     sized.projection = config.projection;
     sized.cross_projection = config.cross_projection;
+    sized.attention = config.attention;
     sized.loss = config.loss;
+    sized.recurrence = config.recurrence;
     sized.weight_type = config.weight_type;
     sized.seed = config.seed;
     config = sized;

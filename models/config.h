@@ -39,9 +39,17 @@ struct ModelConfig {
   std::int64_t kernel_size = 3;            // F, length kernel of the convolutions
   std::int64_t projection_rank = 64;       // of low_rank
   std::string cross_projection = "dense";  // dense | mult_conv (no output) | mult_conv_output [2.8]
+  std::string attention = "full";          // self-attention's [4]; cross-attention's is full
+  std::int64_t lsh_chunk = 128;            // positions of a chunk of the lsh attention [4.4]
+  std::int64_t lsh_rounds = 2;
+  std::int64_t lsh_buckets = 0;        // of a round, even; 0: two a chunk
+  std::int64_t lsh_chunks_before = 1;  // that a chunk sees beside itself
+  std::int64_t lsh_chunks_after = 0;
   std::string loss = "dense";              // [3]
   std::int64_t loss_modules = 4;           // S of the multiplicative loss
   std::int64_t loss_rank = 64;
+  std::string recurrence = "none";     // beside the feed-forward of every block [6]
+  std::int64_t recurrence_width = 32;  // units of sru
 
   WeightType weight_type = WeightType::f32;
   std::uint64_t seed = 1;
@@ -80,9 +88,17 @@ struct ModelConfig {
     visit("projection_rank", c.projection_rank, "rank of the low_rank projection");
     visit("cross_projection", c.cross_projection,
           "implementation of the cross-attention projections");
+    visit("attention", c.attention, "implementation of self-attention between the projections");
+    visit("lsh_chunk", c.lsh_chunk, "positions in a chunk of the lsh attention");
+    visit("lsh_rounds", c.lsh_rounds, "rounds of hashing of the lsh attention");
+    visit("lsh_buckets", c.lsh_buckets, "buckets of a round, an even number; 0: two a chunk");
+    visit("lsh_chunks_before", c.lsh_chunks_before, "chunks that a chunk sees before itself");
+    visit("lsh_chunks_after", c.lsh_chunks_after, "chunks that a chunk sees after itself");
     visit("loss", c.loss, "implementation of the layer to the vocabulary");
     visit("loss_modules", c.loss_modules, "S of the multiplicative loss");
     visit("loss_rank", c.loss_rank, "rank of the low_rank loss");
+    visit("recurrence", c.recurrence, "implementation of the recurrence beside the feed-forward");
+    visit("recurrence_width", c.recurrence_width, "units of the sru recurrence");
     visit("weight_type", c.weight_type, "f32 or bf16");
     visit("seed", c.seed, "of the weights");
   }

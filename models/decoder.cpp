@@ -27,7 +27,7 @@ struct BlockState {
       : self(tokens, c.n_heads, capacity, c.d_head()),
         cross(tokens, c.n_heads, source_length, c.d_head()) {}
   KeyValueCache self, cross;
-  std::unique_ptr<LayerState> projection, cross_projection, feed_forward;
+  std::unique_ptr<LayerState> projection, cross_projection, feed_forward, recurrence;
 };
 
 /// A thread's own copies of the residual stream and of its norm, (tokens, d_model) each.
@@ -143,6 +143,7 @@ std::int64_t Decoder::Impl::workspace_floats() const {
        {static_cast<const Layer*>(block.projection.get()),
         static_cast<const Layer*>(block.cross_projection.get()),
         static_cast<const Layer*>(block.feed_forward.get()),
+        static_cast<const Layer*>(block.recurrence.get()),
         static_cast<const Layer*>(&model.attention()), static_cast<const Layer*>(&model.loss())}) {
     if (layer) most = std::max(most, layer->workspace_floats(tokens, team.threads()));
   }
@@ -157,6 +158,7 @@ void Decoder::Impl::reset() {
       blocks[i].cross_projection = block.cross_projection->make_state(tokens);
     }
     blocks[i].feed_forward = block.feed_forward->make_state(tokens);
+    if (block.recurrence) blocks[i].recurrence = block.recurrence->make_state(tokens);
   }
   loss_state = model.loss().make_state(tokens);
 }
@@ -245,6 +247,12 @@ void Decoder::Impl::decode_block(const StepContext& ctx, std::size_t index, cons
 
   normalise(ctx, block.feed_forward_norm, mine);
   block.feed_forward->step(ctx, state.feed_forward.get(), mine.normed, y);
+  if (block.recurrence) {
+    // Of the same stream, so y waits; o is free again.
+    normalise(ctx, block.recurrence_norm, mine);
+    block.recurrence->step(ctx, state.recurrence.get(), mine.normed, o);
+    add(o, mine);
+  }
   add(y, mine);
 }
 
@@ -361,6 +369,8 @@ CrossEntropy decode_cross_entropy(Decoder& decoder, const std::vector<int>& sour
     sums.weight += weight;
     if (next[0] == ids[0]) sums.correct += weight;
   }
+  sums.sequences = sums.weight > 0 ? 1 : 0;
+  sums.correct_sequences = sums.weight > 0 && sums.correct == sums.weight ? 1 : 0;
   return sums;
 }
 

@@ -38,6 +38,13 @@ Mat FeedForward::forward(const Mat& x) const {
   return y;
 }
 
+Mat Recurrence::forward(const Mat& x) const {
+  Pass pass = evaluation();
+  Mat y;
+  forward(pass, x, *make_activations(), y);
+  return y;
+}
+
 Projection::QKV Projection::forward(const Mat& x) const {
   Pass pass = evaluation();
   QKV y;
@@ -94,7 +101,8 @@ CrossEntropy Loss::cross_entropy(Pass& pass, const Mat& x, const int* targets,
                                  Mat* dx) const {
   auto& pieces = static_cast<LossActivations&>(kept);
   if (dx) dx->resize(x.rows(), x.cols());
-  CrossEntropy all;
+  CrossEntropy all, example;
+  std::int64_t left = 0;  // positions of the example that are still to come
   for (std::int64_t first = 0; first < x.rows(); first += kRowsAtOnce) {
     const std::int64_t n = std::min(kRowsAtOnce, x.rows() - first);
     pieces.x = x.middleRows(first, n);
@@ -112,6 +120,16 @@ CrossEntropy Loss::cross_entropy(Pass& pass, const Mat& x, const int* targets,
       all.loss += row.loss;
       all.weight += row.weight;
       all.correct += row.correct;
+      if (left == 0) {
+        left = pass.length(x);
+        example = {};
+      }
+      example.weight += row.weight;
+      example.correct += row.correct;
+      if (--left > 0 || example.weight == 0) continue;
+      // Equal terms were summed in the same order.
+      all.sequences += 1;
+      all.correct_sequences += example.correct == example.weight ? 1 : 0;
     }
     if (!dx) continue;
     backward(pass, pieces.x, kept, pieces.logits, pieces.dx);

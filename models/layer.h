@@ -113,6 +113,20 @@ class FeedForward : public Layer {
   }
 };
 
+/// x (positions, d_model) -> y (positions, d_model) beside the feed-forward (reference 6): carries
+/// a state from each position of an example to the next. No layer norm, residual or dropout.
+class Recurrence : public Layer {
+ public:
+  virtual void forward(Pass& pass, const Mat& x, Activations& kept, Mat& y) const = 0;
+  virtual void backward(Pass& pass, const Mat& x, Activations& kept, const Mat& dy,
+                        Mat& dx) const = 0;
+  /// Evaluation of one sequence.
+  Mat forward(const Mat& x) const;
+  /// state: of make_state; goes one position on.
+  virtual void step(const StepContext& ctx, LayerState* state, const float* x, float* y) const = 0;
+  virtual Cost step_cost(int tokens, WeightType type) const = 0;
+};
+
 /// Self-attention's projections: x -> (q, k, v), and o -> y unless the implementation has no
 /// output.
 class Projection : public Layer {
@@ -182,6 +196,7 @@ struct KeyValueCache {
   std::int64_t heads, capacity, d_head;
   std::vector<float> keys, values,
       scores;  ///< scores: (tokens, heads, capacity), scratch of one step
+  std::unique_ptr<LayerState> more;  ///< Attention::make_memory's, or null
 };
 
 /// Which keys a query may see.
@@ -194,6 +209,11 @@ struct AttentionMask {
 class Attention : public Layer {
  public:
   void visit_parameters(const ParameterVisitor&) override {}
+  /// What step remembers beside keys and values, for KeyValueCache::more; most remember nothing.
+  virtual std::unique_ptr<LayerState> make_memory(int /*tokens*/,
+                                                  std::int64_t /*capacity*/) const {
+    return nullptr;
+  }
   /// q, o: (examples * query length, d_model); k, v: (examples * key length, d_model). Drops
   /// attention probabilities in training.
   virtual void forward(Pass& pass, const Mat& q, const Mat& k, const Mat& v,
@@ -214,9 +234,11 @@ class Attention : public Layer {
 
 /// Sums over the weighted positions of a batch.
 struct CrossEntropy {
-  double loss = 0;     ///< sum of weight * -log softmax(logits)[target], nats
-  double weight = 0;   ///< sum of weights
-  double correct = 0;  ///< sum of weights where the target has the largest logit
+  double loss = 0;               ///< sum of weight * -log softmax(logits)[target], nats
+  double weight = 0;             ///< sum of weights
+  double correct = 0;            ///< sum of weights where the target has the largest logit
+  double sequences = 0;          ///< examples with any weight
+  double correct_sequences = 0;  ///< of which every weighted position is correct
 };
 
 /// What every loss layer's Activations derive from: the piece of a batch at hand.

@@ -14,7 +14,8 @@ Phase uncounted(const char* name, double bytes, double flops) { return {name, 0,
 Cost Transformer::block_cost(int tokens, std::int64_t length, std::int64_t source_length) const {
   const Block& block = *decoder_.blocks.front();
   const WeightType type = config_.weight_type;
-  const double d = double(config_.d_model), norms = block.cross_projection ? 3 : 2;
+  const double d = double(config_.d_model);
+  const double norms = 2 + (block.cross_projection ? 1 : 0) + (block.recurrence ? 1 : 0);
   Cost cost{uncounted("layer_norms", norms * 2 * d * 4, norms * 8 * d * tokens)};
   append(cost, repeated(block.projection->step_cost(tokens, type), 1, "projection"));
   append(cost, repeated(attention_->step_cost(tokens, length), 1, "self"));
@@ -23,6 +24,9 @@ Cost Transformer::block_cost(int tokens, std::int64_t length, std::int64_t sourc
     append(cost, repeated(attention_->step_cost(tokens, source_length), 1, "cross"));
   }
   append(cost, repeated(block.feed_forward->step_cost(tokens, type), 1, "feed_forward"));
+  if (block.recurrence) {
+    append(cost, repeated(block.recurrence->step_cost(tokens, type), 1, "recurrence"));
+  }
   return cost;
 }
 
@@ -77,10 +81,12 @@ double Transformer::training_flops(std::int64_t examples, std::int64_t source_le
   for (const auto& block : encoder_.blocks) {
     forward += source_rows * (dense_flops(*block->projection) +
                               feed_forward_flops(*block->feed_forward) + 4 * d * source);
+    if (block->recurrence) forward += source_rows * dense_flops(*block->recurrence);
   }
   for (const auto& block : decoder_.blocks) {
     forward += target_rows * (dense_flops(*block->projection) +
                               feed_forward_flops(*block->feed_forward) + 2 * d * (target + 1));
+    if (block->recurrence) forward += target_rows * dense_flops(*block->recurrence);
     if (!block->cross_projection) continue;
     // Keys and values are dense products of the encoder's output.
     forward += target_rows * (dense_flops(*block->cross_projection) + 4 * d * source) +

@@ -147,7 +147,7 @@ Mat gradient_of(const Parameter& p) {
 }
 
 std::string implementation_of(const std::string& seat, const ModelConfig& config) {
-  return seat == "attention" ? "full" : get_field(config, seat);
+  return get_field(config, seat);
 }
 
 // -- single layers --------------------------------------------------------------------------------
@@ -361,7 +361,10 @@ TEST(AdafactorFixtureTest, ThreeUpdatesOfEveryRank) {
 
 /// A checkout without fixtures must not pass in silence, and every choice of a seat has a fixture.
 TEST(TrainingFixtures, CoverEverySeat) {
-  std::map<std::string, std::set<std::string>> covered;
+  // lsh hashes by draws that no other framework makes; lsh_attention_test has its plain definition.
+  // Of recurrence's none there is nothing to compare.
+  std::map<std::string, std::set<std::string>> covered = {{"attention", {"lsh"}},
+                                                          {"recurrence", {"none"}}};
   for (const std::string& name : layer_names()) {
     const std::string seat = seat_of(name);
     covered[seat].insert(implementation_of(seat, load(name).config));

@@ -39,6 +39,9 @@ struct Case {
   /// them.
   std::set<std::string> exempt = {};
 
+  /// Positions of an example's keys and values, or encoder output.
+  std::int64_t memory() const { return causal || name == "lsh" ? kLength : kMemory; }
+
   friend void PrintTo(const Case& c, std::ostream* out) { *out << c.label; }
 };
 
@@ -56,6 +59,7 @@ ModelConfig awkward_config() {
   c.projection_rank = 5;
   c.loss_modules = 4;
   c.loss_rank = 5;
+  c.recurrence_width = 7;
   return c;
 }
 
@@ -65,6 +69,7 @@ std::vector<Case> cases() {
   std::vector<Case> all;
   for (const std::string& seat : seat_names()) {
     for (const std::string& name : implementations_of(seat)) {
+      if (name == "none") continue;
       const std::string label = seat + "_" + name;
       if (seat == "attention") {
         all.push_back({label + "_causal", seat, name, soft, 0, true, false});
@@ -92,6 +97,16 @@ std::vector<Case> cases() {
     fixed.selector = selector;
     all.push_back({"sparse_" + selector, ff, "sparse", fixed});
   }
+  // Chunks that cross buckets and rounds and a last one that is shorter; the catalog's case has one
+  // chunk for all.
+  ModelConfig chunks = soft;
+  chunks.lsh_chunk = 3;
+  chunks.lsh_buckets = 4;
+  all.push_back({"lsh_chunks_causal", "attention", "lsh", chunks, 0, true, false});
+  all.push_back({"lsh_chunks_dropout", "attention", "lsh", chunks, 0.25f, true, true});
+  chunks.lsh_chunk = 2;
+  chunks.lsh_chunks_after = 1;
+  all.push_back({"lsh_chunks_padding", "attention", "lsh", chunks, 0, false, true});
   ModelConfig short_kernel = soft;
   short_kernel.kernel_size = 2;
   all.push_back({"conv_two_taps", "projection", "conv", short_kernel});
@@ -124,10 +139,10 @@ class GradientTest : public testing::TestWithParam<Case> {
   void SetUp() override {
     const Case& c = GetParam();
     seat_ = make_seat(c.seat, c.name, c.config);
-    for (const auto& [name, length] : seat_->lengths(kLength, c.causal ? kLength : kMemory)) {
+    for (const auto& [name, length] : seat_->lengths(kLength, c.memory())) {
       seat_->in[name] = random_values(kExamples * length, c.config.d_model, 1.7f, rng_);
     }
-    seen_.assign(std::size_t(kExamples * (c.causal ? kLength : kMemory)), 1);
+    seen_.assign(std::size_t(kExamples * c.memory()), 1);
     seen_.back() = seen_[seen_.size() - 3] = seen_[2] = 0;
     seat_->mask = {.causal = c.causal, .keys = c.has_padding ? seen_.data() : nullptr};
     for (std::int64_t i = 0; i < kExamples * kLength; ++i) {

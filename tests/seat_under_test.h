@@ -78,6 +78,20 @@ class FeedForwardUnderTest : public HeldSeat<FeedForward> {
   }
 };
 
+class RecurrenceUnderTest : public HeldSeat<Recurrence> {
+ public:
+  explicit RecurrenceUnderTest(const ModelConfig& config)
+      : HeldSeat(make_recurrence(config.recurrence, config)) {
+    inputs = {"x"};
+  }
+  void forward(Pass& pass) override { layer().forward(pass, in["x"], kept(), out["y"]); }
+
+ protected:
+  void run_backward(Pass& pass) override {
+    layer().backward(pass, in["x"], kept(), up["y"], din["x"]);
+  }
+};
+
 class ProjectionUnderTest : public HeldSeat<Projection> {
  public:
   explicit ProjectionUnderTest(const ModelConfig& config)
@@ -168,12 +182,13 @@ class LossUnderTest : public HeldSeat<Loss> {
   }
 };
 
-/// name: of the implementation; all knobs but that of the seat itself are the config's.
+/// name: of the implementation, not recurrence's none; all knobs but that of the seat itself are the config's.
 inline std::unique_ptr<SeatUnderTest> make_seat(const std::string& seat, const std::string& name,
                                                 ModelConfig config) {
   if (seat == "attention") return std::make_unique<AttentionUnderTest>(name, config);
   set_field(config, seat, name);
   if (seat == "feed_forward") return std::make_unique<FeedForwardUnderTest>(config);
+  if (seat == "recurrence") return std::make_unique<RecurrenceUnderTest>(config);
   if (seat == "projection") return std::make_unique<ProjectionUnderTest>(config);
   if (seat == "cross_projection") return std::make_unique<CrossProjectionUnderTest>(config);
   SCALING_CHECK(seat == "loss");

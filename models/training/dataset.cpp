@@ -12,6 +12,7 @@
 #include "models/training/permutation.h"
 #include "models/training/span_corruption.h"
 #include "models/training/token_file.h"
+#include "models/training/toy_tasks.h"
 #include "models/training/vocabulary.h"
 
 namespace scaling {
@@ -73,6 +74,7 @@ struct Dataset::Impl {
   std::uint64_t training_chunks = 0, held_chunks = 0, evaluated = 0;
   std::string tokenizer_model, fingerprint, description;
   std::optional<double> floor;
+  std::optional<ToyTask> toy, toy_evaluation;
 
   Impl(const TrainConfig& settings, std::int64_t vocabulary, const std::string& folder)
       : config(settings),
@@ -140,6 +142,32 @@ struct Dataset::Impl {
                    decimal(examples / double(training_chunks)) + " epochs";
   }
 
+  /// Everything a toy task needs.
+  void begin_toy() {
+    toy = training_task(config);
+    toy_evaluation = evaluation_task(config);
+    if (vocab_size < toy->least_vocab_size()) {
+      throw UserError("vocab_size " + std::to_string(vocab_size) + " has no room for the task " +
+                      config.task + "; set vocab_size " + std::to_string(toy->least_vocab_size()) +
+                      " or more");
+    }
+    evaluated = std::uint64_t(config.evaluate_batches) * std::uint64_t(config.batch);
+    Hash all;
+    all.text("toy 1").text(config.task).number(config.data_seed);
+    all.number(std::uint64_t(config.batch));
+    for (const ToyTask& task : {*toy, *toy_evaluation}) {
+      all.number(std::uint64_t(task.digits_min)).number(std::uint64_t(task.digits_max));
+    }
+    fingerprint = hex_of(all.value());
+    const auto digits = [](const ToyTask& task) {
+      return std::to_string(task.digits_min) + " to " + std::to_string(task.digits_max) + " digits";
+    };
+    description = config.task + " of " + digits(*toy) + ", evaluated on " +
+                  plural(evaluated, "example") + " of " + digits(*toy_evaluation) + "; " +
+                  plural(std::uint64_t(config.steps), "step") + " draw " +
+                  scaled(double(config.steps) * double(config.batch)) + " examples";
+  }
+
   void shape(Batch& out, std::int64_t examples) const {
     out.examples = examples;
     out.source_length = spans ? config.length : 0;
@@ -199,6 +227,10 @@ Dataset::Dataset(const TrainConfig& config, std::int64_t vocab_size,
   config.validate();
   check_sentinels(config, vocab_size);
   Impl& d = *impl_;
+  if (config.is_toy()) {
+    d.begin_toy();
+    return;
+  }
   const Corpus corpus(config.corpus, config.text_key);
   const std::uint64_t content = corpus.hash(cache_folder);
   if (config.tokenizer == "bytes") {
@@ -256,6 +288,10 @@ void Dataset::train_batch(std::int64_t step, std::int64_t piece, std::int64_t pi
   SCALING_CHECK(step >= 0 && piece >= 0 && piece < pieces);
   const std::int64_t first = d.config.batch * piece / pieces;
   const std::int64_t last = d.config.batch * (piece + 1) / pieces;
+  if (d.toy) {
+    d.toy->make_batch(step, first, last, out);
+    return;
+  }
   d.shape(out, last - first);
   for (std::int64_t i = first; i < last; ++i) {
     const auto example = std::uint64_t(step * d.config.batch + i);
@@ -271,6 +307,11 @@ void Dataset::validation_batch(std::int64_t index, Batch& out) const {
   const Impl& d = *impl_;
   SCALING_CHECK(index >= 0 && index < validation_batches());
   const std::int64_t examples = d.config.batch / d.config.accumulate;
+  if (d.toy_evaluation) {
+    const std::int64_t first = index % d.config.accumulate * examples;
+    d.toy_evaluation->make_batch(index / d.config.accumulate, first, first + examples, out);
+    return;
+  }
   d.shape(out, examples);
   for (std::int64_t row = 0; row < examples; ++row) {
     const auto place = std::uint64_t(index * examples + row);
@@ -289,7 +330,10 @@ std::int64_t Dataset::validation_batches() const {
 
 const std::string& Dataset::tokenizer_model() const { return impl_->tokenizer_model; }
 
-const Tokenizer& Dataset::tokenizer() const { return *impl_->tokenizer; }
+const Tokenizer& Dataset::tokenizer() const {
+  SCALING_CHECK(impl_->tokenizer != nullptr);
+  return *impl_->tokenizer;
+}
 std::string Dataset::fingerprint() const { return impl_->fingerprint; }
 std::optional<double> Dataset::floor() const { return impl_->floor; }
 std::string Dataset::description() const { return impl_->description; }

@@ -6,6 +6,7 @@
 #include "kernels/check.h"
 #include "kernels/gemm.h"
 #include "models/fields.h"
+#include "models/training/toy_tasks.h"
 
 namespace scaling {
 namespace {
@@ -32,6 +33,20 @@ void require_share(const char* name, double value) {
   }
 }
 
+void require_digits(const char* least, std::int64_t min, const char* most, std::int64_t max,
+                    std::int64_t numbers) {
+  require_at_least(least, min, 1);
+  require_at_least(most, max, numbers);
+  if (min > max) {
+    throw UserError(std::string(least) + " " + std::to_string(min) + " exceeds " + most + " " +
+                    std::to_string(max) + "; change one of the two");
+  }
+  if (max > kMostDigits) {
+    throw UserError(std::string(most) + " " + std::to_string(max) + " exceeds " +
+                    std::to_string(kMostDigits) + ", the most of this build; give fewer");
+  }
+}
+
 std::vector<std::string> gemm_names() {
   std::vector<std::string> names = {"auto"};
   for (const Gemm& gemm : gemms()) names.emplace_back(gemm.name);
@@ -40,13 +55,30 @@ std::vector<std::string> gemm_names() {
 
 }  // namespace
 
+bool TrainConfig::is_toy() const { return task != "causal" && task != "span_corruption"; }
+
+bool TrainConfig::has_source() const {
+  return task == "span_corruption" || task == "copy_pairs" || task == "addition_pairs";
+}
+
+std::int64_t TrainConfig::longest_source() const {
+  if (!is_toy()) return has_source() ? length : 0;
+  return std::max(training_task(*this).longest_source(), evaluation_task(*this).longest_source());
+}
+
+std::int64_t TrainConfig::longest_target() const {
+  if (!is_toy()) return has_source() ? target_length : length;
+  return std::max(training_task(*this).longest_target(), evaluation_task(*this).longest_target());
+}
+
 void TrainConfig::validate() const {
-  require_known("task", task, {"causal", "span_corruption"});
+  require_known("task", task,
+                {"causal", "span_corruption", "copy", "addition", "copy_pairs", "addition_pairs"});
   require_known("tokenizer", tokenizer, {"bytes", "sentencepiece"});
   require_known("optimizer", optimizer, {"adafactor", "adam"});
   require_known("schedule", schedule, {"rsqrt", "warmup_rsqrt", "constant"});
   require_known("gemm", gemm, gemm_names());
-  if (corpus.empty()) {
+  if (corpus.empty() && !is_toy()) {
     throw UserError("corpus is empty; name a file, a folder or a glob, or say generated");
   }
   require_at_least("batch", batch, 1);
@@ -57,6 +89,12 @@ void TrainConfig::validate() const {
   }
   require_at_least("length", length, 2);
   if (task == "span_corruption") require_at_least("target_length", target_length, 2);
+  if (is_toy()) {
+    const std::int64_t numbers = training_task(*this).numbers();
+    require_digits("digits_min", digits_min, "digits_max", digits_max, numbers);
+    require_digits("eval_digits_min", eval_digits_min, "eval_digits_max", eval_digits_max,
+                   numbers);
+  }
   require_at_least("steps", steps, 0);
   if (!(learning_rate > 0)) {
     throw UserError("learning_rate " + print_value(learning_rate) +

@@ -8,7 +8,8 @@
 namespace scaling {
 
 struct TrainConfig {
-  std::string task = "causal";       // causal | span_corruption [9.1]
+  // causal | span_corruption [9.1] | copy | addition | copy_pairs | addition_pairs [10.1]
+  std::string task = "causal";
   std::string corpus = "generated";  // file, folder or glob; generated: the built-in generator
   std::string text_key = "text";     // of JSON lines
   std::string validation;            // likewise; empty: every 50th chunk of the corpus
@@ -18,6 +19,10 @@ struct TrainConfig {
   std::int64_t accumulate = 1;       // pieces a batch is computed in
   std::int64_t length = 128;         // positions of a causal example; source positions of a span one
   std::int64_t target_length = 64;   // of span_corruption
+  std::int64_t digits_min = 1;       // of a copied number, or of both addends together
+  std::int64_t digits_max = 16;
+  std::int64_t eval_digits_min = 32;  // the same in evaluation
+  std::int64_t eval_digits_max = 38;
   std::int64_t steps = 1000;
   std::string optimizer = "adafactor";     // adafactor [9.3] | adam
   std::string schedule = "rsqrt";          // rsqrt [9.4] | warmup_rsqrt | constant
@@ -35,7 +40,8 @@ struct TrainConfig {
   /// visitor(name, reference to the value, help), as ModelConfig::fields.
   template <class Self, class Visitor>
   static void fields(Self& c, Visitor&& visit) {
-    visit("task", c.task, "causal or span_corruption");
+    visit("task", c.task,
+          "causal, span_corruption, copy or addition; copy_pairs, addition_pairs: for an encoder");
     visit("corpus", c.corpus, "text file, folder or glob; generated: built-in text of known entropy");
     visit("text_key", c.text_key, "keys of the text in JSON lines, comma between (C4: text)");
     visit("validation", c.validation, "text to evaluate on; empty: every 50th chunk of the corpus");
@@ -45,6 +51,10 @@ struct TrainConfig {
     visit("accumulate", c.accumulate, "pieces that a batch is computed in");
     visit("length", c.length, "positions of an example (span_corruption: of its source)");
     visit("target_length", c.target_length, "target positions of span_corruption");
+    visit("digits_min", c.digits_min, "least digits to copy, or of both addends together");
+    visit("digits_max", c.digits_max, "most digits to copy, or of both addends together");
+    visit("eval_digits_min", c.eval_digits_min, "digits_min in evaluation");
+    visit("eval_digits_max", c.eval_digits_max, "digits_max in evaluation");
     visit("steps", c.steps, "optimiser steps");
     visit("optimizer", c.optimizer, "adafactor or adam");
     visit("schedule", c.schedule, "rsqrt, warmup_rsqrt or constant");
@@ -59,6 +69,15 @@ struct TrainConfig {
     visit("gemm", c.gemm, "library of the matrix products: auto, eigen, openblas, onednn");
     visit("data_seed", c.data_seed, "order of the data");
   }
+
+  /// Whether examples are numbers and not text: no corpus, no tokenizer, lengths that differ from
+  /// batch to batch.
+  bool is_toy() const;
+  /// Whether examples have a source, for an encoder.
+  bool has_source() const;
+  /// Positions of the longest example, in training or evaluation; source: 0 if there is none.
+  std::int64_t longest_source() const;
+  std::int64_t longest_target() const;
 
   /// Throws UserError naming value, reason and remedy.
   void validate() const;

@@ -71,19 +71,21 @@ void require_same_training(const std::string& path, const TrainConfig& theirs,
 }
 
 void require_fit(const TrainConfig& train, const ModelConfig& model) {
-  const bool spans = train.task == "span_corruption";
-  if (spans == model.decoder_only()) {
+  if (train.has_source() == model.decoder_only()) {
     throw UserError("task " + train.task + " does not fit a model with encoder_layers " +
                     std::to_string(model.encoder_layers) +
-                    (spans ? "; give it an encoder (encoder_layers) or train the task causal"
-                           : "; set encoder_layers 0 and encoder true, or train the task "
-                             "span_corruption"));
+                    (train.has_source()
+                         ? "; give it an encoder (encoder_layers) or train the task " +
+                               std::string(train.is_toy() ? "without _pairs" : "causal")
+                         : "; set encoder_layers 0 and encoder true, or train the task " +
+                               (train.is_toy() ? train.task + "_pairs" : "span_corruption")));
   }
-  const std::int64_t longest = spans ? std::max(train.length, train.target_length) : train.length;
+  const std::int64_t longest = std::max(train.longest_source(), train.longest_target());
   if (longest > model.max_length) {
-    throw UserError("examples of " + std::to_string(longest) +
-                    " positions (length, target_length) exceed max_length " +
-                    std::to_string(model.max_length) + "; raise max_length or shorten them");
+    throw UserError("examples of " + std::to_string(longest) + " positions (" +
+                    (train.is_toy() ? "digits_max, eval_digits_max" : "length, target_length") +
+                    ") exceed max_length " + std::to_string(model.max_length) +
+                    "; raise max_length or shorten them");
   }
 }
 
@@ -208,10 +210,13 @@ Evaluation Trainer::Impl::evaluate() {
     sum.loss += one.loss;
     sum.weight += one.weight;
     sum.correct += one.correct;
+    sum.sequences += one.sequences;
+    sum.correct_sequences += one.correct_sequences;
   }
   SCALING_CHECK(sum.weight > 0);
   return {.log_perplexity = sum.loss / sum.weight,
           .accuracy = sum.correct / sum.weight,
+          .sequence_accuracy = sum.correct_sequences / sum.sequences,
           .bits_per_byte = bytes > 0 ? sum.loss / std::numbers::ln2 / bytes : 0};
 }
 
@@ -269,10 +274,22 @@ std::int64_t Trainer::Impl::resume() {
 }
 
 double Trainer::Impl::flops_per_step() const {
-  const bool spans = config.task == "span_corruption";
-  return double(config.accumulate) *
-         model.training_flops(examples_of_piece(), spans ? config.length : 0,
-                              spans ? config.target_length : config.length);
+  if (!config.is_toy()) {
+    return double(config.accumulate) *
+           model.training_flops(examples_of_piece(), config.longest_source(),
+                                config.longest_target());
+  }
+  // Batches differ in length: the mean of the first.
+  constexpr std::int64_t kLookedAt = 64;
+  double flops = 0;
+  Batch batch;
+  for (std::int64_t at = 0; at < kLookedAt; ++at) {
+    for (std::int64_t piece = 0; piece < config.accumulate; ++piece) {
+      data.train_batch(at, piece, config.accumulate, batch);
+      flops += model.training_flops(batch.examples, batch.source_length, batch.target_length);
+    }
+  }
+  return flops / double(kLookedAt);
 }
 
 Trainer::Trainer(Transformer& model, const Dataset& data, const TrainConfig& config,

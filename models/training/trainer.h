@@ -16,6 +16,9 @@ namespace scaling {
 struct Evaluation {
   double log_perplexity = 0;  ///< nats per target token (reference 9.5)
   double accuracy = 0;        ///< teacher-forced
+  /// Share of examples whose weighted tokens are all correct, teacher-forced: where the rest is
+  /// given, as in the toy tasks, that is greedy decoding's exact match (reference 10.3).
+  double sequence_accuracy = 0;
   double bits_per_byte = 0;
 };
 
@@ -52,7 +55,8 @@ class Trainer {
   /// Over the whole validation set.
   Evaluation evaluate();
   std::int64_t step() const;
-  /// Floating-point operations of the matrix products of one optimiser step, forward and backward.
+  /// Floating-point operations of the matrix products of one optimiser step, forward and backward;
+  /// of a toy task, whose batches differ in length, in the mean.
   double flops_per_step() const;
 
  private:

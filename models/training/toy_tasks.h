@@ -1,0 +1,55 @@
+// Copying and adding decimal numbers (paper table 4, reference 10.1): every example is drawn from a
+// key and its index.
+//
+// Ids: 0 padding, 1 + v the digit v, kPlus, kSeparator. Addends and sums have their lowest digit
+// first and no leading zeros; a number to copy is any row of digits.
+//
+//              one sequence for a decoder       weights 1     source      target, weights 1
+//   copy       0 w 0 w                          second w      w           w
+//   addition   S x + y S z                      z             x + y       z
+//
+// What follows is padding of weight 0. All examples of a batch to copy have one length.
+#pragma once
+
+#include <cstdint>
+
+#include "models/batch.h"
+#include "models/training/train_config.h"
+
+namespace scaling {
+
+struct ToyTask {
+  enum class Kind { copy, addition };
+
+  static constexpr int kPlus = 11, kSeparator = 12;
+
+  Kind kind = Kind::copy;
+  bool has_source = false;  ///< a source and a target instead of one sequence
+  /// Of the number to copy, or of both addends together: x gets at least half of digits_min, y at
+  /// least one digit, so that a sum's digits can be fewer than digits_min, as in the reference.
+  std::int64_t digits_min = 1, digits_max = 16;
+  std::int64_t batch = 1;  ///< examples in a batch
+  std::uint64_t key = 0;   ///< of all draws
+  /// Lengths are multiples of this, and no longer than the longest example of a piece needs.
+  std::int64_t pad_to = 32;
+
+  /// Numbers in a question, so the least digits_max.
+  std::int64_t numbers() const { return kind == Kind::addition ? 2 : 1; }
+  std::int64_t least_vocab_size() const { return kind == Kind::addition ? 13 : 12; }
+  /// Positions that the longest possible example takes, padded; source: 0 if there is none.
+  std::int64_t longest_source() const;
+  std::int64_t longest_target() const;
+
+  /// Examples [first, last) of batch `index` (0, 1, ...). 1 <= digits_min <= digits_max and
+  /// numbers() <= digits_max.
+  void make_batch(std::int64_t index, std::int64_t first, std::int64_t last, Batch& out) const;
+};
+
+inline constexpr std::int64_t kMostDigits = 1 << 20;
+
+/// What a toy task (TrainConfig::is_toy) trains on, by data_seed, and what it is evaluated on,
+/// whatever the seeds.
+ToyTask training_task(const TrainConfig& config);
+ToyTask evaluation_task(const TrainConfig& config);
+
+}  // namespace scaling
