@@ -256,8 +256,11 @@ def _figure1(e):
     qkv = [r for r in ("qkv_mult", "qkv_mult_conv") if e.gap(r)]
     if qkv and least and least.value > 0:
         near = all(e.gap(r).value <= ENOUGH * least.value for r in qkv)
+        verdict = "reproduced" if near else "not reproduced"
+        if not strength.decides:
+            verdict = f"undecided (it would be: {verdict})"
         lines.append(Line("Sparse QKV alone is similar to the baseline (Fig 1)" + _where(e),
-                          "reproduced" if near else "not reproduced", pair(e, qkv)))
+                          verdict, pair(e, qkv)))
     return lines
 
 
