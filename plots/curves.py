@@ -137,6 +137,21 @@ def figures(records):
     for metric in ("mfu", "tokens_per_s"):
         if speed and (value := speed.result(speed.baseline, metric)):
             found[f"train.{metric}"] = value
+    found.update(step_comparison(records))
+    return found
+
+
+def step_comparison(records):
+    """{id: Value}: our training step beside other frameworks', timed in turn; replaces the curves' own speed."""
+    threads = max((r["threads"] for r in records.history("peers_training")), default=0)
+
+    def of(row, metric):
+        return derive.measured(records, "peers_training", row, threads, metric)
+
+    found = {f"train.{metric}": value for metric in ("mfu", "tokens_per_s") if (value := of("ours", metric))}
+    for row in records.rows("peers_training"):
+        if row != "ours" and (value := derive.ratio(of(row, "step_seconds"), of("ours", "step_seconds"))):
+            found[f"train.vs_{row}"] = value
     return found
 
 
