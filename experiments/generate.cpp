@@ -181,20 +181,29 @@ struct Generated {
   double seconds = 0;  // of the sampled ones
 };
 
-Generated continue_prompt(Decoder& decoder, const std::vector<int>& prompt, std::int64_t tokens,
+/// Windows of `window` positions: when one is full the next starts from the later half of its text.
+Generated continue_prompt(Decoder& decoder, const std::vector<int>& source,
+                          const std::vector<int>& prompt, std::int64_t tokens, std::int64_t window,
                           float temperature) {
   Generated all;
-  std::vector<int> ids(1, 0), next;
-  const auto given = std::int64_t(prompt.size());
-  for (std::int64_t t = 0; t < given + tokens && !interrupt_arrived(); ++t) {
-    const StepTiming timing = decoder.step(ids, next, temperature);
-    ids[0] = t < given ? prompt[std::size_t(t)] : next[0];
-    if (t >= given) {
+  all.ids = prompt;
+  std::vector<int> context = prompt, ids(1), next;
+  while (all.sampled < tokens) {
+    decoder.begin(source);
+    ids[0] = 0;
+    const auto given = std::int64_t(context.size());
+    for (std::int64_t t = 0; t < window && all.sampled < tokens; ++t) {
+      if (interrupt_arrived()) return all;
+      const StepTiming timing = decoder.step(ids, next, temperature);
+      ids[0] = t < given ? context[std::size_t(t)] : next[0];
+      if (t < given) continue;
       ++all.sampled;
       all.seconds += timing.token_seconds;
-      if (ids[0] == kEnd) break;
+      if (ids[0] == kEnd) return all;
+      all.ids.push_back(ids[0]);
     }
-    all.ids.push_back(ids[0]);
+    const auto kept = std::min(std::ptrdiff_t(all.ids.size()), std::ptrdiff_t(window / 2));
+    context.assign(all.ids.end() - kept, all.ids.end());
   }
   return all;
 }
@@ -244,17 +253,23 @@ int generate(int argc, char** argv) {
   check_length("--source", source.size(), config.max_length);
   check_length("--prompt", prompt.size(), config.max_length - 1);
   const auto given = std::int64_t(prompt.size());
-  const std::int64_t tokens = std::min(options.tokens, config.max_length - given);
+  std::int64_t tokens = options.tokens;
+  if (!config.decoder_only() && tokens > config.max_length - given) {
+    tokens = config.max_length - given;
+    std::fprintf(stderr, "note: this model's targets end after %lld tokens (max_length)\n",
+                 static_cast<long long>(config.max_length));
+  }
+  const std::int64_t window = std::min(config.max_length, given + tokens);
 
   Transformer model(config);
   Team team(options.threads);
   model.allocate(team);
   load_weights(options.checkpoint, model.parameters());
-  Decoder decoder(model, find_kernel_set(options.kernels), team, 1, given + tokens,
+  Decoder decoder(model, find_kernel_set(options.kernels), team, 1, window,
                   std::int64_t(source.size()));
   decoder.set_sampling_seed(options.seed);
-  decoder.begin(source);
-  const Generated all = continue_prompt(decoder, prompt, tokens, float(options.temperature));
+  const Generated all =
+      continue_prompt(decoder, source, prompt, tokens, window, float(options.temperature));
   std::printf("%s\n", (config.decoder_only() ? tokenizer->decode(all.ids)
                                              : target_text(*tokenizer, all.ids, config.vocab_size))
                           .c_str());

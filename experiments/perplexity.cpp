@@ -42,9 +42,9 @@ int perplexity(int argc, char** argv) {
       make_training_plan(experiment, options, provenance, &file, dir, scratch);
   std::fputs(plan_text(experiment, plan, options).c_str(), stdout);
   std::fflush(stdout);
-  const int status =
-      TrainingRun(experiment, options, provenance, plan, dir, scratch, file).run();
-  std::printf("records: %s\n", file.path().c_str());
+  const int status = TrainingRun(experiment, options, provenance, plan, dir, scratch, file).run();
+  std::printf("records: %s\ncheckpoints: %s/checkpoints/%s\n", file.path().c_str(), scratch.c_str(),
+              experiment.name.c_str());
   return status;
 }
 

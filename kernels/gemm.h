@@ -7,9 +7,10 @@
 
 namespace scaling {
 
-/// C (m, n) = A' (m, k) B' (k, n) + beta C, all row-major with leading dimensions in floats; A' is A
-/// or its transpose, B' likewise. beta is 0 (C need not be initialised) or 1. Uses the library's own
-/// threads (see set_gemm_threads) and gives the same bits for the same arguments and thread count.
+/// C (m, n) = A' (m, k) B' (k, n) + beta C, all row-major with leading dimensions in floats; A' is
+/// A or its transpose, B' likewise. beta is 0 (C need not be initialised) or 1. Uses the library's
+/// own threads (see set_gemm_threads) and gives the same bits for the same arguments and thread
+/// count.
 using GemmFunction = void (*)(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n,
                               std::int64_t k, const float* a, std::int64_t lda, const float* b,
                               std::int64_t ldb, float beta, float* c, std::int64_t ldc);

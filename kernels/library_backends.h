@@ -13,9 +13,9 @@ void eigen_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t
 void openblas_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n,
                    std::int64_t k, const float* a, std::int64_t lda, const float* b,
                    std::int64_t ldb, float beta, float* c, std::int64_t ldc);
-void onednn_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n,
-                 std::int64_t k, const float* a, std::int64_t lda, const float* b, std::int64_t ldb,
-                 float beta, float* c, std::int64_t ldc);
+void onednn_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k,
+                 const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float beta,
+                 float* c, std::int64_t ldc);
 
 void set_eigen_threads(int threads);
 std::string eigen_description();

@@ -9,8 +9,8 @@
 
 namespace scaling {
 
-/// body(begin, end) over disjoint parts of [0, n), one a thread, always cut alike for the same n and
-/// thread count. Not for use while a Team runs.
+/// body(begin, end) over disjoint parts of [0, n), one a thread, always cut alike for the same n
+/// and thread count. Not for use while a Team runs.
 template <class Body>
 void parallel_for(std::int64_t n, Body&& body) {
 #ifdef _OPENMP

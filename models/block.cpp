@@ -16,26 +16,37 @@ void prefix_names(Layer& layer, const std::string& prefix) {
   layer.visit_parameters([&](Parameter& p) { p.name = prefix + p.name; });
 }
 
-/// out = x + dropout(y); y is spoilt.
-void add_branch(Pass& pass, Activations& dropout, const Mat& x, Mat& y, Mat& out) {
+/// out = x + dropout(y).
+void add_branch(Pass& pass, Activations& dropout, const Mat& x, const Mat& y, Mat& out) {
   dropout.take_stream(pass);
-  apply_dropout(pass, dropout.stream, /*shared_positions=*/false, y);
-  out.resize(x.rows(), x.cols());
+  const std::int64_t d = x.cols();
+  out.resize(x.rows(), d);
   parallel_for(x.rows(), [&](std::int64_t begin, std::int64_t end) {
-    const std::int64_t n = end - begin;
-    out.middleRows(begin, n) = x.middleRows(begin, n) + y.middleRows(begin, n);
+    for (std::int64_t row = begin; row < end; ++row) {
+      if (!pass.drops()) {
+        out.row(row) = x.row(row) + y.row(row);
+        continue;
+      }
+      // The row stays in the first cache level between the two.
+      out.row(row) = y.row(row);
+      drop(pass, dropout.stream, row * d, d, out.data() + row * d);
+      out.row(row) += x.row(row);
+    }
   });
 }
 
 /// The gradient of a branch's y, given that of the stream; `buffer` holds it if it is another.
 const Mat& branch_gradient(const Pass& pass, const Activations& dropout, const Mat& dx,
                            Mat& buffer) {
-  if (pass.dropout == 0) return dx;
-  buffer.resize(dx.rows(), dx.cols());
+  if (!pass.drops()) return dx;
+  const std::int64_t d = dx.cols();
+  buffer.resize(dx.rows(), d);
   parallel_for(dx.rows(), [&](std::int64_t begin, std::int64_t end) {
-    buffer.middleRows(begin, end - begin) = dx.middleRows(begin, end - begin);
+    for (std::int64_t row = begin; row < end; ++row) {
+      buffer.row(row) = dx.row(row);
+      drop(pass, dropout.stream, row * d, d, buffer.data() + row * d);
+    }
   });
-  apply_dropout(pass, dropout.stream, /*shared_positions=*/false, buffer);
   return buffer;
 }
 

@@ -46,20 +46,17 @@ void embed(Pass& pass, const Parameter& tokens, const Parameter& positions,
     throw UserError(std::to_string(length) + " positions exceed max_length " +
                     std::to_string(positions.rows) + "; raise --max_length");
   }
+  kept.tokens.take_stream(pass);
+  kept.features.take_stream(pass);
+  kept.mask.setOnes(1, d);
+  apply_dropout(pass, kept.features.stream, kept.mask);
   x.resize(rows, d);
   parallel_for(rows, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
-      copy_row(tokens.view(), row_of_id(tokens, ids[std::size_t(row)]), x.data() + row * d);
-    }
-  });
-  kept.tokens.take_stream(pass);
-  apply_dropout(pass, kept.tokens.stream, /*shared_positions=*/false, x);
-  kept.features.take_stream(pass);
-  kept.mask.setOnes(1, d);
-  apply_dropout(pass, kept.features.stream, /*shared_positions=*/false, kept.mask);
-  parallel_for(rows, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      add_row(positions.view(), row % length, kept.mask.data(), x.data() + row * d);
+      float* to = x.data() + row * d;
+      copy_row(tokens.view(), row_of_id(tokens, ids[std::size_t(row)]), to);
+      drop(pass, kept.tokens.stream, row * d, d, to);
+      add_row(positions.view(), row % length, kept.mask.data(), to);
     }
   });
 }
@@ -80,7 +77,7 @@ void embed_backward(const Pass& pass, const Parameter& tokens, const Parameter& 
     });
   }
   if (!tokens.gradient) return;
-  apply_dropout(pass, kept.tokens.stream, /*shared_positions=*/false, dx);
+  apply_dropout(pass, kept.tokens.stream, dx);
   // Columns are shared among the threads, since two rows may have the same id.
   parallel_for(d, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = 0; row < dx.rows(); ++row) {

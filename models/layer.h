@@ -201,8 +201,8 @@ struct KeyValueCache {
 
 /// Which keys a query may see.
 struct AttentionMask {
-  bool causal = false;                  ///< key position <= query position; as many keys as queries
-  const std::uint8_t* keys = nullptr;   ///< (examples * key length), 0: padding; null: all are seen
+  bool causal = false;                 ///< key position <= query position; as many keys as queries
+  const std::uint8_t* keys = nullptr;  ///< (examples * key length), 0: padding; null: all are seen
 };
 
 /// Everything between projections: q, k, v -> o. Has no parameters.

@@ -28,7 +28,7 @@ Initializer glorot_uniform(std::int64_t fan_in, std::int64_t fan_out);
 /// model's weight type. Declaring costs nothing; allocate() binds memory, so that counting a 17B
 /// model needs none.
 struct Parameter {
-  std::string name;                 ///< within its layer; a model prefixes the path
+  std::string name;                   ///< within its layer; a model prefixes the path
   std::vector<std::int64_t> shape;    ///< the reference's logical shape (optimisers factor over it)
   std::vector<std::int64_t> strides;  ///< of each logical axis, over the row-major (rows, cols)
   std::int64_t rows = 0;
@@ -39,8 +39,8 @@ struct Parameter {
 
   WeightType type = WeightType::f32;  ///< of `data`, once allocated
   void* data = nullptr;
-  /// Row-major (rows, cols); backward passes add to it. Null in models that only evaluate, and where
-  /// is_frozen.
+  /// Row-major (rows, cols); backward passes add to it. Null in models that only evaluate, and
+  /// where is_frozen.
   float* gradient = nullptr;
   bool is_frozen = false;  ///< keeps its initial value in training
 

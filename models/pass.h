@@ -5,8 +5,8 @@
 // step, so that a training step allocates nothing once the first has run.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <vector>
 
 #include "kernels/gemm.h"
 #include "kernels/random.h"
@@ -31,12 +31,18 @@ struct Pass {
   const int* ids = nullptr;
 
   std::int64_t length(const Mat& x) const { return x.rows() / examples; }
+  bool drops() const { return training && dropout > 0; }
+  /// What elements that dropout keeps are multiplied with.
+  float kept_scale() const { return 1 / (1 - dropout); }
   std::uint64_t new_stream() { return streams++; }
   /// Four draws for one index of a stream.
   std::array<std::uint32_t, 4> draws(std::uint64_t stream, std::uint64_t index) const {
     return random_bits(seed, stream, index);
   }
 };
+
+/// For forward of one sequence, or of several if examples is set.
+inline Pass evaluation_pass() { return Pass{.gemm = find_gemm("eigen")}; }
 
 /// What a layer's forward keeps for its backward, and the buffers that both reuse. One object for
 /// each place of a layer in the model.

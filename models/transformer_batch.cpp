@@ -10,8 +10,6 @@
 namespace scaling {
 namespace {
 
-Pass evaluation() { return Pass{.gemm = find_gemm("eigen")}; }
-
 /// Of each example's ids: 1 where keys may be seen, all 1 if all ids are padding.
 void mark_seen(const std::vector<int>& ids, std::int64_t examples,
                std::vector<std::uint8_t>& seen) {
@@ -90,7 +88,7 @@ Mat Transformer::encode(const std::vector<int>& source) const {
   SCALING_CHECK(arena_.data() != nullptr);
   if (config_.decoder_only()) return Mat(0, config_.d_model);
   const auto kept = make_kept();
-  Pass pass = evaluation();
+  Pass pass = evaluation_pass();
   kept->source = source;
   encode_batch(pass, *kept);
   return config_.encoder ? std::move(kept->encoder.normed) : std::move(kept->drawn);
@@ -104,7 +102,7 @@ Mat Transformer::forward(const std::vector<int>& source, const std::vector<int>&
   batch.target = target;
   batch.target_length = std::int64_t(target.size());
   const auto kept = make_kept();
-  Pass pass = evaluation();
+  Pass pass = evaluation_pass();
   run(pass, batch, *kept);
   Mat logits;
   loss_->forward(pass, kept->decoder.normed, *kept->loss, logits);

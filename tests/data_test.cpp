@@ -288,7 +288,7 @@ TEST(Corpus, RefusesWhatHasNoText) {
   Folder folder;
   write_file(folder / "bad.jsonl", "\n{\"txt\": \"a\"}\nnothing\n");
   expect_mentions(message_of([&] { read_all(folder / "bad.jsonl"); }),
-                  {"bad.jsonl:2", "2 unusable", "\"text\""});
+                  {"bad.jsonl:2", "2 unusable", "'text'", "--text_key"});
   write_file(folder / "empty.txt", "");
   expect_mentions(message_of([&] { read_all(folder / "empty.txt"); }), {"empty.txt", "empty"});
   expect_mentions(message_of([&] { Corpus(folder / "absent*.txt"); }),
@@ -296,6 +296,20 @@ TEST(Corpus, RefusesWhatHasNoText) {
   fs::create_directory(folder / "other");
   write_file(folder / "other/picture.png", "x");
   expect_mentions(message_of([&] { Corpus(folder / "other"); }), {"other", ".jsonl"});
+}
+
+TEST(Corpus, TextUnderOtherKeys) {
+  Folder folder;
+  write_file(folder / "a.jsonl",
+             "{\"article\": \"one\", \"title\": \"no\"}\n{\"title\": \"no\", \"body\": \"two\"}\n");
+  std::string text;
+  Corpus(folder / "a.jsonl", "article,body").read([&](std::string_view piece, bool last) {
+    text += piece;
+    if (last) text += '|';
+  });
+  EXPECT_EQ(text, "one|two|");
+  EXPECT_NE(Corpus(folder / "a.jsonl", "article").hash(folder / "cache"),
+            Corpus(folder / "a.jsonl", "body").hash(folder / "cache"));
 }
 
 TEST(Corpus, FoldersAndGlobsInOrder) {

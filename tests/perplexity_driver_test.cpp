@@ -47,23 +47,22 @@ Curve curve_named(const CurveExperiment& experiment, const std::string& name) {
 }
 
 TEST(MatchedParameters, EveryVariantComesWithinHalfAPercentAndDivides) {
-  const CurveExperiment e = parse(
-      kSizes +
-      "row = dense\n"
-      "row = n4: feed_forward=sparse sparsity=4\n"
-      "row = n32: feed_forward=sparse sparsity=32\n"
-      "row = full_rank: feed_forward=sparse sparsity=8 d_lowrank=0\n"
-      "row = qkv: projection=multiplicative\n"
-      "row = both: feed_forward=sparse sparsity=8 projection=mult_conv\n"
-      "row = block: feed_forward=moe_block experts=8\n"
-      "row = switch: feed_forward=moe_switch experts=8\n"
-      "row = loss: loss=multiplicative loss_modules=4\n"
-      "row = hash: feed_forward=sparse sparsity=8 selector=hash\n");
+  const CurveExperiment e =
+      parse(kSizes +
+            "row = dense\n"
+            "row = n4: feed_forward=sparse sparsity=4\n"
+            "row = n32: feed_forward=sparse sparsity=32\n"
+            "row = full_rank: feed_forward=sparse sparsity=8 d_lowrank=0\n"
+            "row = qkv: projection=multiplicative\n"
+            "row = both: feed_forward=sparse sparsity=8 projection=mult_conv\n"
+            "row = block: feed_forward=moe_block experts=8\n"
+            "row = switch: feed_forward=moe_switch experts=8\n"
+            "row = loss: loss=multiplicative loss_modules=4\n"
+            "row = hash: feed_forward=sparse sparsity=8 selector=hash\n");
   const auto target = double(parameters_of(e.curves.front().model));
   EXPECT_EQ(e.curves.front().model.d_ff, 512);
   for (const Curve& curve : e.curves) {
-    EXPECT_NEAR(double(parameters_of(curve.model)), target, kMatchTolerance * target)
-        << curve.name;
+    EXPECT_NEAR(double(parameters_of(curve.model)), target, kMatchTolerance * target) << curve.name;
     if (curve.model.feed_forward == "sparse") {
       EXPECT_EQ(curve.model.d_ff % curve.model.sparsity, 0) << curve.name;
     }
@@ -74,8 +73,9 @@ TEST(MatchedParameters, EveryVariantComesWithinHalfAPercentAndDivides) {
 }
 
 TEST(MatchedParameters, ATooCoarseStepTakesADivisorAndSaysSo) {
-  const CurveExperiment e = parse(kSizes + "row = dense: d_ff=100\n"
-                                           "row = coarse: feed_forward=sparse sparsity=64 d_lowrank=1\n");
+  const CurveExperiment e = parse(kSizes +
+                                  "row = dense: d_ff=100\n"
+                                  "row = coarse: feed_forward=sparse sparsity=64 d_lowrank=1\n");
   const Curve coarse = curve_named(e, "coarse");
   EXPECT_LT(coarse.model.sparsity, 64);
   EXPECT_EQ(64 % coarse.model.sparsity, 0);
@@ -85,18 +85,20 @@ TEST(MatchedParameters, ATooCoarseStepTakesADivisorAndSaysSo) {
 TEST(MatchedParameters, WhatCannotBeMatchedIsRefused) {
   expect_mentions(
       message_of([] {
-        parse(kSizes + "row = dense: d_ff=1\nrow = wide: feed_forward=sparse sparsity=8 d_lowrank=64\n");
+        parse(kSizes +
+              "row = dense: d_ff=1\nrow = wide: feed_forward=sparse sparsity=8 d_lowrank=64\n");
       }),
       {"some.cfg", "row 'wide'", "0.5 %", "solve=none"});
 }
 
 TEST(MatchedParameters, ControlsReadAsMuch) {
-  const CurveExperiment e = parse(kSizes +
-                                  "row = dense\n"
-                                  "row = iso_read_ff: solve=iso_read_ff reference_row=sparse\n"
-                                  "row = sparse: feed_forward=sparse sparsity=8\n"
-                                  "row = iso_read_model: solve=iso_read_model reference_row=both\n"
-                                  "row = both: feed_forward=sparse sparsity=8 projection=mult_conv\n");
+  const CurveExperiment e =
+      parse(kSizes +
+            "row = dense\n"
+            "row = iso_read_ff: solve=iso_read_ff reference_row=sparse\n"
+            "row = sparse: feed_forward=sparse sparsity=8\n"
+            "row = iso_read_model: solve=iso_read_model reference_row=both\n"
+            "row = both: feed_forward=sparse sparsity=8 projection=mult_conv\n");
   const ModelConfig ff = curve_named(e, "iso_read_ff").model;
   const double wanted = feed_forward_reads(curve_named(e, "sparse").model);
   EXPECT_EQ(ff.feed_forward, "dense");
@@ -254,9 +256,9 @@ TEST(PerplexityDriver, TrainsRecordsAndResumes) {
   text.replace(text.find("tiny_curve"), 10, "tiny_other");
   text.replace(text.find("row = dense"), 11, "row = base");
   std::ofstream(folder / "tiny_other.cfg") << text;
-  const Outcome other = run_driver("--config '" + (folder / "tiny_other.cfg") +
-                                   "' --gemm eigen --threads 2 --rows base --results '" +
-                                   folder.path() + "'");
+  const Outcome other =
+      run_driver("--config '" + (folder / "tiny_other.cfg") +
+                 "' --gemm eigen --threads 2 --rows base --results '" + folder.path() + "'");
   EXPECT_EQ(other.status, 0) << other.text;
   expect_mentions(other.text, {"is there as tiny_curve/dense"});
 }

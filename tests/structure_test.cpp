@@ -54,10 +54,12 @@ bool starts_with_any(const std::string& name, const std::vector<std::string>& pr
 /// Headers of libraries and rooms; whatever else is a bare name is the language's or the system's.
 const std::vector<std::string> kPeers = {"Eigen/", "cblas.h", "oneapi/", "dnnl", "omp.h"};
 const std::vector<std::string> kKernels = {"kernels/", "hwy/", "Random123/"};
-const std::vector<std::string> kModels = {
-    "models/", "kernels/", "Eigen/", "xtensor/"};
+const std::vector<std::string> kModels = {"models/", "kernels/", "Eigen/", "xtensor/"};
 /// Files of text, compressed or not, tokenizers and checkpoints are training's.
-const std::vector<std::string> kTraining = {"nlohmann/", "zlib.h", "zstd.h", "xxhash.h",
+const std::vector<std::string> kTraining = {"nlohmann/",
+                                            "zlib.h",
+                                            "zstd.h",
+                                            "xxhash.h",
                                             "sentencepiece_processor.h",
                                             "sentencepiece_trainer.h"};
 const std::vector<std::string> kExperiments = {
@@ -66,8 +68,8 @@ const std::vector<std::string> kExperiments = {
 
 bool is_system(const std::string& name) {
   static const std::set<std::string> with_dots = {
-      "sched.h", "pthread.h", "immintrin.h", "unistd.h", "fcntl.h",
-      "omp.h",   "cpuid.h",   "x86intrin.h", "signal.h", "time.h", "glob.h"};
+      "sched.h", "pthread.h",   "immintrin.h", "unistd.h", "fcntl.h", "omp.h",
+      "cpuid.h", "x86intrin.h", "signal.h",    "time.h",   "glob.h"};
   const bool standard = name.find('.') == std::string::npos && name.find('/') == std::string::npos;
   return standard || with_dots.count(name) > 0 ||
          starts_with_any(name, {"sys/", "linux/", "sanitizer/"});

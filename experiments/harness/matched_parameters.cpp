@@ -72,8 +72,9 @@ std::int64_t* step_of(ModelConfig& config) {
 
 void require_dense_feed_forward(const ModelConfig& config, Solve solve) {
   if (config.feed_forward == "dense") return;
-  throw UserError(std::string("solve=") + name_of(solve) + " makes a dense control, but feed_forward is '" +
-                  config.feed_forward + "'; set feed_forward=dense");
+  throw UserError(std::string("solve=") + name_of(solve) +
+                  " makes a dense control, but feed_forward is '" + config.feed_forward +
+                  "'; set feed_forward=dense");
 }
 
 }  // namespace
@@ -121,8 +122,8 @@ Solved match_parameters(const ModelConfig& variant, const ModelConfig& baseline)
     const double off = difference(count(config), target);
     if (std::abs(off) < std::abs(nearest)) nearest = off;
     if (std::abs(off) > kMatchTolerance) continue;
-    Solved solved{config, "d_ff " + std::to_string(config.d_ff) + ", parameters " +
-                              signed_percent(off)};
+    Solved solved{config,
+                  "d_ff " + std::to_string(config.d_ff) + ", parameters " + signed_percent(off)};
     if (step != asked) {
       solved.what += ", " + std::string(config.feed_forward == "sparse" ? "N " : "experts ") +
                      std::to_string(step) + " in place of " + std::to_string(asked) +

@@ -36,9 +36,10 @@ std::int64_t parameters_of(const ModelConfig& config);
 double feed_forward_reads(const ModelConfig& config);
 double model_reads(const ModelConfig& config);
 
-/// d_ff as a multiple of N (sparse) or of the experts, so that parameters are within kMatchTolerance
-/// of the baseline's. Where that step is too coarse, the largest divisor of N (of the experts) that
-/// comes near enough takes its place, and `what` says so. Throws UserError if none does.
+/// d_ff as a multiple of N (sparse) or of the experts, so that parameters are within
+/// kMatchTolerance of the baseline's. Where that step is too coarse, the largest divisor of N (of
+/// the experts) that comes near enough takes its place, and `what` says so. Throws UserError if
+/// none does.
 Solved match_parameters(const ModelConfig& variant, const ModelConfig& baseline);
 
 /// `dense` with another d_ff; everything else stays. Throws UserError if its feed-forward is not

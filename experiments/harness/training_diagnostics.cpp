@@ -94,8 +94,7 @@ void diagnose_selections(Transformer& model, const Dataset& data, const TrainCon
   const Measured with_hard = measure(model, data, gemm, false);
   const Measured with_soft = measure(twin, data, gemm, true);
   if (!(with_hard.weight > 0)) return;
-  result->hard_soft_gap =
-      with_hard.loss / with_hard.weight - with_soft.loss / with_soft.weight;
+  result->hard_soft_gap = with_hard.loss / with_hard.weight - with_soft.loss / with_soft.weight;
   if (std::isfinite(with_soft.entropy)) result->selection_entropy = with_soft.entropy;
 }
 

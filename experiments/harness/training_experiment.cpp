@@ -39,8 +39,8 @@ bool is_model_knob(const std::string& name) {
 
 void set_knob(Curve& curve, const std::string& name, const std::string& value) {
   if (!has(curve_knobs(), name)) {
-    throw UserError("there is no knob '" + name + "'; known are: " + joined(names_of(curve_knobs())) +
-                    ", " + joined(kRowKnobs));
+    throw UserError("there is no knob '" + name +
+                    "'; known are: " + joined(names_of(curve_knobs())) + ", " + joined(kRowKnobs));
   }
   if (is_model_knob(name)) {
     set_field(curve.model, name, value);
@@ -50,8 +50,8 @@ void set_knob(Curve& curve, const std::string& name, const std::string& value) {
 }
 
 /// A row before anything is solved. An empty reference_row means the first row.
-Curve parse_curve(const std::string& text, const Settings& file_settings,
-                  const Settings& overrides, bool first) {
+Curve parse_curve(const std::string& text, const Settings& file_settings, const Settings& overrides,
+                  bool first) {
   const RowText parts = parse_row_text(text);
   Curve curve;
   curve.name = parts.name;
@@ -65,7 +65,12 @@ Curve parse_curve(const std::string& text, const Settings& file_settings,
       for (const auto& [name, value] : all) {
         if ((name == "shape") != shape) continue;
         if (name == "solve") {
-          curve.solve = first ? Solve::none : parse_solve(value);
+          // A control that reads as much as another row would be no control without its solving, so
+          // a flag for all rows leaves it alone.
+          const Solve solve = parse_solve(value);
+          const bool is_control =
+              curve.solve == Solve::iso_read_ff || curve.solve == Solve::iso_read_model;
+          if (!first && !is_control) curve.solve = solve;
         } else if (name == "reference_row") {
           curve.reference_row = value;
         } else {
@@ -104,8 +109,7 @@ class Solver {
       solve(i);
       return curves_[i].model;
     }
-    throw UserError("its reference_row '" + curve.reference_row +
-                    "' is no row of this experiment");
+    throw UserError("its reference_row '" + curve.reference_row + "' is no row of this experiment");
   }
 
   void solve(std::size_t i) {
@@ -252,8 +256,7 @@ Curve with_seed(Curve curve, std::uint64_t seed) {
   return curve;
 }
 
-CurveExperiment parse_curves(std::istream& in, const std::string& file,
-                             const Settings& overrides) {
+CurveExperiment parse_curves(std::istream& in, const std::string& file, const Settings& overrides) {
   try {
     // Outlives `parsed`, which points to it.
     const po::options_description known = file_options();

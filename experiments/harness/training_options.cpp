@@ -44,7 +44,8 @@ po::options_description knob_options() {
   for (const auto& [knob, help] : curve_knobs()) {
     add(knob.c_str(), po::value<std::string>(), help.c_str());
   }
-  add("solve", po::value<std::string>(), "none, match_parameters, iso_read_ff or iso_read_model");
+  add("solve", po::value<std::string>(),
+      "none or match_parameters, in place of every row's own, the controls' too");
   return flags;
 }
 
@@ -128,12 +129,14 @@ std::string prepare_scratch_dir(const TrainingOptions& options, const std::strin
   std::error_code error;
   const bool published =
       fs::equivalent(results, fs::path(source_dir()) / "results" / "published", error);
-  // Checkpoints are large and no one's results.
-  return published ? prepare_results_dir("", machine) : results;
+  // Checkpoints are large and no one's results; those of local runs are others, whose points the
+  // published records would lack.
+  if (!published) return results;
+  const fs::path local = fs::path(source_dir()) / "results" / "local" / machine / "published";
+  return prepare_results_dir(local.string(), machine);
 }
 
-std::string command_of(const TrainingOptions& options, const std::string& row,
-                       std::uint64_t seed) {
+std::string command_of(const TrainingOptions& options, const std::string& row, std::uint64_t seed) {
   std::ostringstream command;
   command << "perplexity --config " << portable_path(options.config) << " --rows " << row
           << " --seeds " << seed << " --threads " << options.threads;

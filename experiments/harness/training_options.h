@@ -25,12 +25,11 @@ TrainingOptions parse_training_options(int argc, const char* const* argv);
 std::string training_help();
 
 /// Folder of checkpoints and tokenised corpora: `chosen`, or the folder of records, or, if that is
-/// the published one, results/local/<machine>. Made; throws UserError if it cannot be.
+/// the published one, results/local/<machine>/published. Made; throws UserError if it cannot be.
 std::string prepare_scratch_dir(const TrainingOptions& options, const std::string& results,
                                 const std::string& machine);
 
 /// The command line that trains one curve again.
-std::string command_of(const TrainingOptions& options, const std::string& row,
-                       std::uint64_t seed);
+std::string command_of(const TrainingOptions& options, const std::string& row, std::uint64_t seed);
 
 }  // namespace scaling

@@ -38,6 +38,24 @@ std::string seeds_text(const std::vector<std::uint64_t>& seeds) {
 /// Arrays of the weights' size beside the weights: gradients, and Adam's two.
 double arrays_beside(const TrainConfig& train) { return train.optimizer == "adam" ? 3 : 1; }
 
+/// About what the forward pass of one piece keeps: each position of a block some sixteen vectors of
+/// d_model, four of d_ff (hidden values, selections, their gradients once) and its attention
+/// probabilities.
+double activation_bytes(const ModelConfig& model, const TrainConfig& train) {
+  const double examples = double(train.batch) / double(train.accumulate);
+  const bool spans = train.task == "span_corruption";
+  const auto of_stack = [&](std::int64_t layers, std::int64_t length, bool crosses) {
+    const double keys = double(length) + (crosses ? double(train.length) : 0.0);
+    return double(layers) * double(length) *
+           (16.0 * double(model.d_model) * (crosses ? 1.5 : 1.0) + 4.0 * double(model.d_ff) +
+            double(model.n_heads) * keys);
+  };
+  const double encoder = spans ? of_stack(model.encoder_layers, train.length, false) : 0.0;
+  const double decoder =
+      of_stack(model.decoder_layers, spans ? train.target_length : train.length, spans);
+  return sizeof(float) * examples * (encoder + decoder);
+}
+
 }  // namespace
 
 double tokens_per_step(const TrainConfig& train) {
@@ -52,7 +70,8 @@ TrainingPlan make_training_plan(const CurveExperiment& experiment, const Trainin
   std::map<std::string, std::int64_t> parameters;
   for (const Curve& curve : experiment.curves) parameters[curve.name] = parameters_of(curve.model);
   TrainingPlan plan;
-  const std::vector<std::uint64_t>& seeds = options.seeds.empty() ? experiment.seeds : options.seeds;
+  const std::vector<std::uint64_t>& seeds =
+      options.seeds.empty() ? experiment.seeds : options.seeds;
   for (const std::uint64_t seed : seeds) {
     for (const Curve& curve : select_curves(experiment, options.rows)) {
       PlannedCurve planned;
@@ -61,19 +80,20 @@ TrainingPlan make_training_plan(const CurveExperiment& experiment, const Trainin
       const std::string name = curve.name + "." + std::to_string(seed);
       planned.folder = (fs::path(scratch) / "checkpoints" / experiment.name / name).string();
       planned.csv = (fs::path(results) / "curves" / experiment.name / (name + ".csv")).string();
-      planned.finished =
-          file && !options.force && file->finished(planned.key, kClosingCurveMetric);
-      planned.begun = file && !options.force && !planned.finished &&
-                      may_continue(read_training_state(planned.folder), planned.key,
-                                   options.resume);
+      planned.finished = file && !options.force && file->finished(planned.key, kClosingCurveMetric);
+      planned.begun =
+          file && !options.force && !planned.finished &&
+          may_continue(read_training_state(planned.folder), planned.key, options.resume);
       planned.parameters = parameters[curve.name];
       planned.reference_parameters = parameters[experiment.curves.front().name];
       const TrainConfig& train = curve.train;
       const bool spans = train.task == "span_corruption";
-      planned.step_flops = Transformer(curve.model).training_flops(
-          train.batch, spans ? train.length : 0, spans ? train.target_length : train.length);
+      planned.step_flops = Transformer(curve.model)
+                               .training_flops(train.batch, spans ? train.length : 0,
+                                               spans ? train.target_length : train.length);
       planned.bytes =
-          std::uint64_t(double(planned.parameters) * sizeof(float) * (1 + arrays_beside(train)));
+          std::uint64_t(double(planned.parameters) * sizeof(float) * (1 + arrays_beside(train)) +
+                        activation_bytes(curve.model, train));
       plan.push_back(std::move(planned));
     }
   }
@@ -114,7 +134,7 @@ std::string plan_text(const CurveExperiment& experiment, const TrainingPlan& pla
     text << "  " << curve.name << ": " << grouped(planned.parameters) << " parameters" << off
          << ", " << curve.train.steps << " steps of "
          << grouped(std::int64_t(tokens_per_step(curve.train))) << " tokens, "
-         << readable_bytes(double(planned.bytes)) << " and activations";
+         << readable_bytes(double(planned.bytes));
     if (!fresh.empty()) text << "; seeds " << seeds_text(fresh);
     if (!begun.empty()) text << "; continues seeds " << seeds_text(begun);
     if (!finished.empty()) {
@@ -135,7 +155,8 @@ std::string knobs_text(const TrainingPlan& plan) {
   for (const PlannedCurve& planned : plan) {
     if (!shown.insert(planned.curve.name).second) continue;
     text << planned.curve.name << "\n ";
-    for (const auto& [name, value] : settings_of(planned.curve)) text << " " << name << "=" << value;
+    for (const auto& [name, value] : settings_of(planned.curve))
+      text << " " << name << "=" << value;
     char flops[64];
     std::snprintf(flops, sizeof flops, "\n  %.3f GFLOP a step\n", planned.step_flops / 1e9);
     text << flops;

@@ -21,7 +21,7 @@ struct PlannedCurve {
   std::int64_t parameters = 0;
   std::int64_t reference_parameters = 0;
   double step_flops = 0;
-  std::uint64_t bytes = 0;  ///< weights, gradients and the optimiser's arrays
+  std::uint64_t bytes = 0;  ///< weights, gradients, the optimiser's arrays; about: activations
 };
 
 using TrainingPlan = std::vector<PlannedCurve>;

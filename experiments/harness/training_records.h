@@ -33,16 +33,17 @@ Record evaluation_record(const Record& base, const TrainReport& report);
 bool has_evaluation(const RecordFile& file, const std::string& key, std::int64_t step);
 
 struct CurveResult {
-  Evaluation evaluation;               ///< at the end
+  Evaluation evaluation;  ///< at the end
   std::int64_t parameters = 0;
-  std::vector<double> tokens_per_s;    ///< one a step trained by this process
+  std::vector<double> tokens_per_s;  ///< one a step trained by this process
   double step_flops = 0;
   double tokens_per_step = 0;
-  double gemm_gflops = 0;              ///< best linked library, same process and threads
-  double seconds = std::nan("");       ///< of training, over all resumptions, if known
-  double peak_memory_bytes = 0;        ///< not a number if unknown
-  std::optional<double> floor;         ///< of generated text, nats a token
-  /// Same batches with hard and with soft selections, and the entropy of these; where there are any.
+  double gemm_gflops = 0;         ///< best linked library, same process and threads
+  double seconds = std::nan("");  ///< of training, over all resumptions, if known
+  double peak_memory_bytes = 0;   ///< not a number if unknown
+  std::optional<double> floor;    ///< of generated text, nats a token
+  /// Same batches with hard and with soft selections, and the entropy of these; where there are
+  /// any.
   std::optional<double> hard_soft_gap, selection_entropy;
 };
 
@@ -51,8 +52,8 @@ struct CurveResult {
 std::vector<Record> result_records(const Record& base, const CurveResult& result);
 Record failed_curve_record(const Record& base, const std::string& why);
 
-/// Records of a finished curve with the same key in another experiment's file of the folder, renamed
-/// to this one; empty if there is none. from: "experiment/row" they were measured as.
+/// Records of a finished curve with the same key in another experiment's file of the folder,
+/// renamed to this one; empty if there is none. from: "experiment/row" they were measured as.
 std::vector<Record> finished_elsewhere(const std::string& folder, const Record& base,
                                        std::string* from);
 

@@ -13,6 +13,7 @@
 #include "experiments/harness/training_csv.h"
 #include "experiments/harness/training_diagnostics.h"
 #include "experiments/harness/training_state.h"
+#include "kernels/arena.h"
 #include "kernels/check.h"
 #include "kernels/gemm.h"
 #include "kernels/gemm_rate.h"
@@ -86,6 +87,7 @@ int TrainingRun::run() {
       } catch (const UserError& error) {
         give_up(planned, error.what());
       }
+      current = nullptr;
     }
   } catch (const Interrupted&) {
     progress_.done(current ? "interrupted in " + current->curve.name + ", seed " +
@@ -107,8 +109,7 @@ void TrainingRun::train(const PlannedCurve& planned) {
     // With another library the products' last bits, and so all later weights, would differ.
     if (const auto before = read_training_state(planned.folder)) state = *before;
   } else {
-    std::error_code error;
-    fs::remove_all(planned.folder, error);
+    set_aside(planned);
     write_training_state(planned.folder, state);
   }
   curve.train.gemm = state.gemm;
@@ -117,15 +118,18 @@ void TrainingRun::train(const PlannedCurve& planned) {
   reset_peak_memory();
   progress_.live(curve.name + ": reading " + curve.train.corpus);
   const Dataset data(curve.train, curve.model.vocab_size, cache_folder(curve.train, scratch_));
+  require_memory(planned.bytes, "training " + curve.name,
+                 "use fewer examples at a time (--accumulate), optimizer adafactor, or a smaller "
+                 "model");
   const std::unique_ptr<Transformer> model = allocated(curve.model, options_.threads);
   Trainer trainer(*model, data, curve.train, planned.folder);
   last_step_ = trainer.resume();
   last_perplexity_ = std::nan("");
-  progress_.done(curve.name + ", seed " + std::to_string(curve.model.seed) +
-                     (last_step_ ? ": continues after step " + std::to_string(last_step_) + "; "
-                                 : ": ") +
-                     data.description(),
-                 0);
+  progress_.done(
+      curve.name + ", seed " + std::to_string(curve.model.seed) +
+          (last_step_ ? ": continues after step " + std::to_string(last_step_) + "; " : ": ") +
+          data.description(),
+      0);
 
   Record base = curve_record(experiment_, planned, options_, provenance_, data.fingerprint());
   if (state.commit != commit_of(provenance_)) {
@@ -168,8 +172,7 @@ void TrainingRun::train(const PlannedCurve& planned) {
   result.step_flops = trainer.flops_per_step();
   result.tokens_per_step = tokens_per_step(curve.train);
   result.peak_memory_bytes = peak_memory();
-  result.gemm_gflops =
-      best_gemm(result.step_flops * double(curve.train.steps), options_.threads);
+  result.gemm_gflops = best_gemm(result.step_flops * double(curve.train.steps), options_.threads);
   result.floor = data.floor();
   diagnose_selections(*model, data, curve.train, options_.threads, &result);
   const std::vector<Record> records = result_records(base, result);
@@ -183,6 +186,24 @@ void TrainingRun::train(const PlannedCurve& planned) {
     if (r.metric == "mfu") line += text(", %.0f %% of the best product", 100 * r.value);
   }
   progress_.done(line, 0);
+}
+
+void TrainingRun::set_aside(const PlannedCurve& planned) {
+  if (!fs::exists(planned.folder)) return;
+  const std::string before = planned.folder + ".before";
+  std::error_code error;
+  fs::remove_all(before, error);
+  fs::rename(planned.folder, before, error);
+  if (error) {
+    throw UserError("cannot move the checkpoints '" + planned.folder +
+                    "' aside: " + error.message() + "; delete or rename that folder");
+  }
+  if (options_.force) return;
+  progress_.done(planned.curve.name + ", seed " + std::to_string(planned.curve.model.seed) +
+                     ": starts anew, since its checkpoints are of other settings or another commit "
+                     "(--resume goes on with those of another commit); they are kept in " +
+                     before,
+                 0);
 }
 
 bool TrainingRun::reuse(const PlannedCurve& planned) {
@@ -217,9 +238,9 @@ void TrainingRun::show(const PlannedCurve& planned, const TrainReport& report) {
   const TrainConfig& train = planned.curve.train;
   const double rate = planned.step_flops * report.tokens_per_s / tokens_per_step(train);
   if (rate > 0) progress_.expect(remaining_seconds(planned, report.step, rate));
-  std::string line = planned.curve.name + "." + std::to_string(planned.curve.model.seed) +
-                     text(" step %.0f/%.0f, loss %.3f", double(report.step), double(train.steps),
-                          report.loss);
+  std::string line =
+      planned.curve.name + "." + std::to_string(planned.curve.model.seed) +
+      text(" step %.0f/%.0f, loss %.3f", double(report.step), double(train.steps), report.loss);
   if (std::isfinite(last_perplexity_)) line += text(", log-ppl %.4f", last_perplexity_);
   line += text(", %.0f tokens/s", report.tokens_per_s);
   if (progress_.on_terminal()) {
@@ -231,8 +252,8 @@ void TrainingRun::show(const PlannedCurve& planned, const TrainReport& report) {
 
 void TrainingRun::give_up(const PlannedCurve& planned, const std::string& why) {
   failed_ = true;
-  file_.append({failed_curve_record(
-      curve_record(experiment_, planned, options_, provenance_, ""), why)});
+  file_.append(
+      {failed_curve_record(curve_record(experiment_, planned, options_, provenance_, ""), why)});
   progress_.done(planned.curve.name + ", seed " + std::to_string(planned.curve.model.seed) +
                      ": failed, " + why,
                  0);
@@ -255,6 +276,9 @@ int check_curves(const TrainingPlan& plan, const TrainingOptions& options,
       curve.train.gemm = find_gemm(curve.train.gemm).name;
       reset_peak_memory();
       fs::remove_all(folder);
+      require_memory(planned.bytes, "training " + curve.name,
+                     "use fewer examples at a time (--accumulate), optimizer adafactor, or a "
+                     "smaller model");
       const Dataset data(curve.train, curve.model.vocab_size, cache_folder(curve.train, scratch));
       const std::unique_ptr<Transformer> model = allocated(curve.model, options.threads);
       Trainer trainer(*model, data, curve.train, folder);

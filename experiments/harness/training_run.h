@@ -23,10 +23,13 @@ class TrainingRun {
  private:
   void train(const PlannedCurve& planned);
   /// Takes the records over if another experiment of the folder has the same curve.
+  /// Checkpoints of something else where this curve's shall be.
+  void set_aside(const PlannedCurve& planned);
   bool reuse(const PlannedCurve& planned);
   void show(const PlannedCurve& planned, const TrainReport& report);
   void give_up(const PlannedCurve& planned, const std::string& why);
-  double remaining_seconds(const PlannedCurve& planned, std::int64_t step, double flops_per_s) const;
+  double remaining_seconds(const PlannedCurve& planned, std::int64_t step,
+                           double flops_per_s) const;
 
   const CurveExperiment& experiment_;
   const TrainingOptions& options_;

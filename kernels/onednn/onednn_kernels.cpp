@@ -81,12 +81,11 @@ void dense_transposed(const WeightView& w, const float* h, int tokens, float* y,
 }  // namespace
 
 void onednn_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k,
-                const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float beta,
-                float* c, std::int64_t ldc) {
+                 const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float beta,
+                 float* c, std::int64_t ldc) {
   use_openmp_threads(threads_of_calls);
-  const dnnl_status_t status =
-      dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k, 1, a, lda, b, ldb, beta,
-                 c, ldc);
+  const dnnl_status_t status = dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k,
+                                          1, a, lda, b, ldb, beta, c, ldc);
   SCALING_CHECK(status == dnnl_success);
 }
 

@@ -63,9 +63,9 @@ void dense_transposed(const WeightView& w, const float* h, int tokens, float* y,
 
 }  // namespace
 
-void openblas_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k,
-                const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float beta,
-                float* c, std::int64_t ldc) {
+void openblas_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n,
+                   std::int64_t k, const float* a, std::int64_t lda, const float* b,
+                   std::int64_t ldb, float beta, float* c, std::int64_t ldc) {
   use_openmp_threads(threads_of_calls);
   cblas_sgemm(CblasRowMajor, transpose_a ? CblasTrans : CblasNoTrans,
               transpose_b ? CblasTrans : CblasNoTrans, int(m), int(n), int(k), 1, a, int(lda), b,

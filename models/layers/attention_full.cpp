@@ -9,6 +9,7 @@
 
 #include "kernels/check.h"
 #include "kernels/parallel.h"
+#include "models/layers/product.h"
 
 namespace scaling {
 namespace {
@@ -32,25 +33,12 @@ struct AttentionActivations : Activations {
   }
 };
 
-bool drops(const Pass& pass) { return pass.training && pass.dropout > 0; }
-
-/// values *= keep / (1 - rate), drawn for every element of (rows, row_length); values' rows start
-/// at first_row. The same stream draws the same mask.
+/// Draws for every element of (rows, row_length); values' rows start at first_row.
 template <class Rows>
-void drop(const Pass& pass, std::uint64_t stream, std::int64_t first_row, Rows& values,
-          std::int64_t row_length) {
-  const float keep = 1 / (1 - pass.dropout);
-  const auto threshold = std::uint32_t(double(pass.dropout) * 4294967296.0);
+void drop_rows(const Pass& pass, std::uint64_t stream, std::int64_t first_row, Rows& values,
+               std::int64_t row_length) {
   for (std::int64_t i = 0; i < values.rows(); ++i) {
-    float* row = values.row(i).data();
-    const std::int64_t first = (first_row + i) * row_length;
-    for (std::int64_t col = 0; col < values.cols();) {
-      const std::int64_t at = first + col;
-      const auto bits = pass.draws(stream, std::uint64_t(at / 4));
-      for (std::int64_t j = at % 4; j < 4 && col < values.cols(); ++j, ++col) {
-        row[col] *= bits[std::size_t(j)] < threshold ? 0.0f : keep;
-      }
-    }
+    drop(pass, stream, (first_row + i) * row_length, values.cols(), values.row(i).data());
   }
 }
 
@@ -142,11 +130,11 @@ void FullAttention::forward(Pass& pass, const Mat& q, const Mat& k, const Mat& v
         }
         auto out = o.block(example * queries + first, at, n, d_head_);
         const auto value_rows = v.block(example * keys, at, some_keys, d_head_);
-        if (drops(pass)) {
+        if (pass.drops()) {
           scratch.dropped.resize(kQueriesAtOnce, keys);
           auto dropped = scratch.dropped.topLeftCorner(n, some_keys);
           dropped = a;
-          drop(pass, own.stream, pair * queries + first, dropped, keys);
+          drop_rows(pass, own.stream, pair * queries + first, dropped, keys);
           out.noalias() = dropped * value_rows;
         } else {
           out.noalias() = a * value_rows;
@@ -171,7 +159,7 @@ void FullAttention::backward(Pass& pass, const Mat& q, const Mat& k, const Mat& 
   parallel_for(pairs, [&](std::int64_t begin, std::int64_t end) {
     Scratch& scratch = own.scratch[std::size_t(begin)];
     scratch.gradient.resize(kQueriesAtOnce, keys);
-    if (drops(pass)) scratch.dropped.resize(kQueriesAtOnce, keys);
+    if (pass.drops()) scratch.dropped.resize(kQueriesAtOnce, keys);
     for (std::int64_t pair = begin; pair < end; ++pair) {
       const std::int64_t example = pair / heads_, at = pair % heads_ * d_head_;
       const std::uint8_t* seen = mask.keys ? mask.keys + example * keys : nullptr;
@@ -185,12 +173,12 @@ void FullAttention::backward(Pass& pass, const Mat& q, const Mat& k, const Mat& 
         auto dvalues = dv.block(example * keys, at, some_keys, d_head_);
         auto g = scratch.gradient.topLeftCorner(n, some_keys);
         g.noalias() = dout * v.block(example * keys, at, some_keys, d_head_).transpose();
-        if (drops(pass)) {
+        if (pass.drops()) {
           auto dropped = scratch.dropped.topLeftCorner(n, some_keys);
           dropped = a;
-          drop(pass, own.stream, pair * queries + first, dropped, keys);
+          drop_rows(pass, own.stream, pair * queries + first, dropped, keys);
           dvalues.noalias() += dropped.transpose() * dout;
-          drop(pass, own.stream, pair * queries + first, g, keys);
+          drop_rows(pass, own.stream, pair * queries + first, g, keys);
         } else {
           dvalues.noalias() += a.transpose() * dout;
         }

@@ -1,14 +1,19 @@
 // A neuron goes through both matrices without a barrier between; only the sums of the threads meet.
 #include "models/layers/feed_forward_dense.h"
 
+#include "kernels/parallel.h"
 #include "models/layers/counting.h"
 #include "models/layers/product.h"
 
 namespace scaling {
 namespace {
 
+using Row = Eigen::Map<Eigen::ArrayXf>;
+using ConstRow = Eigen::Map<const Eigen::ArrayXf>;
+
 struct DenseActivations : Activations {
-  Mat h;  // after ReLU and dropout
+  Mat h;     // (positions, d_ff), after ReLU and dropout
+  Mat mask;  // (examples, d_ff), factors of dropout; only where there is any
   Mat dh;
 };
 
@@ -40,14 +45,28 @@ std::unique_ptr<Activations> DenseFeedForward::make_activations() const {
 }
 
 void DenseFeedForward::forward(Pass& pass, const Mat& x, Activations& kept, Mat& y) const {
-  Mat& h = static_cast<DenseActivations&>(kept).h;
+  auto& own = static_cast<DenseActivations&>(kept);
   kept.take_stream(pass);
-  times_transposed(pass, x, w1_, h);
-  add_bias(h, b1_);
-  h = h.cwiseMax(0.0f);
-  // The mask is not negative, so it commutes with the ReLU.
-  apply_dropout(pass, kept.stream, /*shared_positions=*/true, h);
-  times(pass, h, w2_, y);
+  times_transposed(pass, x, w1_, own.h);
+  const bool drops = pass.drops();
+  if (drops) {
+    own.mask.setOnes(pass.examples, f_);
+    apply_dropout(pass, kept.stream, own.mask);
+  }
+  const std::int64_t length = pass.length(x);
+  parallel_for(x.rows(), [&](std::int64_t begin, std::int64_t end) {
+    const ConstRow b1(b1_.vector(), f_);
+    for (std::int64_t row = begin; row < end; ++row) {
+      Row h(own.h.data() + row * f_, f_);
+      if (drops) {
+        // The mask is not negative, so it commutes with the ReLU.
+        h = (h + b1).max(0.0f) * ConstRow(own.mask.data() + row / length * f_, f_);
+      } else {
+        h = (h + b1).max(0.0f);
+      }
+    }
+  });
+  times(pass, own.h, w2_, y);
   add_bias(y, b2_);
 }
 
@@ -56,8 +75,16 @@ void DenseFeedForward::backward(Pass& pass, const Mat& x, Activations& kept, con
   auto& own = static_cast<DenseActivations&>(kept);
   bias_backward(dy, b2_);
   times_backward(pass, own.h, w2_, dy, own.dh);
-  own.dh = (own.h.array() > 0).select(own.dh, 0.0f);
-  apply_dropout(pass, kept.stream, /*shared_positions=*/true, own.dh);
+  // What dropout left out is zero in h, what it kept was scaled.
+  const float scale = pass.drops() ? pass.kept_scale() : 1.0f;
+  parallel_for(x.rows(), [&](std::int64_t begin, std::int64_t end) {
+    const float* h = own.h.data();
+    float* dh = own.dh.data();
+    for (std::int64_t i = begin * f_; i < end * f_; ++i) {
+      const float du = dh[i] * scale;
+      dh[i] = h[i] > 0 ? du : 0.0f;
+    }
+  });
   bias_backward(own.dh, b1_);
   times_transposed_backward(pass, x, w1_, own.dh, dx);
 }

@@ -17,8 +17,7 @@ class DenseFeedForward : public FeedForward {
   using FeedForward::forward;
   /// Drops neurons before the ReLU, alike for all positions of an example.
   void forward(Pass& pass, const Mat& x, Activations& kept, Mat& y) const override;
-  void backward(Pass& pass, const Mat& x, Activations& kept, const Mat& dy,
-                Mat& dx) const override;
+  void backward(Pass& pass, const Mat& x, Activations& kept, const Mat& dy, Mat& dx) const override;
   void step(const StepContext& ctx, LayerState* state, const float* x, float* y) const override;
   Cost step_cost(int tokens, WeightType type) const override;
 

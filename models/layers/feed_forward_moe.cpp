@@ -65,7 +65,7 @@ std::unique_ptr<Activations> MoeFeedForward::make_activations() const {
 
 Mat MoeFeedForward::router_logits(const Mat& x) const {
   Mat z;
-  times_transposed(Pass{.gemm = find_gemm("eigen")}, x, router_, z);
+  times_transposed(evaluation_pass(), x, router_, z);
   return z;
 }
 
@@ -153,7 +153,6 @@ void MoeFeedForward::backward(Pass& pass, const Mat& x, Activations& kept, const
 void MoeFeedForward::mask_backward(const Kept& own, std::int64_t row, float* dh, float* dz) const {
   const bool is_straight_through = own.is_hard && kind_ == Kind::block;
   const float* p = own.p.data() + row * experts_;
-  float total = 0;
   for (std::int64_t e = 0; e < experts_; ++e) {
     const float m = mask_of(own, row, e);
     const float* h = own.h.data() + row * f_ + e * width_;
@@ -164,9 +163,8 @@ void MoeFeedForward::mask_backward(const Kept& own, std::int64_t row, float* dh,
       g[j] = h[j] > 0 ? du : 0.0f;
     }
     dz[e] = is_straight_through ? signal * p[e] : signal;
-    total += dz[e];
   }
-  for (std::int64_t e = 0; e < experts_; ++e) dz[e] -= total * p[e];
+  softmax_of_blocks_backward(shape(), p, dz);
 }
 
 double MoeFeedForward::selection_entropy(const Activations& kept) const {

@@ -113,7 +113,7 @@ void SparseFeedForward::compute_logits(const Pass& pass, const Mat& x, Mat& hidd
 
 Mat SparseFeedForward::controller_logits(const Mat& x) const {
   SCALING_CHECK(selector_ != Selector::hash);
-  const Pass pass{.gemm = find_gemm("eigen")};
+  const Pass pass = evaluation_pass();
   Mat hidden, z;
   compute_logits(pass, x, hidden, z);
   add_bias(z, controller_bias_);
@@ -256,11 +256,7 @@ void SparseFeedForward::mask_soft_backward(const Kept& own, std::int64_t row, fl
     dz[j] = dh[j] * h[j];
     dh[j] = h[j] > 0 ? du : 0.0f;
   }
-  for (std::int64_t b = 0; b < blocks_; ++b) {
-    Row block(dz + b * n_, n_);
-    const float sum = block.sum();
-    block -= sum * ConstRow(p + b * n_, n_);
-  }
+  softmax_of_blocks_backward(shape(), p, dz);
 }
 
 double SparseFeedForward::selection_entropy(const Activations& kept) const {

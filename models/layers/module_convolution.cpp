@@ -15,45 +15,61 @@ namespace {
 
 constexpr int kPadding = (kModuleTaps - 1) / 2;
 
-/// Of a piece of a batch with its neighbours: what stays in the second cache level.
+/// Of a piece of a batch, what its modules see: stays in the second cache level.
 constexpr std::int64_t kFloatsAtOnce = std::int64_t(1) << 19;
 
-/// Row (position, s) of seen = modules s - 1, s, s + 1 of the position, zero beyond the edges. x:
-/// (count, modules * width). The rows of seen never shrink, so that pieces of two sizes share it.
-void gather(const float* x, std::int64_t count, std::int64_t modules, std::int64_t width,
-            Mat& seen) {
-  const std::int64_t inputs = kModuleTaps * width;
-  if (seen.rows() < count * modules || seen.cols() != inputs) {
-    seen.resize(count * modules, inputs);
+/// Of some rows of x, what each of their modules sees. seen never shrinks, so that pieces of two
+/// sizes share it.
+void gather(const ModuleWindow& w, const float* x, Range rows, Mat& seen) {
+  const std::int64_t inputs = w.inputs(), run = w.neighbours * w.width, d = w.modules * w.width;
+  if (seen.rows() < rows.size() * w.modules || seen.cols() != inputs) {
+    seen.resize(rows.size() * w.modules, inputs);
   }
-  parallel_for(count, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin * modules; row < end * modules; ++row) {
-      const std::int64_t s = row % modules;
-      const std::int64_t before = std::max<std::int64_t>(0, kPadding - s) * width;
-      const std::int64_t after = std::max<std::int64_t>(0, s + kPadding + 1 - modules) * width;
-      float* to = seen.data() + row * inputs;
+  const auto gather_module = [&](std::int64_t row, std::int64_t s, float* to) {
+    const std::int64_t position = row % w.length;
+    const std::int64_t before = std::max<std::int64_t>(0, w.half() - s) * w.width;
+    const std::int64_t after = std::max<std::int64_t>(0, s + w.half() + 1 - w.modules) * w.width;
+    for (std::int64_t back = w.taps - 1; back >= 0; --back, to += run) {
+      if (back > position) {
+        std::fill_n(to, run, 0.0f);
+        continue;
+      }
       std::fill_n(to, before, 0.0f);
-      std::copy_n(x + ((row - kPadding) * width + before), inputs - before - after, to + before);
-      std::fill_n(to + inputs - after, after, 0.0f);
+      std::copy_n(x + ((row - back) * d + (s - w.half()) * w.width + before), run - before - after,
+                  to + before);
+      std::fill_n(to + run - after, after, 0.0f);
+    }
+  };
+  parallel_for(rows.size(), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin * w.modules; i < end * w.modules; ++i) {
+      gather_module(rows.begin + i / w.modules, i % w.modules, seen.data() + i * inputs);
     }
   });
 }
 
-/// The gradient of gather: dx (count, modules * width) = sums over the places where a module was
-/// seen.
-void scatter(const Mat& dseen, std::int64_t count, std::int64_t modules, std::int64_t width,
-             float* dx) {
-  const std::int64_t inputs = kModuleTaps * width;
-  parallel_for(count, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin * modules; row < end * modules; ++row) {
-      const std::int64_t s = row % modules;
-      Eigen::Map<Eigen::ArrayXf> to(dx + row * width, width);
-      to = Eigen::Map<const Eigen::ArrayXf>(dseen.data() + row * inputs + kPadding * width, width);
-      for (int c = 0; c < kModuleTaps; ++c) {
-        const std::int64_t seer = s + kPadding - c;
-        if (c == kPadding || seer < 0 || seer >= modules) continue;
-        to += Eigen::Map<const Eigen::ArrayXf>(dseen.data() + (row - s + seer) * inputs + c * width,
-                                               width);
+/// The gradient of gather. dx begins anew in these rows and is added to in those before that they
+/// see; pieces come in order.
+void scatter(const ModuleWindow& w, const Mat& dseen, Range rows, float* dx) {
+  const std::int64_t inputs = w.inputs(), run = w.neighbours * w.width, d = w.modules * w.width;
+  const auto add_seer = [&](const float* from, float* to) {
+    for (std::int64_t s = 0; s < w.modules; ++s) {
+      for (std::int64_t c = 0; c < w.neighbours; ++c) {
+        const std::int64_t module = s + c - w.half();
+        if (module < 0 || module >= w.modules) continue;
+        Eigen::Map<Eigen::ArrayXf>(to + module * w.width, w.width) +=
+            Eigen::Map<const Eigen::ArrayXf>(from + s * inputs + c * w.width, w.width);
+      }
+    }
+  };
+  const std::int64_t first = std::max<std::int64_t>(0, rows.begin - (w.taps - 1));
+  parallel_for(rows.end - first, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = first + begin; row < first + end; ++row) {
+      float* to = dx + row * d;
+      if (row >= rows.begin) std::fill_n(to, d, 0.0f);
+      for (std::int64_t tap = 0; tap < w.taps; ++tap) {
+        const std::int64_t later = w.taps - 1 - tap, seer = row + later;
+        if (row % w.length + later >= w.length || seer < rows.begin || seer >= rows.end) continue;
+        add_seer(dseen.data() + (seer - rows.begin) * w.modules * inputs + tap * run, to);
       }
     }
   });
@@ -127,46 +143,43 @@ void ModuleConvolution::start(Mat& y) const {
   });
 }
 
-void ModuleConvolution::add(const Pass& pass, const float* in, std::int64_t first,
-                            std::int64_t count, std::int64_t length, float* y) const {
-  const PlainWeight w(w_);
-  const std::int64_t d = modules_ * width_;
-  for (std::int64_t back = 0; back < length_taps_; ++back) {
-    const std::int64_t n = std::min(count, length - first - back);
-    if (n <= 0) break;
-    const float* tap = w.data() + (length_taps_ - 1 - back) * inputs() * width_;
-    pass.gemm.product(false, false, n * modules_, width_, inputs(), in, inputs(), tap, width_, 1,
-                      y + (first + back) * d, width_);
+template <class Fn>
+void ModuleConvolution::for_each_product(const ModuleWindow& window, Fn&& fn) const {
+  if (window.neighbours == module_taps_) return fn(0, 0, window.inputs());
+  const std::int64_t own = module_taps_ * width_;
+  const std::int64_t before = (window.half() - module_taps_ / 2) * width_;
+  for (std::int64_t tap = 0; tap < length_taps_; ++tap) {
+    fn(tap * window.neighbours * width_ + before, tap * own, own);
   }
 }
 
-void ModuleConvolution::add_backward(const Pass& pass, const float* in, std::int64_t first,
-                                     std::int64_t count, std::int64_t length, const float* dy,
-                                     float* din, bool accumulate) const {
+void ModuleConvolution::add(const Pass& pass, const ModuleWindow& window, const float* seen,
+                            std::int64_t count, float* y) const {
   const PlainWeight w(w_);
-  const std::int64_t d = modules_ * width_;
-  for (std::int64_t back = 0; back < length_taps_; ++back) {
-    const std::int64_t n = std::min(count, length - first - back);
-    if (n <= 0) break;
-    const std::int64_t offset = (length_taps_ - 1 - back) * inputs() * width_;
-    const float* from = dy + (first + back) * d;
+  for_each_product(window, [&](std::int64_t column, std::int64_t row, std::int64_t inputs) {
+    pass.gemm.product(false, false, count * modules_, width_, inputs, seen + column,
+                      window.inputs(), w.data() + row * width_, width_, 1, y, width_);
+  });
+}
+
+void ModuleConvolution::add_backward(const Pass& pass, const ModuleWindow& window,
+                                     const float* seen, std::int64_t count, const float* dy,
+                                     float* dseen, bool accumulate) const {
+  const PlainWeight w(w_);
+  for_each_product(window, [&](std::int64_t column, std::int64_t row, std::int64_t inputs) {
     if (w_.gradient) {
-      pass.gemm.product(true, false, inputs(), width_, n * modules_, in, inputs(), from, width_, 1,
-                        w_.gradient + offset, width_);
+      pass.gemm.product(true, false, inputs, width_, count * modules_, seen + column,
+                        window.inputs(), dy, width_, 1, w_.gradient + row * width_, width_);
     }
-    // The current token's tap reaches all of din, so it may overwrite.
-    pass.gemm.product(false, true, n * modules_, inputs(), width_, from, width_, w.data() + offset,
-                      width_, accumulate || back > 0 ? 1.0f : 0.0f, din, inputs());
-  }
+    pass.gemm.product(false, true, count * modules_, inputs, width_, dy, width_,
+                      w.data() + row * width_, width_, accumulate ? 1.0f : 0.0f, dseen + column,
+                      window.inputs());
+  });
 }
 
 void ModuleConvolution::bias_backward(const Mat& dy) const {
   if (!b_.gradient) return;
-  const Eigen::Map<const Mat> by_module(dy.data(), dy.rows() * modules_, width_);
-  parallel_for(width_, [&](std::int64_t begin, std::int64_t end) {
-    Eigen::Map<Eigen::RowVectorXf>(b_.gradient + begin, end - begin) +=
-        by_module.middleCols(begin, end - begin).colwise().sum();
-  });
+  add_column_sums(dy.data(), dy.rows() * modules_, width_, b_.gradient);
 }
 
 Cost ModuleConvolution::step_cost(int tokens, WeightType type) const {
@@ -188,75 +201,77 @@ void ConvolutionBank::visit_parameters(const ParameterVisitor& visit) {
   for (ModuleConvolution& c : convolutions_) c.visit_parameters(visit);
 }
 
-bool ConvolutionBank::sees_neighbours() const {
-  return std::any_of(convolutions_.begin(), convolutions_.end(),
-                     [](const ModuleConvolution& c) { return c.module_taps_ > 1; });
+ModuleWindow ConvolutionBank::window(std::int64_t length) const {
+  const ModuleConvolution& c = convolutions_[0];
+  const bool sees_neighbours =
+      std::any_of(convolutions_.begin(), convolutions_.end(),
+                  [](const ModuleConvolution& other) { return other.module_taps_ > 1; });
+  return {.length = length,
+          .modules = c.modules_,
+          .width = c.width_,
+          .taps = c.length_taps_,
+          .neighbours = sees_neighbours ? kModuleTaps : 1};
 }
 
 template <class Fn>
-void ConvolutionBank::for_each_piece(const Pass& pass, const Mat& x, Fn&& fn) const {
-  const std::int64_t length = pass.length(x);
-  const std::int64_t limit =
-      sees_neighbours() ? std::max<std::int64_t>(1, kFloatsAtOnce / (kModuleTaps * x.cols()))
-                        : length;
-  for (std::int64_t example = 0; example < pass.examples; ++example) {
-    for (std::int64_t first = 0; first < length; first += limit) {
-      fn(example * length + first, first, std::min(limit, length - first));
-    }
+void ConvolutionBank::for_each_piece(const ModuleWindow& w, std::int64_t rows, Fn&& fn) {
+  const std::int64_t step =
+      w.is_plain() ? std::max<std::int64_t>(1, rows)
+                   : std::max<std::int64_t>(1, kFloatsAtOnce / (w.modules * w.inputs()));
+  for (std::int64_t first = 0; first < rows; first += step) {
+    fn(Range{first, std::min(rows, first + step)});
   }
 }
 
 void ConvolutionBank::forward(Pass& pass, const Mat& x, Kept& kept,
                               std::initializer_list<Mat*> y) const {
-  const std::int64_t modules = convolutions_[0].modules_, width = convolutions_[0].width_;
-  const std::int64_t d = modules * width, length = pass.length(x);
+  const ModuleWindow w = window(pass.length(x));
+  const std::int64_t d = w.modules * w.width;
   SCALING_CHECK(x.cols() == d && y.size() == convolutions_.size());
   for (std::size_t i = 0; i < convolutions_.size(); ++i) {
     y.begin()[i]->resize(x.rows(), d);
     convolutions_[i].start(*y.begin()[i]);
   }
-  for_each_piece(pass, x, [&](std::int64_t row, std::int64_t first, std::int64_t count) {
-    const float* plain = x.data() + row * d;
-    if (sees_neighbours()) gather(plain, count, modules, width, kept.seen);
+  for_each_piece(w, x.rows(), [&](Range rows) {
+    if (!w.is_plain()) gather(w, x.data(), rows, kept.seen);
+    const float* seen = w.is_plain() ? x.data() + rows.begin * d : kept.seen.data();
     for (std::size_t i = 0; i < convolutions_.size(); ++i) {
-      const ModuleConvolution& c = convolutions_[i];
-      c.add(pass, c.module_taps_ > 1 ? kept.seen.data() : plain, first, count, length,
-            y.begin()[i]->data() + (row - first) * d);
+      convolutions_[i].add(pass, w, seen, rows.size(), y.begin()[i]->data() + rows.begin * d);
     }
   });
 }
 
 void ConvolutionBank::backward(Pass& pass, const Mat& x, Kept& kept,
                                std::initializer_list<const Mat*> dy, Mat& dx) const {
-  const std::int64_t modules = convolutions_[0].modules_, width = convolutions_[0].width_;
-  const std::int64_t d = modules * width, length = pass.length(x);
+  const ModuleWindow w = window(pass.length(x));
+  const std::int64_t d = w.modules * w.width;
   SCALING_CHECK(x.cols() == d && dy.size() == convolutions_.size());
   for (std::size_t i = 0; i < convolutions_.size(); ++i) {
     SCALING_CHECK(dy.begin()[i]->rows() == x.rows() && dy.begin()[i]->cols() == d);
     convolutions_[i].bias_backward(*dy.begin()[i]);
   }
   dx.resize(x.rows(), d);
-  for_each_piece(pass, x, [&](std::int64_t row, std::int64_t first, std::int64_t count) {
-    const float* plain = x.data() + row * d;
-    float* dplain = dx.data() + row * d;
-    // First those that see neighbours, whose gradients meet in dseen; the others add to dx itself.
+  for_each_piece(w, x.rows(), [&](Range rows) {
+    const float* seen = x.data() + rows.begin * d;
+    float* dseen = dx.data() + rows.begin * d;
+    if (!w.is_plain()) {
+      gather(w, x.data(), rows, kept.seen);
+      kept.dseen.resize(kept.seen.rows(), kept.seen.cols());
+      seen = kept.seen.data();
+      dseen = kept.dseen.data();
+    }
+    // First those that see all of the window, of which the first overwrites dseen.
     bool is_started = false;
-    const auto go_back = [&](bool with_neighbours, const float* in, float* din) {
+    for (const bool sees_all : {true, false}) {
       for (std::size_t i = 0; i < convolutions_.size(); ++i) {
         const ModuleConvolution& c = convolutions_[i];
-        if ((c.module_taps_ > 1) != with_neighbours) continue;
-        c.add_backward(pass, in, first, count, length, dy.begin()[i]->data() + (row - first) * d,
-                       din, is_started);
+        if ((c.module_taps_ == w.neighbours) != sees_all) continue;
+        c.add_backward(pass, w, seen, rows.size(), dy.begin()[i]->data() + rows.begin * d, dseen,
+                       is_started);
         is_started = true;
       }
-    };
-    if (sees_neighbours()) {
-      gather(plain, count, modules, width, kept.seen);
-      kept.dseen.resize(kept.seen.rows(), kept.seen.cols());
-      go_back(true, kept.seen.data(), kept.dseen.data());
-      scatter(kept.dseen, count, modules, width, dplain);
     }
-    go_back(false, plain, dplain);
+    if (!w.is_plain()) scatter(w, kept.dseen, rows, dx.data());
   });
 }
 

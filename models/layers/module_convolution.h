@@ -34,6 +34,17 @@ class ConvolutionRing {
   std::vector<float> data_;
 };
 
+/// What one module of one position sees: of the last `taps` positions of its example, the oldest
+/// first, `neighbours` modules around itself; zero beyond the edges and before the start.
+struct ModuleWindow {
+  std::int64_t length;  ///< positions of an example
+  std::int64_t modules, width, taps, neighbours;
+  std::int64_t half() const { return (neighbours - 1) / 2; }
+  std::int64_t inputs() const { return taps * neighbours * width; }
+  /// It sees itself only: what modules see is x.
+  bool is_plain() const { return inputs() == width; }
+};
+
 /// One convolution: W (F * k * M, M) shared by modules, bias (M). Parameters prefix.w, prefix.bias.
 class ModuleConvolution {
  public:
@@ -45,18 +56,20 @@ class ModuleConvolution {
 
  private:
   friend class ConvolutionBank;
-  std::int64_t inputs() const { return module_taps_ * width_; }
   /// y = bias at every position and module.
   void start(Mat& y) const;
-  /// Adds what `count` positions of one example, the first `first` positions after its start and of
-  /// `length`, contribute to y, the example's first row. in: (count * S, inputs()), what a module
-  /// sees of its position.
-  void add(const Pass& pass, const float* in, std::int64_t first, std::int64_t count,
-           std::int64_t length, float* y) const;
-  /// The same backwards: from dy, the example's first row, to W's gradient and to din, added or
-  /// overwritten.
-  void add_backward(const Pass& pass, const float* in, std::int64_t first, std::int64_t count,
-                    std::int64_t length, const float* dy, float* din, bool accumulate) const;
+  /// Adds what `count` positions contribute to y, which starts at the first of them. seen: (count *
+  /// S, window.inputs()).
+  void add(const Pass& pass, const ModuleWindow& window, const float* seen, std::int64_t count,
+           float* y) const;
+  /// The same backwards: from dy to W's gradient and to dseen, which is added to or, if this
+  /// convolution sees all of the window, may be overwritten.
+  void add_backward(const Pass& pass, const ModuleWindow& window, const float* seen,
+                    std::int64_t count, const float* dy, float* dseen, bool accumulate) const;
+  /// fn(first column of seen, first row of W, how many) for the products that a convolution over
+  /// this window consists of.
+  template <class Fn>
+  void for_each_product(const ModuleWindow& window, Fn&& fn) const;
   void bias_backward(const Mat& dy) const;
   std::int64_t modules_, width_;
   int length_taps_, module_taps_;
@@ -69,7 +82,8 @@ class ConvolutionBank {
  public:
   explicit ConvolutionBank(std::vector<ModuleConvolution> convolutions);
   void visit_parameters(const ParameterVisitor& visit);
-  /// What every module sees of some positions, (positions * S, kModuleTaps * M), and its gradient.
+  /// What every module of some positions sees, (positions * S, ModuleWindow::inputs()), and its
+  /// gradient.
   struct Kept {
     Mat seen, dseen;
   };
@@ -89,11 +103,10 @@ class ConvolutionBank {
   /// Rows of convolution i within `all`, a range of the concatenated list.
   Range rows_within(std::size_t i, Range all) const;
   PartialSums sums(int tokens, int threads, float* workspace, std::size_t i) const;
-  /// fn(row, first, count): pieces of every example, starting at a row of the batch and a position
-  /// of the example.
+  ModuleWindow window(std::int64_t length) const;
+  /// fn(rows): pieces of the batch, in order.
   template <class Fn>
-  void for_each_piece(const Pass& pass, const Mat& x, Fn&& fn) const;
-  bool sees_neighbours() const;
+  static void for_each_piece(const ModuleWindow& w, std::int64_t rows, Fn&& fn);
   std::vector<ModuleConvolution> convolutions_;
   std::vector<std::int64_t> first_row_;  // of each in the concatenated list; one more for the end
 };

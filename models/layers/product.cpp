@@ -3,6 +3,7 @@
 #include "models/layers/product.h"
 
 #include <algorithm>
+#include <array>
 
 #include "kernels/check.h"
 #include "kernels/parallel.h"
@@ -13,6 +14,10 @@ namespace {
 bool is_plain(const Parameter& w) { return w.type == WeightType::f32 && w.layout == Layout::rows; }
 
 constexpr std::int64_t kRowsAtOnce = 256;
+
+/// Columns whose sums are made together, what stays in the first cache level; rows are added up in
+/// groups, whose sums then meet.
+constexpr std::int64_t kSumsAtOnce = 1024, kRowsOfGroup = 64;
 
 void rows_of(const Parameter& w, std::int64_t begin, std::int64_t n, Mat& out) {
   out.resize(n, w.cols);
@@ -91,37 +96,57 @@ void times_backward(const Pass& pass, const Mat& x, const Parameter& w, const Ma
 
 void add_bias(Mat& y, const Parameter& bias) {
   SCALING_CHECK(bias.data != nullptr && y.cols() == bias.cols);
-  y.rowwise() += Eigen::Map<const Eigen::RowVectorXf>(bias.vector(), bias.cols);
+  const Eigen::Map<const Eigen::RowVectorXf> values(bias.vector(), bias.cols);
+  parallel_for(y.rows(), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) y.row(row) += values;
+  });
 }
 
 void bias_backward(const Mat& dy, const Parameter& bias) {
   if (!bias.gradient) return;
   SCALING_CHECK(dy.cols() == bias.cols);
-  // Columns, not rows, are shared among the threads, so every sum has one order.
-  parallel_for(dy.cols(), [&](std::int64_t begin, std::int64_t end) {
-    Eigen::Map<Eigen::RowVectorXf>(bias.gradient + begin, end - begin) +=
-        dy.middleCols(begin, end - begin).colwise().sum();
+  add_column_sums(dy.data(), dy.rows(), dy.cols(), bias.gradient);
+}
+
+void add_column_sums(const float* values, std::int64_t rows, std::int64_t cols, float* sums) {
+  // Columns, not rows, are shared among the threads, so every sum has one order. Each thread goes
+  // along the rows as they are stored: a column at a time would touch a new page at every row.
+  parallel_for(cols, [&](std::int64_t begin, std::int64_t end) {
+    std::array<float, std::size_t(kSumsAtOnce)> group{};
+    for (std::int64_t first = begin; first < end; first += kSumsAtOnce) {
+      const std::int64_t n = std::min(kSumsAtOnce, end - first);
+      for (std::int64_t top = 0; top < rows; top += kRowsOfGroup) {
+        const std::int64_t bottom = std::min(rows, top + kRowsOfGroup);
+        std::fill_n(group.data(), n, 0.0f);
+        for (std::int64_t row = top; row < bottom; ++row) {
+          const float* from = values + row * cols + first;
+          for (std::int64_t j = 0; j < n; ++j) group[std::size_t(j)] += from[j];
+        }
+        for (std::int64_t j = 0; j < n; ++j) sums[first + j] += group[std::size_t(j)];
+      }
+    }
   });
 }
 
-void apply_dropout(const Pass& pass, std::uint64_t stream, bool shared_positions, Mat& y) {
-  if (!pass.training || pass.dropout == 0) return;
-  const std::int64_t cols = y.cols(), length = pass.length(y);
-  const float keep = 1 / (1 - pass.dropout);
+void drop(const Pass& pass, std::uint64_t stream, std::int64_t first, std::int64_t n,
+          float* values) {
+  if (!pass.drops()) return;
+  const float keep = pass.kept_scale();
   // An element is dropped if its 32 bits are below the rate.
   const auto threshold = std::uint32_t(double(pass.dropout) * 4294967296.0);
-  parallel_for(y.rows(), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      const std::int64_t first = (shared_positions ? row / length : row) * cols;
-      float* values = y.row(row).data();
-      for (std::int64_t col = 0; col < cols;) {
-        const std::int64_t at = first + col;
-        const auto bits = pass.draws(stream, std::uint64_t(at / 4));
-        for (std::int64_t j = at % 4; j < 4 && col < cols; ++j, ++col) {
-          values[col] *= bits[std::size_t(j)] < threshold ? 0.0f : keep;
-        }
-      }
+  for (std::int64_t i = 0; i < n;) {
+    const std::int64_t at = first + i;
+    const auto bits = pass.draws(stream, std::uint64_t(at / 4));
+    for (std::int64_t j = at % 4; j < 4 && i < n; ++j, ++i) {
+      values[i] *= bits[std::size_t(j)] < threshold ? 0.0f : keep;
     }
+  }
+}
+
+void apply_dropout(const Pass& pass, std::uint64_t stream, Mat& y) {
+  if (!pass.drops()) return;
+  parallel_for(y.rows(), [&](std::int64_t begin, std::int64_t end) {
+    drop(pass, stream, begin * y.cols(), (end - begin) * y.cols(), y.data() + begin * y.cols());
   });
 }
 

@@ -25,11 +25,17 @@ void times_backward(const Pass& pass, const Mat& x, const Parameter& w, const Ma
 void add_bias(Mat& y, const Parameter& bias);
 /// Adds the column sums of dy to the bias's gradient (unless it has none).
 void bias_backward(const Mat& dy, const Parameter& bias);
+/// sums[j] += column j of values (rows, cols), the rows in one order whatever the number of
+/// threads.
+void add_column_sums(const float* values, std::int64_t rows, std::int64_t cols, float* sums);
 
-/// y *= keep / (1 - rate), where keep is drawn for every element of (examples, columns) if
-/// shared_positions, else of y; the same stream draws the same mask, so backward calls this on the
-/// gradient. Nothing in evaluation or at rate 0.
-void apply_dropout(const Pass& pass, std::uint64_t stream, bool shared_positions, Mat& y);
+/// values[i] *= keep / (1 - rate) for n values, keep being drawn for element first + i of the
+/// stream: the same stream draws the same mask, so backward calls this on the gradient. Nothing in
+/// evaluation or at rate 0. By the calling thread.
+void drop(const Pass& pass, std::uint64_t stream, std::int64_t first, std::int64_t n,
+          float* values);
+/// drop() of every element of y, by all threads.
+void apply_dropout(const Pass& pass, std::uint64_t stream, Mat& y);
 
 /// "prefix.name", or "name" if there is no prefix.
 inline std::string joined_name(const std::string& prefix, const char* name) {

@@ -1,9 +1,11 @@
 // Loops over one position at a time, so that logits stay in the first cache level between steps.
 #include "models/layers/selection.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 namespace scaling {
 namespace {
@@ -35,6 +37,29 @@ double entropy_of_logits(const float* logits, std::int64_t n) {
   return std::log(sum) - weighted / sum;
 }
 
+/// fn(std::integral_constant) of the blocks' size if it is a usual one, so that what is done to
+/// a block is vectorised even where a block is less than a register; else Eigen::Dynamic.
+template <class Fn>
+void with_block_size(std::int64_t n, Fn&& fn) {
+  switch (n) {
+    case 8:
+      return fn(std::integral_constant<int, 8>());
+    case 16:
+      return fn(std::integral_constant<int, 16>());
+    case 32:
+      return fn(std::integral_constant<int, 32>());
+    case 64:
+      return fn(std::integral_constant<int, 64>());
+    default:
+      return fn(std::integral_constant<int, Eigen::Dynamic>());
+  }
+}
+
+template <class Size>
+using BlockOf = Eigen::Map<Eigen::Array<float, Size::value, 1>>;
+template <class Size>
+using ConstBlockOf = Eigen::Map<const Eigen::Array<float, Size::value, 1>>;
+
 }  // namespace
 
 bool draw_hard_call(const Pass& pass, std::uint64_t stream, double probability) {
@@ -42,22 +67,29 @@ bool draw_hard_call(const Pass& pass, std::uint64_t stream, double probability) 
 }
 
 void choose_largest(Blocks shape, const float* logits, std::int32_t* chosen) {
-  for (std::int64_t b = 0; b < shape.blocks; ++b) {
-    const float* block = logits + b * shape.n;
-    // Eigen vectorises the maximum but not its place; the bound is for blocks of NaN.
-    const float largest = ConstRow(block, shape.n).maxCoeff();
-    std::int64_t k = 0;
-    while (k + 1 < shape.n && block[k] != largest) ++k;
-    chosen[b] = std::int32_t(k);
-  }
+  with_block_size(shape.n, [&]<class Size>(Size) {
+    const auto n = std::int32_t(Size::value == Eigen::Dynamic ? shape.n : Size::value);
+    for (std::int64_t b = 0; b < shape.blocks; ++b) {
+      const float* block = logits + b * shape.n;
+      // Eigen vectorises the maximum but not its place; of blocks of NaN it is the last.
+      const float largest = ConstBlockOf<Size>(block, n).maxCoeff();
+      std::int32_t first = n - 1;
+      for (std::int32_t k = 0; k < n; ++k) {
+        first = std::min(first, block[k] == largest ? k : n - 1);
+      }
+      chosen[b] = first;
+    }
+  });
 }
 
 void subtract_largest(Blocks shape, float* logits) {
-  for (std::int64_t b = 0; b < shape.blocks; ++b) {
-    Row block(logits + b * shape.n, shape.n);
-    const float largest = block.maxCoeff();
-    block -= largest;
-  }
+  with_block_size(shape.n, [&]<class Size>(Size) {
+    for (std::int64_t b = 0; b < shape.blocks; ++b) {
+      BlockOf<Size> block(logits + b * shape.n, shape.n);
+      const float largest = block.maxCoeff();
+      block -= largest;
+    }
+  });
 }
 
 void choose_noisily(const Pass& pass, std::uint64_t stream, std::int64_t row, Blocks shape,
@@ -78,11 +110,23 @@ void choose_noisily(const Pass& pass, std::uint64_t stream, std::int64_t row, Bl
 void softmax_of_blocks(Blocks shape, float* logits) {
   Row row(logits, shape.size());
   row = row.exp();
-  for (std::int64_t b = 0; b < shape.blocks; ++b) {
-    Row block(logits + b * shape.n, shape.n);
-    const float scale = 1 / block.sum();
-    block *= scale;
-  }
+  with_block_size(shape.n, [&]<class Size>(Size) {
+    for (std::int64_t b = 0; b < shape.blocks; ++b) {
+      BlockOf<Size> block(logits + b * shape.n, shape.n);
+      const float scale = 1 / block.sum();
+      block *= scale;
+    }
+  });
+}
+
+void softmax_of_blocks_backward(Blocks shape, const float* p, float* dz) {
+  with_block_size(shape.n, [&]<class Size>(Size) {
+    for (std::int64_t b = 0; b < shape.blocks; ++b) {
+      BlockOf<Size> block(dz + b * shape.n, shape.n);
+      const float sum = block.sum();
+      block -= sum * ConstBlockOf<Size>(p + b * shape.n, shape.n);
+    }
+  });
 }
 
 double mean_entropy(Blocks shape, const Mat& rows, bool are_probabilities) {

@@ -30,6 +30,8 @@ void choose_noisily(const Pass& pass, std::uint64_t stream, std::int64_t row, Bl
                     double tau, const float* logits, float* scratch, std::int32_t* chosen);
 /// Softmax of every block in place. logits: after subtract_largest.
 void softmax_of_blocks(Blocks shape, float* logits);
+/// The gradient p dp of every block, p its softmax, becomes that of its logits: p dp - p sum(p dp).
+void softmax_of_blocks_backward(Blocks shape, const float* p, float* dz);
 
 /// Mean over positions and blocks, nats, of probabilities or else of the softmax of logits.
 double mean_entropy(Blocks shape, const Mat& rows, bool are_probabilities);

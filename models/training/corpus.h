@@ -2,9 +2,9 @@
 // documents in bounded memory.
 //
 // A plain text file is one document. A JSON lines file (.jsonl .ndjson .json) has a document a line
-// under a key, "text" as in C4 unless others are given. Either may be compressed (.gz .zst). Of a folder, whatever depth, the files
-// with those endings or .txt, .text are read, in the order of their paths; a file named outright or
-// by a glob is read whatever its ending.
+// under a key, "text" as in C4 unless others are given. Either may be compressed (.gz .zst). Of a
+// folder, whatever depth, the files with those endings or .txt, .text are read, in the order of
+// their paths; a file named outright or by a glob is read whatever its ending.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +31,8 @@ class Corpus {
   bool generated() const { return generated_; }
   std::size_t files() const { return files_.size(); }
   std::size_t ignored_files() const { return ignored_; }
-  /// Of the files' bytes, in order, and of the keys; not of their names. Remembered in the folder under names, sizes
-  /// and times, so that a large corpus is not read for it at every start.
+  /// Of the files' bytes, in order, and of the keys; not of their names. Remembered in the folder
+  /// under names, sizes and times, so that a large corpus is not read for it at every start.
   std::uint64_t hash(const std::string& cache_folder) const;
   /// Every document, in pieces of at most DocumentCutter::kPiece bytes. Throws UserError naming the
   /// file for read errors, and if there is no document at all.

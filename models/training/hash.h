@@ -1,4 +1,5 @@
-// A fast 64-bit hash of bytes (XXH3): tells texts and cache files apart, no protection against malice.
+// A fast 64-bit hash of bytes (XXH3): tells texts and cache files apart, no protection against
+// malice.
 #pragma once
 
 // The header's own copy: nothing to link.

@@ -17,9 +17,10 @@ enum class JsonLine {
   end         ///< of the file
 };
 
-/// Reads one line: of its object the first string under one of the keys. Escapes are decoded, half a surrogate pair becomes U+FFFD, raw bytes stay as
-/// they are, be they valid UTF-8 or not. Numbers are only looked at as far as needed to pass over
-/// them.
-JsonLine read_json_line(ByteReader& in, DocumentCutter& document, const std::vector<std::string>& keys);
+/// Reads one line: of its object the first string under one of the keys. Escapes are decoded, half
+/// a surrogate pair becomes U+FFFD, raw bytes stay as they are, be they valid UTF-8 or not. Numbers
+/// are only looked at as far as needed to pass over them.
+JsonLine read_json_line(ByteReader& in, DocumentCutter& document,
+                        const std::vector<std::string>& keys);
 
 }  // namespace scaling

@@ -26,10 +26,14 @@ std::string to_json(const RunState& state) {
 }
 
 RunState parse_run_state(const std::string& text) {
+  const auto refuse = [&text] {
+    throw UserError("the training state '" + text +
+                    "' is no flat JSON object of strings; use the program that wrote it");
+  };
   RunState state;
   try {
     const auto json = nlohmann::ordered_json::parse(text);
-    if (!json.is_object()) json.get<nlohmann::json::object_t>();  // throws
+    if (!json.is_object()) refuse();
     for (const auto& [name, value] : json.items()) {
       const auto words = value.get<std::string>();
       if (name == kTokenizerModel) {
@@ -43,8 +47,7 @@ RunState parse_run_state(const std::string& text) {
       }
     }
   } catch (const nlohmann::json::exception&) {
-    throw UserError("the training state '" + text +
-                    "' is no flat JSON object of strings; use the program that wrote it");
+    refuse();
   }
   return state;
 }

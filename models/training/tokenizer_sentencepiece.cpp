@@ -138,7 +138,7 @@ void train_sentencepiece(const std::string& text_file, std::int64_t vocab_size,
   if (!status.ok()) {
     throw UserError("cannot train SentencePiece with vocab_size " + std::to_string(vocab_size) +
                     " on '" + text_file + "': " + status.ToString() +
-                    "; choose another vocab_size or tokenizer bytes");
+                    "; choose another vocab_size, more text (--corpus) or tokenizer bytes");
   }
   AtomicFile out(path);
   out.write(model.data(), model.size());

@@ -17,32 +17,33 @@ struct TrainConfig {
   std::string cache;                 // folder of tokenised corpora; empty: beside the results
   std::int64_t batch = 16;           // examples in an optimiser step
   std::int64_t accumulate = 1;       // pieces a batch is computed in
-  std::int64_t length = 128;         // positions of a causal example; source positions of a span one
-  std::int64_t target_length = 64;   // of span_corruption
-  std::int64_t digits_min = 1;       // of a copied number, or of both addends together
+  std::int64_t length = 128;        // positions of a causal example; source positions of a span one
+  std::int64_t target_length = 64;  // of span_corruption
+  std::int64_t digits_min = 1;      // of a copied number, or of both addends together
   std::int64_t digits_max = 16;
   std::int64_t eval_digits_min = 32;  // the same in evaluation
   std::int64_t eval_digits_max = 38;
   std::int64_t steps = 1000;
-  std::string optimizer = "adafactor";     // adafactor [9.3] | adam
-  std::string schedule = "rsqrt";          // rsqrt [9.4] | warmup_rsqrt | constant
-  double learning_rate = 1.0;              // the schedule's constant
+  std::string optimizer = "adafactor";  // adafactor [9.3] | adam
+  std::string schedule = "rsqrt";       // rsqrt [9.4] | warmup_rsqrt | constant
+  double learning_rate = 1.0;           // the schedule's constant
   std::int64_t warmup_steps = 10000;
-  double weight_decay = 0;                 // wd0 of Adafactor, per step
-  std::int64_t weight_decay_steps = 0;     // over which it falls to 0; 0: stays
+  double weight_decay = 0;              // wd0 of Adafactor, per step
+  std::int64_t weight_decay_steps = 0;  // over which it falls to 0; 0: stays
   double dropout = 0;
   std::int64_t evaluate_every = 200;
   std::int64_t evaluate_batches = 20;
   std::int64_t checkpoint_every = 200;
   std::string gemm = "auto";
-  std::uint64_t data_seed = 1;             // order of the data; the weights' and noise's is ModelConfig::seed
+  std::uint64_t data_seed = 1;  // order of the data; the weights' and noise's is ModelConfig::seed
 
   /// visitor(name, reference to the value, help), as ModelConfig::fields.
   template <class Self, class Visitor>
   static void fields(Self& c, Visitor&& visit) {
     visit("task", c.task,
           "causal, span_corruption, copy or addition; copy_pairs, addition_pairs: for an encoder");
-    visit("corpus", c.corpus, "text file, folder or glob; generated: built-in text of known entropy");
+    visit("corpus", c.corpus,
+          "text file, folder or glob; generated: built-in text of known entropy");
     visit("text_key", c.text_key, "keys of the text in JSON lines, comma between (C4: text)");
     visit("validation", c.validation, "text to evaluate on; empty: every 50th chunk of the corpus");
     visit("tokenizer", c.tokenizer, "bytes or sentencepiece");
@@ -61,7 +62,8 @@ struct TrainConfig {
     visit("learning_rate", c.learning_rate, "constant that the schedule multiplies");
     visit("warmup_steps", c.warmup_steps, "of the schedule");
     visit("weight_decay", c.weight_decay, "share of a weight taken off at every step");
-    visit("weight_decay_steps", c.weight_decay_steps, "over which weight_decay falls to 0; 0: stays");
+    visit("weight_decay_steps", c.weight_decay_steps,
+          "over which weight_decay falls to 0; 0: stays");
     visit("dropout", c.dropout, "rate of every dropout");
     visit("evaluate_every", c.evaluate_every, "steps between evaluations");
     visit("evaluate_batches", c.evaluate_batches, "batches of the fixed validation set");

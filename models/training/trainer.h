@@ -43,7 +43,8 @@ class Trainer {
   /// Continues from the folder's latest checkpoint if it has one; returns its step (0: none).
   /// Throws UserError naming the file if it is damaged, and the knob with both values if it is of
   /// another model, data or setting. Only steps, evaluate_*, checkpoint_every, gemm and where files
-  /// lie may change; with another gemm the last bits do.
+  /// lie may change; with another gemm or number of threads the last bits do ("auto" may take
+  /// another gemm each time: name it where bits count).
   std::int64_t resume();
   /// Trains up to config.steps; report is called after every step, before that step's checkpoint.
   /// Every step draws as if no run had ended before it, so that a resumed run equals an

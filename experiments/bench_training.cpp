@@ -1,0 +1,132 @@
+// Times the optimiser steps of one row of an experiment and prints one JSON object: what
+// peers/compare_training.py runs in turn with other frameworks' steps.
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/program_options.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "experiments/harness/interrupt.h"
+#include "experiments/harness/run_experiment.h"
+#include "experiments/harness/statistics.h"
+#include "experiments/harness/training_diagnostics.h"
+#include "experiments/harness/training_experiment.h"
+#include "experiments/harness/training_plan.h"
+#include "kernels/check.h"
+#include "kernels/gemm.h"
+#include "kernels/gemm_rate.h"
+#include "kernels/team.h"
+#include "models/training/trainer.h"
+
+namespace scaling {
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr std::int64_t kWarmUp = 5;
+
+/// Steps into a folder that is gone afterwards.
+struct ScratchFolder {
+  std::string path = (std::filesystem::temp_directory_path() /
+                      ("scaling_bench_training." + std::to_string(getpid())))
+                         .string();
+  ~ScratchFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+  }
+};
+
+nlohmann::ordered_json time_steps(Curve curve, int threads, const std::string& cache) {
+  // Nothing but steps: the first evaluation and checkpoint come with the last one.
+  curve.train.evaluate_every = curve.train.checkpoint_every = curve.train.steps;
+  curve.train.evaluate_batches = 1;
+  const double ceiling = best_gemm_gflops(2048, threads);
+  set_gemm_threads(threads);
+  curve.train.gemm = find_gemm(curve.train.gemm).name;
+  const ScratchFolder folder;
+  const Dataset data(curve.train, curve.model.vocab_size, cache);
+  Transformer model(curve.model);
+  {
+    Team team(threads);
+    model.allocate_for_training(team);
+  }
+  Trainer trainer(model, data, curve.train, folder.path);
+  std::vector<double> seconds;
+  const double tokens = tokens_per_step(curve.train);
+  const auto note = [&](const TrainReport& report) {
+    if (report.step > kWarmUp) seconds.push_back(tokens / report.tokens_per_s);
+  };
+  if (!trainer.run(note, [] { return interrupt_arrived(); })) throw Interrupted{};
+  const double median = quantile(seconds, 0.5);
+  const double rate = trainer.flops_per_step() / median * 1e-9;
+  return {{"status", "ok"},
+          {"value", median},
+          {"unit", "s"},
+          {"low", quantile(seconds, 0.25)},
+          {"high", quantile(seconds, 0.75)},
+          {"repeats", seconds.size()},
+          {"tokens_per_s", tokens / median},
+          {"gflops", rate},
+          {"ceiling_gemm_gflops", ceiling},
+          {"mfu", rate / ceiling},
+          {"gemm", curve.train.gemm},
+          {"threads", threads},
+          {"parameters", parameters_of(curve.model)},
+          {"peak_memory_bytes", peak_memory()},
+          {"d_model", curve.model.d_model},
+          {"d_ff", curve.model.d_ff},
+          {"n_heads", curve.model.n_heads},
+          {"layers", curve.model.decoder_layers},
+          {"vocab_size", curve.model.vocab_size},
+          {"batch", curve.train.batch},
+          {"length", curve.train.length},
+          {"optimizer", curve.train.optimizer}};
+}
+
+int bench_training(int argc, char** argv) {
+  std::string config, row, cache, corpus, gemm;
+  int threads = 0;
+  std::int64_t steps = 0;
+  po::options_description options("bench_training times the optimiser steps of one row");
+  options.add_options()("config", po::value(&config)->required(),
+                        "the experiment, a file of experiments/configs/training")(
+      "row", po::value(&row)->default_value("dense"), "of the experiment")(
+      "corpus", po::value(&corpus)->default_value("generated"), "text, as for perplexity")(
+      "cache", po::value(&cache)->default_value("results/local/cache"),
+      "folder of tokenised corpora")("gemm", po::value(&gemm)->default_value("auto"),
+                                     "library of the products")(
+      "threads", po::value(&threads)->default_value(available_threads()), "threads")(
+      "steps", po::value(&steps)->default_value(30), "steps that are timed")("help", "this text");
+  po::variables_map given;
+  try {
+    po::store(po::parse_command_line(argc, argv, options), given);
+    if (given.count("help")) {
+      std::cout << options;
+      return 0;
+    }
+    po::notify(given);
+  } catch (const po::error& error) {
+    throw UserError(std::string(error.what()) + "; see --help");
+  }
+  if (steps < 1 || threads < 1 || threads > available_threads()) {
+    throw UserError("--steps " + std::to_string(steps) + ", --threads " + std::to_string(threads) +
+                    ": give at least one step and 1 to " + std::to_string(available_threads()) +
+                    " threads");
+  }
+  const Settings overrides = {
+      {"steps", std::to_string(steps + kWarmUp)}, {"corpus", corpus}, {"gemm", gemm}};
+  const CurveExperiment experiment = read_curves(config, overrides);
+  const Curve curve = select_curves(experiment, {row}).front();
+  std::cout << time_steps(with_seed(curve, experiment.seeds.front()), threads, cache) << std::endl;
+  return 0;
+}
+
+}  // namespace
+}  // namespace scaling
+
+int main(int argc, char** argv) {
+  return scaling::run_experiment([&] { return scaling::bench_training(argc, argv); });
+}
