@@ -47,7 +47,7 @@ Mat FeedForward::forward(const Mat& x) const {
 }
 
 Mat Recurrence::forward(const Mat& x) const {
-  Pass pass = evaluation();
+  Pass pass = evaluation_pass();
   Mat y;
   forward(pass, x, *make_activations(), y);
   return y;
