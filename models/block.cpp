@@ -93,13 +93,14 @@ void Block::visit_parameters(const ParameterVisitor& visit) {
   recurrence->visit_parameters(visit);
 }
 
-Block::Kept Block::make_kept(const Attention& attention) const {
+Block::Kept Block::make_kept(const Attention& self_attention,
+                             const Attention& cross_attention) const {
   Kept kept;
   kept.self.projection = projection->make_activations();
-  kept.self.attention = attention.make_activations();
+  kept.self.attention = self_attention.make_activations();
   if (cross_projection) {
     kept.cross.projection = cross_projection->make_activations();
-    kept.cross.attention = attention.make_activations();
+    kept.cross.attention = cross_attention.make_activations();
   }
   kept.feed_forward.layer = feed_forward->make_activations();
   if (recurrence) kept.recurrence.layer = recurrence->make_activations();
@@ -110,8 +111,8 @@ const Mat& Block::forward_self(Pass& pass, const Surroundings& around, const Mat
                                Kept::Self& kept, BlockScratch& scratch) const {
   attention_norm.forward(x, kept.norm, kept.normed);
   projection->forward(pass, kept.normed, *kept.projection, kept.qkv);
-  around.attention.forward(pass, kept.qkv.q, kept.qkv.k, kept.qkv.v, around.self, *kept.attention,
-                           kept.o);
+  around.self_attention.forward(pass, kept.qkv.q, kept.qkv.k, kept.qkv.v, around.self,
+                                *kept.attention, kept.o);
   const bool has_output = projection->has_output();
   if (has_output) projection->forward_output(pass, kept.o, *kept.projection, scratch.y);
   add_branch(pass, kept.dropout, x, has_output ? scratch.y : kept.o, kept.out);
@@ -124,8 +125,8 @@ const Mat& Block::forward_cross(Pass& pass, const Surroundings& around, const Ma
   cross_norm.forward(x, kept.norm, kept.normed);
   cross_projection->forward_memory(pass, *around.encoded, *kept.projection, kept.memory);
   cross_projection->forward_query(pass, kept.normed, *kept.projection, kept.q);
-  around.attention.forward(pass, kept.q, kept.memory.k, kept.memory.v, around.cross,
-                           *kept.attention, kept.o);
+  around.cross_attention.forward(pass, kept.q, kept.memory.k, kept.memory.v, around.cross,
+                                 *kept.attention, kept.o);
   const bool has_output = cross_projection->has_output();
   if (has_output) cross_projection->forward_output(pass, kept.o, *kept.projection, scratch.y);
   add_branch(pass, kept.dropout, x, has_output ? scratch.y : kept.o, kept.out);
@@ -175,9 +176,9 @@ void Block::backward_cross(Pass& pass, const Surroundings& around, const Mat& x,
   if (has_output) {
     cross_projection->backward_output(pass, kept.o, *kept.projection, dy, scratch.do_);
   }
-  around.attention.backward(pass, kept.q, kept.memory.k, kept.memory.v, around.cross,
-                            *kept.attention, has_output ? scratch.do_ : dy, scratch.dq,
-                            scratch.dmemory.k, scratch.dmemory.v);
+  around.cross_attention.backward(pass, kept.q, kept.memory.k, kept.memory.v, around.cross,
+                                  *kept.attention, has_output ? scratch.do_ : dy, scratch.dq,
+                                  scratch.dmemory.k, scratch.dmemory.v);
   cross_projection->backward_query(pass, kept.normed, *kept.projection, scratch.dq,
                                    scratch.dnormed);
   cross_projection->backward_memory(pass, *around.encoded, *kept.projection, scratch.dmemory,
@@ -191,9 +192,9 @@ void Block::backward_self(Pass& pass, const Surroundings& around, const Mat& x, 
   const Mat& dy = branch_gradient(pass, kept.dropout, dx, scratch.dy);
   const bool has_output = projection->has_output();
   if (has_output) projection->backward_output(pass, kept.o, *kept.projection, dy, scratch.do_);
-  around.attention.backward(pass, kept.qkv.q, kept.qkv.k, kept.qkv.v, around.self, *kept.attention,
-                            has_output ? scratch.do_ : dy, scratch.dqkv.q, scratch.dqkv.k,
-                            scratch.dqkv.v);
+  around.self_attention.backward(pass, kept.qkv.q, kept.qkv.k, kept.qkv.v, around.self,
+                                 *kept.attention, has_output ? scratch.do_ : dy, scratch.dqkv.q,
+                                 scratch.dqkv.k, scratch.dqkv.v);
   projection->backward(pass, kept.normed, *kept.projection, scratch.dqkv, scratch.dnormed);
   attention_norm.backward(x, kept.norm, scratch.dnormed, dx);
 }

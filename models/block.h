@@ -11,7 +11,8 @@ namespace scaling {
 
 /// What the blocks of one stack see beside their input.
 struct Surroundings {
-  const Attention& attention;
+  const Attention& self_attention;
+  const Attention& cross_attention;
   AttentionMask self = {};
   const Mat* encoded = nullptr;  ///< (examples * source length, d), for blocks with cross-attention
   AttentionMask cross = {};
@@ -66,7 +67,7 @@ struct Block {
       std::unique_ptr<Activations> layer;
     } recurrence;
   };
-  Kept make_kept(const Attention& attention) const;
+  Kept make_kept(const Attention& self_attention, const Attention& cross_attention) const;
 
   /// x and the result (which lives in `kept`): (examples * length, d).
   const Mat& forward(Pass& pass, const Surroundings& around, const Mat& x, Kept& kept,

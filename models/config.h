@@ -45,8 +45,8 @@ struct ModelConfig {
   std::int64_t lsh_buckets = 0;        // of a round, even; 0: two a chunk
   std::int64_t lsh_chunks_before = 1;  // that a chunk sees beside itself
   std::int64_t lsh_chunks_after = 0;
-  std::string loss = "dense";              // [3]
-  std::int64_t loss_modules = 4;           // S of the multiplicative loss
+  std::string loss = "dense";     // [3]
+  std::int64_t loss_modules = 4;  // S of the multiplicative loss
   std::int64_t loss_rank = 64;
   std::string recurrence = "none";     // beside the feed-forward of every block [6]
   std::int64_t recurrence_width = 32;  // units of sru

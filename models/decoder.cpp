@@ -118,6 +118,7 @@ Decoder::Impl::Impl(const Transformer& model_, const KernelSet& kernels_, Team& 
   blocks.reserve(std::size_t(model.blocks()));
   for (std::int64_t i = 0; i < model.blocks(); ++i) {
     blocks.emplace_back(model.config(), tokens, capacity, source_length);
+    blocks.back().self.more = model.self_attention().make_memory(tokens, capacity);
   }
   const std::int64_t shared = padded(tokens * d), work = padded(workspace_floats());
   // Encoder output passes through q, k and v kMaxTokens rows at a time.
@@ -139,12 +140,13 @@ Decoder::Impl::Impl(const Transformer& model_, const KernelSet& kernels_, Team& 
 std::int64_t Decoder::Impl::workspace_floats() const {
   const Block& block = *model.decoder().front();
   std::int64_t most = 0;
-  for (const Layer* layer :
-       {static_cast<const Layer*>(block.projection.get()),
-        static_cast<const Layer*>(block.cross_projection.get()),
-        static_cast<const Layer*>(block.feed_forward.get()),
-        static_cast<const Layer*>(block.recurrence.get()),
-        static_cast<const Layer*>(&model.attention()), static_cast<const Layer*>(&model.loss())}) {
+  for (const Layer* layer : {static_cast<const Layer*>(block.projection.get()),
+                             static_cast<const Layer*>(block.cross_projection.get()),
+                             static_cast<const Layer*>(block.feed_forward.get()),
+                             static_cast<const Layer*>(block.recurrence.get()),
+                             static_cast<const Layer*>(&model.self_attention()),
+                             static_cast<const Layer*>(&model.cross_attention()),
+                             static_cast<const Layer*>(&model.loss())}) {
     if (layer) most = std::max(most, layer->workspace_floats(tokens, team.threads()));
   }
   return most;
@@ -224,7 +226,7 @@ void Decoder::Impl::attend_to_memory(const StepContext& ctx, const Block& block,
                                      const Private& mine) {
   normalise(ctx, block.cross_norm, mine);
   block.cross_projection->step_query(ctx, state.cross_projection.get(), mine.normed, q);
-  model.attention().step_fixed(ctx, state.cross, memory_length, q, o);
+  model.cross_attention().step_fixed(ctx, state.cross, memory_length, q, o);
   if (block.cross_projection->has_output()) {
     block.cross_projection->step_output(ctx, state.cross_projection.get(), o, y);
   }
@@ -237,7 +239,7 @@ void Decoder::Impl::decode_block(const StepContext& ctx, std::size_t index, cons
 
   normalise(ctx, block.attention_norm, mine);
   block.projection->step(ctx, state.projection.get(), mine.normed, q, k, v);
-  model.attention().step(ctx, state.self, q, k, v, o);
+  model.self_attention().step(ctx, state.self, q, k, v, o);
   if (block.projection->has_output()) {
     block.projection->step_output(ctx, state.projection.get(), o, y);
   }

@@ -195,7 +195,7 @@ struct KeyValueCache {
   int tokens;
   std::int64_t heads, capacity, d_head;
   std::vector<float> keys, values,
-      scores;  ///< scores: (tokens, heads, capacity), scratch of one step
+      scores;                        ///< scores: (tokens, heads, capacity), scratch of one step
   std::unique_ptr<LayerState> more;  ///< Attention::make_memory's, or null
 };
 
@@ -210,8 +210,7 @@ class Attention : public Layer {
  public:
   void visit_parameters(const ParameterVisitor&) override {}
   /// What step remembers beside keys and values, for KeyValueCache::more; most remember nothing.
-  virtual std::unique_ptr<LayerState> make_memory(int /*tokens*/,
-                                                  std::int64_t /*capacity*/) const {
+  virtual std::unique_ptr<LayerState> make_memory(int /*tokens*/, std::int64_t /*capacity*/) const {
     return nullptr;
   }
   /// q, o: (examples * query length, d_model); k, v: (examples * key length, d_model). Drops

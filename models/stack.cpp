@@ -22,9 +22,11 @@ void Stack::visit_parameters(const ParameterVisitor& visit) {
   norm.visit_parameters(name() + "_norm.", visit);
 }
 
-Stack::Kept Stack::make_kept(const Attention& attention) const {
+Stack::Kept Stack::make_kept(const Attention& self_attention,
+                             const Attention& cross_attention) const {
   Kept kept;
-  for (const auto& block : blocks) kept.blocks.push_back(block->make_kept(attention));
+  for (const auto& block : blocks)
+    kept.blocks.push_back(block->make_kept(self_attention, cross_attention));
   return kept;
 }
 

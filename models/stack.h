@@ -28,7 +28,7 @@ struct Stack {
     Mat dnormed;  ///< what backward starts from; whoever read `normed` fills it
     Mat dx;
   };
-  Kept make_kept(const Attention& attention) const;
+  Kept make_kept(const Attention& self_attention, const Attention& cross_attention) const;
 
   /// ids: pass.examples sequences of one length; they become pass.ids. `embedding` is shared by the
   /// stacks of a model. The result is kept.normed.

@@ -53,7 +53,8 @@ Transformer::Transformer(ModelConfig config, std::uint64_t memory)
           {Initializer::Kind::uniform, std::sqrt(3.0f / float(config_.d_model))})),
       encoder_(config_, Block::Place::encoder),
       decoder_(config_, Block::Place::decoder),
-      attention_(make_attention("full", config_)),
+      attention_(make_attention(config_.attention, config_)),
+      cross_attention_(make_attention("full", config_)),
       loss_(make_loss(config_.loss, config_)) {
   loss_->visit_parameters([](Parameter& p) { p.name = "loss." + p.name; });
   for (std::int64_t i = 0; config_.encoder && i < config_.encoder_layers; ++i) {

@@ -84,7 +84,8 @@ class Transformer {
 
   const std::vector<std::unique_ptr<Block>>& decoder() const { return decoder_.blocks; }
   const Loss& loss() const { return *loss_; }
-  const Attention& attention() const { return *attention_; }
+  const Attention& self_attention() const { return *attention_; }
+  const Attention& cross_attention() const { return *cross_attention_; }
   const Norm& decoder_norm() const { return decoder_.norm; }
   const Parameter& embedding() const { return embedding_; }
   const Parameter& decoder_positions() const { return decoder_.positions; }
@@ -100,7 +101,7 @@ class Transformer {
   Arena arena_, gradients_;
   Parameter embedding_;
   Stack encoder_, decoder_;
-  std::unique_ptr<Attention> attention_;
+  std::unique_ptr<Attention> attention_, cross_attention_;  // the latter always full
   std::unique_ptr<Loss> loss_;
 };
 

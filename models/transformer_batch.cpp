@@ -37,18 +37,22 @@ void shift_right(const std::vector<int>& ids, std::int64_t examples, std::vector
 
 std::unique_ptr<Transformer::Kept> Transformer::make_kept() const {
   auto kept = std::make_unique<Kept>();
-  kept->encoder = encoder_.make_kept(*attention_);
-  kept->decoder = decoder_.make_kept(*attention_);
+  kept->encoder = encoder_.make_kept(*attention_, *cross_attention_);
+  kept->decoder = decoder_.make_kept(*attention_, *cross_attention_);
   kept->loss = loss_->make_activations();
   return kept;
 }
 
 Surroundings Transformer::encoder_surroundings(const Kept& kept) const {
-  return {.attention = *attention_, .self = {.causal = false, .keys = kept.seen.data()}};
+  return {.self_attention = *attention_,
+          .cross_attention = *cross_attention_,
+          .self = {.causal = false, .keys = kept.seen.data()}};
 }
 
 Surroundings Transformer::decoder_surroundings(const Kept& kept) const {
-  Surroundings around{.attention = *attention_, .self = {.causal = true}};
+  Surroundings around{.self_attention = *attention_,
+                      .cross_attention = *cross_attention_,
+                      .self = {.causal = true}};
   if (config_.decoder_only()) return around;
   around.encoded = config_.encoder ? &kept.encoder.normed : &kept.drawn;
   around.cross.keys = kept.seen.data();

@@ -21,7 +21,7 @@ Cost Transformer::block_cost(int tokens, std::int64_t length, std::int64_t sourc
   append(cost, repeated(attention_->step_cost(tokens, length), 1, "self"));
   if (block.cross_projection) {
     append(cost, repeated(block.cross_projection->step_cost(tokens, type), 1, "cross"));
-    append(cost, repeated(attention_->step_cost(tokens, source_length), 1, "cross"));
+    append(cost, repeated(cross_attention_->step_cost(tokens, source_length), 1, "cross"));
   }
   append(cost, repeated(block.feed_forward->step_cost(tokens, type), 1, "feed_forward"));
   if (block.recurrence) {

@@ -144,18 +144,18 @@ class Solver {
 
 /// Positions that the tables must have room for.
 void check_length(const Curve& curve) {
-  const bool spans = curve.train.task == "span_corruption";
+  const bool has_source = curve.train.has_source();
   const std::int64_t positions =
-      spans ? std::max(curve.train.length, curve.train.target_length) : curve.train.length;
+      std::max(curve.train.longest_source(), curve.train.longest_target());
   if (positions > curve.model.max_length) {
     throw UserError("row '" + curve.name + "': max_length is " +
                     std::to_string(curve.model.max_length) + " but examples have " +
                     std::to_string(positions) + " positions; raise max_length");
   }
-  if (spans != (curve.model.encoder_layers > 0)) {
+  if (has_source != (curve.model.encoder_layers > 0)) {
     throw UserError("row '" + curve.name + "': task " + curve.train.task + " wants " +
-                    (spans ? "an encoder; set encoder_layers"
-                           : "a decoder-only model; set encoder_layers = 0"));
+                    (has_source ? "an encoder; set encoder_layers"
+                                : "a decoder-only model; set encoder_layers = 0"));
   }
 }
 

@@ -43,24 +43,22 @@ double arrays_beside(const TrainConfig& train) { return train.optimizer == "adam
 /// probabilities.
 double activation_bytes(const ModelConfig& model, const TrainConfig& train) {
   const double examples = double(train.batch) / double(train.accumulate);
-  const bool spans = train.task == "span_corruption";
+  const std::int64_t source = train.longest_source(), target = train.longest_target();
   const auto of_stack = [&](std::int64_t layers, std::int64_t length, bool crosses) {
-    const double keys = double(length) + (crosses ? double(train.length) : 0.0);
+    const double keys = double(length) + (crosses ? double(source) : 0.0);
     return double(layers) * double(length) *
            (16.0 * double(model.d_model) * (crosses ? 1.5 : 1.0) + 4.0 * double(model.d_ff) +
             double(model.n_heads) * keys);
   };
-  const double encoder = spans ? of_stack(model.encoder_layers, train.length, false) : 0.0;
-  const double decoder =
-      of_stack(model.decoder_layers, spans ? train.target_length : train.length, spans);
+  const double encoder = of_stack(model.encoder_layers, source, false);
+  const double decoder = of_stack(model.decoder_layers, target, source > 0);
   return sizeof(float) * examples * (encoder + decoder);
 }
 
 }  // namespace
 
 double tokens_per_step(const TrainConfig& train) {
-  const bool spans = train.task == "span_corruption";
-  return double(train.batch) * double(spans ? train.target_length : train.length);
+  return double(train.batch) * double(train.longest_target());
 }
 
 TrainingPlan make_training_plan(const CurveExperiment& experiment, const TrainingOptions& options,
@@ -87,10 +85,9 @@ TrainingPlan make_training_plan(const CurveExperiment& experiment, const Trainin
       planned.parameters = parameters[curve.name];
       planned.reference_parameters = parameters[experiment.curves.front().name];
       const TrainConfig& train = curve.train;
-      const bool spans = train.task == "span_corruption";
-      planned.step_flops = Transformer(curve.model)
-                               .training_flops(train.batch, spans ? train.length : 0,
-                                               spans ? train.target_length : train.length);
+      planned.step_flops =
+          Transformer(curve.model)
+              .training_flops(train.batch, train.longest_source(), train.longest_target());
       planned.bytes =
           std::uint64_t(double(planned.parameters) * sizeof(float) * (1 + arrays_beside(train)) +
                         activation_bytes(curve.model, train));

@@ -87,6 +87,7 @@ Record evaluation_record(const Record& base, const TrainReport& report) {
               {"seconds", report.seconds},
               {"loss", report.loss},
               {"accuracy", report.evaluation->accuracy},
+              {"sequence_accuracy", report.evaluation->sequence_accuracy},
               {"bits_per_byte", report.evaluation->bits_per_byte},
               {"tokens_per_s", report.tokens_per_s},
               {"learning_rate", report.learning_rate}};
@@ -124,6 +125,7 @@ std::vector<Record> result_records(const Record& base, const CurveResult& result
   if (result.hard_soft_gap) add("hard_soft_gap", "nats/token", *result.hard_soft_gap);
   if (result.selection_entropy) add("selection_entropy", "nats", *result.selection_entropy);
   add("accuracy", "1", result.evaluation.accuracy);
+  add("sequence_accuracy", "1", result.evaluation.sequence_accuracy);
   add("bits_per_byte", "bits/byte", result.evaluation.bits_per_byte);
   records.push_back(
       one(base, kClosingCurveMetric, "nats/token", {result.evaluation.log_perplexity}));
