@@ -1,5 +1,5 @@
-// A training step takes no memory of a matrix's size once the first has run: allocations are counted
-// where the C library makes them.
+// A training step takes no memory of a matrix's size once the first has run: allocations are
+// counted where the C library makes them.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -378,11 +378,8 @@ TEST(RecurrenceInModel, TakesNoDraws) {
       if (p->name.find("recurrence.out") == std::string::npos) continue;
       std::fill(p->values(), p->values() + p->count(), 0.0f);
     }
-    Pass pass{.gemm = find_gemm("eigen"),
-              .examples = 2,
-              .training = true,
-              .dropout = 0.3f,
-              .seed = 5};
+    Pass pass{
+        .gemm = find_gemm("eigen"), .examples = 2, .training = true, .dropout = 0.3f, .seed = 5};
     losses[i++] = model.loss_of(pass, batch_of(c), 1, *model.make_kept()).loss;
   }
   EXPECT_EQ(losses[0], losses[1]);

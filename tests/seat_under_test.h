@@ -182,7 +182,8 @@ class LossUnderTest : public HeldSeat<Loss> {
   }
 };
 
-/// name: of the implementation, not recurrence's none; all knobs but that of the seat itself are the config's.
+/// name: of the implementation, not recurrence's none; all knobs but that of the seat itself are
+/// the config's.
 inline std::unique_ptr<SeatUnderTest> make_seat(const std::string& seat, const std::string& name,
                                                 ModelConfig config) {
   if (seat == "attention") return std::make_unique<AttentionUnderTest>(name, config);

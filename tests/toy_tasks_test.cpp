@@ -43,8 +43,8 @@ std::vector<Row> rows_of(const Batch& b) {
   EXPECT_EQ(b.bytes, 0);
   std::vector<Row> rows;
   for (std::int64_t i = 0; i < b.examples; ++i) {
-    Row row{unpadded_ids(b.source, i, b.source_length), unpadded_ids(b.target, i, b.target_length),
-            {}};
+    Row row{
+        unpadded_ids(b.source, i, b.source_length), unpadded_ids(b.target, i, b.target_length), {}};
     const float* weights = b.weights.data() + i * b.target_length;
     while (row.told < row.target.size() && weights[row.told] == 0) ++row.told;
     row.asked.assign(row.target.begin() + std::ptrdiff_t(row.told), row.target.end());
@@ -132,8 +132,7 @@ TEST(Addition, SumsAreRight) {
       ASSERT_GE(row.told, 5u);
       EXPECT_EQ(row.target.front(), kSeparator);
       EXPECT_EQ(row.target[row.told - 1], kSeparator);
-      const Question q =
-          question_of(part(row.target, 1, std::ptrdiff_t(row.told) - 1));
+      const Question q = question_of(part(row.target, 1, std::ptrdiff_t(row.told) - 1));
       EXPECT_EQ(number_of(q.x) + number_of(q.y), number_of(row.asked));
       EXPECT_EQ(row.told, q.x.size() + 1 + q.y.size() + 2);
       first.insert(q.x.size());

@@ -141,9 +141,8 @@ void SruRecurrence::forward(Pass& pass, const Mat& x, Activations& kept, Mat& y)
   own.cell.resize(x.rows(), n_);
   own.h.resize(x.rows(), n_);
   const std::int64_t length = pass.length(x);
-  for_units(pass.examples, n_, [&](std::int64_t example, const Units& units) {
-    scan(length, example, units, own);
-  });
+  for_units(pass.examples, n_,
+            [&](std::int64_t example, const Units& units) { scan(length, example, units, own); });
   out_.forward(pass, own.h, own.out, y);
 }
 

@@ -18,8 +18,7 @@ class SruRecurrence : public Recurrence {
   std::unique_ptr<Activations> make_activations() const override;
   using Recurrence::forward;
   void forward(Pass& pass, const Mat& x, Activations& kept, Mat& y) const override;
-  void backward(Pass& pass, const Mat& x, Activations& kept, const Mat& dy,
-                Mat& dx) const override;
+  void backward(Pass& pass, const Mat& x, Activations& kept, const Mat& dy, Mat& dx) const override;
   void step(const StepContext& ctx, LayerState* state, const float* x, float* y) const override;
   Cost step_cost(int tokens, WeightType type) const override;
 

@@ -10,7 +10,7 @@
 namespace scaling {
 namespace {
 
-constexpr std::uint64_t kTrainingStream = 0x746f79;        // of data_seed
+constexpr std::uint64_t kTrainingStream = 0x746f79;         // of data_seed
 constexpr std::uint64_t kEvaluationKey = 0x746f796576616c;  // the same whatever the seed
 /// The reference pads to 32; what is padded has no weight and nothing before it sees it, but at 16
 /// digits 8 saves up to half the positions.
@@ -106,8 +106,7 @@ std::int64_t longest_sum(const ToyTask& task) {
 }
 
 ToyTask task_of(const TrainConfig& config) {
-  return {.kind = config.task.rfind("copy", 0) == 0 ? ToyTask::Kind::copy
-                                                     : ToyTask::Kind::addition,
+  return {.kind = config.task.rfind("copy", 0) == 0 ? ToyTask::Kind::copy : ToyTask::Kind::addition,
           .has_source = config.has_source(),
           .batch = config.batch,
           .pad_to = kPadTo};

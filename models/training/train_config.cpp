@@ -92,8 +92,7 @@ void TrainConfig::validate() const {
   if (is_toy()) {
     const std::int64_t numbers = training_task(*this).numbers();
     require_digits("digits_min", digits_min, "digits_max", digits_max, numbers);
-    require_digits("eval_digits_min", eval_digits_min, "eval_digits_max", eval_digits_max,
-                   numbers);
+    require_digits("eval_digits_min", eval_digits_min, "eval_digits_max", eval_digits_max, numbers);
   }
   require_at_least("steps", steps, 0);
   if (!(learning_rate > 0)) {

@@ -275,9 +275,9 @@ std::int64_t Trainer::Impl::resume() {
 
 double Trainer::Impl::flops_per_step() const {
   if (!config.is_toy()) {
-    return double(config.accumulate) *
-           model.training_flops(examples_of_piece(), config.longest_source(),
-                                config.longest_target());
+    return double(config.accumulate) * model.training_flops(examples_of_piece(),
+                                                            config.longest_source(),
+                                                            config.longest_target());
   }
   // Batches differ in length: the mean of the first.
   constexpr std::int64_t kLookedAt = 64;
