@@ -375,7 +375,7 @@ TEST(Corpus, HugeLineInBoundedMemory) {
   gzputs(file, "\"}\n{\"text\": \"small\"}\n");
   ASSERT_EQ(gzclose(file), Z_OK);
 
-  const double before = peak_megabytes();
+  [[maybe_unused]] const double before = peak_megabytes();
   std::uint64_t bytes = 0;
   std::size_t largest = 0, broken = 0, documents = 0;
   Corpus(folder / "huge.jsonl.gz").read([&](std::string_view piece, bool last) {
