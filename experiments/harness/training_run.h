@@ -22,9 +22,9 @@ class TrainingRun {
 
  private:
   void train(const PlannedCurve& planned);
-  /// Takes the records over if another experiment of the folder has the same curve.
-  /// Checkpoints of something else where this curve's shall be.
+  /// Renames checkpoints of something else that lie where this curve's shall be.
   void set_aside(const PlannedCurve& planned);
+  /// Takes the records over if another experiment of the folder has the same curve.
   bool reuse(const PlannedCurve& planned);
   void show(const PlannedCurve& planned, const TrainReport& report);
   void give_up(const PlannedCurve& planned, const std::string& why);
