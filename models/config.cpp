@@ -40,11 +40,15 @@ void require_at_most(const char* name, std::int64_t value, std::int64_t most) {
   }
 }
 
-void require_known(const char* seat, const std::string& name) {
-  const auto known = implementations_of(seat);
+void require_one_of(const char* what, const std::string& name,
+                    const std::vector<std::string>& known) {
   if (std::find(known.begin(), known.end(), name) == known.end()) {
-    throw UserError("unknown " + std::string(seat) + " '" + name + "'; known: " + joined(known));
+    throw UserError("unknown " + std::string(what) + " '" + name + "'; known: " + joined(known));
   }
+}
+
+void require_known(const char* seat, const std::string& name) {
+  require_one_of(seat, name, implementations_of(seat));
 }
 
 constexpr double kMaxSelectionNoise = 1000;
@@ -63,11 +67,18 @@ void ModelConfig::validate() const {
   require_known("attention", attention);
   require_known("loss", loss);
   require_known("recurrence", recurrence);
+  require_one_of("residual_stack", residual_stack, {"plain", "reversible", "reversible_stored"});
+  require_one_of("source", source, {"cross_attention", "concatenated"});
+  require_one_of("selector", selector, {"learned", "random", "hash"});
   require_positive("d_model", d_model);
   require_positive("d_ff", d_ff);
   require_positive("vocab_size", vocab_size);
   require_positive("max_length", max_length);
   require_positive("decoder_layers", decoder_layers);
+  require_positive("attention_layers", attention_layers);
+  if (encoder_swaps != 1 && encoder_swaps != 2) {
+    throw UserError("encoder_swaps " + std::to_string(encoder_swaps) + " is neither 1 nor 2");
+  }
   require_divides("d_model", d_model, "n_heads", n_heads);
   if (encoder_layers < 0 || blocks < 0 || d_lowrank < 0) {
     throw UserError("encoder_layers " + std::to_string(encoder_layers) + ", blocks " +
@@ -81,9 +92,6 @@ void ModelConfig::validate() const {
   if (feed_forward == "sparse") {
     require_divides("d_ff", d_ff, "sparsity", sparsity);
     require_positive("d_lowrank", controller_rank());
-  }
-  if (selector != "learned" && selector != "random" && selector != "hash") {
-    throw UserError("unknown selector '" + selector + "'; known: learned, random, hash");
   }
   // A negative value stands for the reference's; what is not a number fails the first comparison.
   if (!(selection_noise <= kMaxSelectionNoise)) {
@@ -142,6 +150,11 @@ void set_field(ModelConfig& config, const std::string& name, const std::string& 
     sized.cross_projection = config.cross_projection;
     sized.attention = config.attention;
     sized.loss = config.loss;
+    sized.residual_stack = config.residual_stack;
+    sized.attention_layers = config.attention_layers;
+    sized.source = config.source;
+    sized.encoder_swaps = config.encoder_swaps;
+    sized.recompute_decisions = config.recompute_decisions;
     sized.recurrence = config.recurrence;
     sized.weight_type = config.weight_type;
     sized.seed = config.seed;

@@ -48,8 +48,13 @@ struct ModelConfig {
   std::string loss = "dense";     // [3]
   std::int64_t loss_modules = 4;  // S of the multiplicative loss
   std::int64_t loss_rank = 64;
-  std::string recurrence = "none";     // beside the feed-forward of every block [6]
-  std::int64_t recurrence_width = 32;  // units of sru
+  std::string residual_stack = "plain";    // plain | reversible | reversible_stored [5.1]
+  std::int64_t attention_layers = 1;       // self-attentions of a decoder block
+  std::string source = "cross_attention";  // how a decoder sees it: or concatenated [5.2]
+  std::int64_t encoder_swaps = 2;          // of a reversible encoder block: 1 or 2
+  bool recompute_decisions = false;        // in the backward pass of a reversible stack [5.3]
+  std::string recurrence = "none";         // beside the feed-forward of every block [6]
+  std::int64_t recurrence_width = 32;      // units of sru
 
   WeightType weight_type = WeightType::f32;
   std::uint64_t seed = 1;
@@ -97,6 +102,13 @@ struct ModelConfig {
     visit("loss", c.loss, "implementation of the layer to the vocabulary");
     visit("loss_modules", c.loss_modules, "S of the multiplicative loss");
     visit("loss_rank", c.loss_rank, "rank of the low_rank loss");
+    visit("residual_stack", c.residual_stack,
+          "plain, reversible, or reversible_stored: the latter's function, its activations kept");
+    visit("attention_layers", c.attention_layers, "self-attentions of a decoder block");
+    visit("source", c.source, "how the decoder sees the source: cross_attention or concatenated");
+    visit("encoder_swaps", c.encoder_swaps, "swaps of a reversible encoder block: 1 or 2");
+    visit("recompute_decisions", c.recompute_decisions,
+          "choose anew in a reversible backward pass, to see what that does");
     visit("recurrence", c.recurrence, "implementation of the recurrence beside the feed-forward");
     visit("recurrence_width", c.recurrence_width, "units of the sru recurrence");
     visit("weight_type", c.weight_type, "f32 or bf16");
@@ -105,6 +117,10 @@ struct ModelConfig {
 
   /// No encoder and no cross-attention. With encoder = false blocks do attend, to drawn vectors.
   bool decoder_only() const { return encoder && encoder_layers == 0; }
+  bool has_cross_attention() const { return !decoder_only() && source == "cross_attention"; }
+  bool is_concatenated() const { return !decoder_only() && source == "concatenated"; }
+  /// Two streams.
+  bool is_reversible() const { return residual_stack != "plain"; }
   std::int64_t d_head() const { return d_model / n_heads; }
   std::int64_t controller_rank() const { return d_lowrank ? d_lowrank : d_ff / sparsity; }
 

@@ -1,4 +1,4 @@
-// One team.run a token. The residual stream is private to each thread: adding y and taking the
+// One team.run a token. The residual streams are private to each thread: adding y and taking the
 // layer norm is cheap enough to do in every thread, and saves two barriers a residual.
 #include "models/decoder.h"
 
@@ -22,17 +22,29 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-struct BlockState {
-  BlockState(const ModelConfig& c, int tokens, std::int64_t capacity, std::int64_t source_length)
-      : self(tokens, c.n_heads, capacity, c.d_head()),
-        cross(tokens, c.n_heads, source_length, c.d_head()) {}
-  KeyValueCache self, cross;
-  std::unique_ptr<LayerState> projection, cross_projection, feed_forward, recurrence;
+struct SelfAttentionState {
+  KeyValueCache cache;
+  std::unique_ptr<LayerState> projection;
 };
 
-/// A thread's own copies of the residual stream and of its norm, (tokens, d_model) each.
+struct BlockState {
+  BlockState(const ModelConfig& c, int tokens, std::int64_t capacity, std::int64_t source_length)
+      : cross(tokens, c.n_heads, c.has_cross_attention() ? source_length : 0, c.d_head()) {
+    const std::int64_t cached = capacity + (c.is_concatenated() ? source_length : 0);
+    for (std::int64_t i = 0; i < c.attention_layers; ++i) {
+      self.push_back({KeyValueCache(tokens, c.n_heads, cached, c.d_head()), nullptr});
+    }
+  }
+  std::vector<SelfAttentionState> self;
+  KeyValueCache cross;
+  std::unique_ptr<LayerState> cross_projection, feed_forward, recurrence;
+};
+
+/// A thread's own copies of the residual streams and of a norm, (tokens, d_model) each. Branches
+/// read ctx and add to acc; a plain stack has them in one place.
 struct Private {
-  float* x;
+  float* acc;
+  float* ctx;
   float* normed;
 };
 
@@ -52,8 +64,11 @@ void check_sizes(const Transformer& model, int tokens, std::int64_t capacity,
                     " positions exceeds max_length " + std::to_string(c.max_length) +
                     "; raise --max_length");
   }
-  const auto floats = std::uint64_t(tokens) * std::uint64_t(capacity + source_length) *
-                      std::uint64_t(2 * c.d_model + c.n_heads);
+  const std::int64_t positions = c.is_concatenated()
+                                     ? c.attention_layers * (capacity + source_length)
+                                     : c.attention_layers * capacity + source_length;
+  const auto floats =
+      std::uint64_t(tokens) * std::uint64_t(positions) * std::uint64_t(2 * c.d_model + c.n_heads);
   require_memory(std::uint64_t(model.blocks()) * floats * 4, "the key/value cache",
                  "decode fewer sequences (--batch), a shorter context (--context), fewer blocks "
                  "(--blocks) or a smaller shape (--shape)");
@@ -71,11 +86,19 @@ struct Decoder::Impl {
     return {kernels, team.barrier(), thread, team.threads(), count, at, workspace, of_tokens};
   }
   std::int64_t workspace_floats() const;
+  void prefill(const Mat& rows, const std::vector<int>& row_ids);
+  std::int64_t prefix_length() const { return is_concatenated ? memory_length : 0; }
   void run(int thread);
   void embed(float* x) const;
-  void attend_to_memory(const StepContext& ctx, const Block& block, BlockState& state,
-                        const Private& mine);
-  void decode_block(const StepContext& ctx, std::size_t index, const Private& mine);
+  void start_streams(Private& mine) const;
+  void attend(const StepContext& ctx, const SelfAttentionBranch& branch, SelfAttentionState& state,
+              const Private& mine);
+  void attend_to_memory(const StepContext& ctx, const CrossAttentionBranch& branch,
+                        BlockState& state, const Private& mine);
+  void feed_forward(const StepContext& ctx, const FeedForwardBranch& branch, BlockState& state,
+                    const Private& mine);
+  void decode_block(const StepContext& ctx, std::size_t index, Private& mine);
+  void decode_blocks(const StepContext& ctx, Private& mine);
   void normalise(const StepContext& ctx, const Norm& norm, const Private& mine) const;
   void add(const float* from, const Private& mine) const;
 
@@ -84,6 +107,7 @@ struct Decoder::Impl {
   Team& team;
   const int tokens;
   const std::int64_t d, capacity, source_length;
+  const bool is_reversible, is_concatenated;
   std::vector<BlockState> blocks;
   std::unique_ptr<LayerState> loss_state;
   Sampler sampler;
@@ -112,18 +136,22 @@ Decoder::Impl::Impl(const Transformer& model_, const KernelSet& kernels_, Team& 
       d(model_.config().d_model),
       capacity(capacity_),
       source_length(source_length_),
+      is_reversible(model_.config().is_reversible()),
+      is_concatenated(model_.config().is_concatenated()),
       sampler(model_.config().vocab_size, tokens_, team_.threads(), model_.config().seed),
       job([this](int thread) { run(thread); }),
       next(std::size_t(tokens_)) {
   blocks.reserve(std::size_t(model.blocks()));
   for (std::int64_t i = 0; i < model.blocks(); ++i) {
     blocks.emplace_back(model.config(), tokens, capacity, source_length);
-    blocks.back().self.more = model.self_attention().make_memory(tokens, capacity);
+    for (SelfAttentionState& self : blocks.back().self) {
+      self.cache.more = model.self_attention().make_memory(tokens, self.cache.capacity);
+    }
   }
   const std::int64_t shared = padded(tokens * d), work = padded(workspace_floats());
   // Encoder output passes through q, k and v kMaxTokens rows at a time.
   const std::int64_t wide = padded(kMaxTokens * d);
-  const std::int64_t floats = 3 * wide + 2 * shared + work + 2 * team.threads() * shared;
+  const std::int64_t floats = 3 * wide + 2 * shared + work + 3 * team.threads() * shared;
   arena = Arena(std::uint64_t(floats) * 4);
   const auto take = [&](std::int64_t n) {
     return static_cast<float*>(arena.take(std::uint64_t(n) * 4));
@@ -132,21 +160,23 @@ Decoder::Impl::Impl(const Transformer& model_, const KernelSet& kernels_, Team& 
   for (float** buffer : {&o, &y}) *buffer = take(shared);
   workspace = take(work);
   for (int thread = 0; thread < team.threads(); ++thread) {
-    float* x = take(shared);
-    own.push_back({x, take(shared)});
+    float* acc = take(shared);
+    float* ctx = take(shared);
+    own.push_back({acc, is_reversible ? ctx : acc, take(shared)});
   }
 }
 
 std::int64_t Decoder::Impl::workspace_floats() const {
   const Block& block = *model.decoder().front();
   std::int64_t most = 0;
-  for (const Layer* layer : {static_cast<const Layer*>(block.projection.get()),
-                             static_cast<const Layer*>(block.cross_projection.get()),
-                             static_cast<const Layer*>(block.feed_forward.get()),
-                             static_cast<const Layer*>(block.recurrence.get()),
-                             static_cast<const Layer*>(&model.self_attention()),
-                             static_cast<const Layer*>(&model.cross_attention()),
-                             static_cast<const Layer*>(&model.loss())}) {
+  std::vector<const Layer*> layers = {block.self_attentions.front()->projection.get(),
+                                      block.feed_forward->feed_forward.get(),
+                                      block.feed_forward->recurrence.get(),
+                                      &model.self_attention(),
+                                      &model.cross_attention(),
+                                      &model.loss()};
+  if (block.cross_attention) layers.push_back(block.cross_attention->projection.get());
+  for (const Layer* layer : layers) {
     if (layer) most = std::max(most, layer->workspace_floats(tokens, team.threads()));
   }
   return most;
@@ -155,12 +185,15 @@ std::int64_t Decoder::Impl::workspace_floats() const {
 void Decoder::Impl::reset() {
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     const Block& block = *model.decoder()[i];
-    blocks[i].projection = block.projection->make_state(tokens);
-    if (block.cross_projection) {
-      blocks[i].cross_projection = block.cross_projection->make_state(tokens);
+    for (std::size_t j = 0; j < blocks[i].self.size(); ++j) {
+      blocks[i].self[j].projection = block.self_attentions[j]->projection->make_state(tokens);
     }
-    blocks[i].feed_forward = block.feed_forward->make_state(tokens);
-    if (block.recurrence) blocks[i].recurrence = block.recurrence->make_state(tokens);
+    if (block.cross_attention) {
+      blocks[i].cross_projection = block.cross_attention->projection->make_state(tokens);
+    }
+    const FeedForwardBranch& last = *block.feed_forward;
+    blocks[i].feed_forward = last.feed_forward->make_state(tokens);
+    if (last.recurrence) blocks[i].recurrence = last.recurrence->make_state(tokens);
   }
   loss_state = model.loss().make_state(tokens);
 }
@@ -168,7 +201,6 @@ void Decoder::Impl::reset() {
 /// Keys and values of the encoder output, kMaxTokens positions at a time, copied to every
 /// sequence's cache.
 void Decoder::Impl::fill_memory(const Mat& rows) {
-  memory_length = rows.rows();
   const std::int64_t heads = model.config().n_heads, d_head = model.config().d_head();
   const auto copy_head = [&](KeyValueCache& cache, std::int64_t head, std::int64_t first, int n) {
     for (int sequence = 0; sequence < tokens; ++sequence) {
@@ -184,7 +216,8 @@ void Decoder::Impl::fill_memory(const Mat& rows) {
       for (std::int64_t first = 0; first < memory_length; first += kMaxTokens) {
         const int n = int(std::min<std::int64_t>(kMaxTokens, memory_length - first));
         const StepContext ctx = context(thread, first, n, nullptr);
-        model.decoder()[i]->cross_projection->step_memory(ctx, rows.data() + first * d, k, v);
+        model.decoder()[i]->cross_attention->projection->step_memory(ctx, rows.data() + first * d,
+                                                                     k, v);
         const Range share = ctx.share(heads);
         for (std::int64_t head = share.begin; head < share.end; ++head) {
           copy_head(blocks[i].cross, head, first, n);
@@ -193,6 +226,22 @@ void Decoder::Impl::fill_memory(const Mat& rows) {
       }
     }
   });
+}
+
+/// The encoder's rows go through the decoder's blocks as if they were the first tokens, the same
+/// for every sequence.
+void Decoder::Impl::prefill(const Mat& rows, const std::vector<int>& row_ids) {
+  std::vector<int> of_tokens(std::size_t(tokens), 0);
+  for (std::int64_t r = 0; r < rows.rows(); ++r) {
+    std::fill(of_tokens.begin(), of_tokens.end(), row_ids[std::size_t(r)]);
+    team.run([&](int thread) {
+      const StepContext ctx = context(thread, r, tokens, of_tokens.data());
+      Private mine = own[std::size_t(thread)];
+      for (int t = 0; t < tokens; ++t) std::copy_n(rows.data() + r * d, d, mine.ctx + t * d);
+      start_streams(mine);
+      decode_blocks(ctx, mine);
+    });
+  }
 }
 
 void Decoder::Impl::embed(float* x) const {
@@ -211,61 +260,89 @@ void Decoder::Impl::embed(float* x) const {
   }
 }
 
+/// Both streams begin as what is in ctx.
+void Decoder::Impl::start_streams(Private& mine) const {
+  if (is_reversible) std::copy_n(mine.ctx, tokens * d, mine.acc);
+}
+
 void Decoder::Impl::normalise(const StepContext& ctx, const Norm& norm, const Private& mine) const {
-  ctx.kernels.layer_norm(mine.x, norm.scale.vector(), norm.bias.vector(), ctx.tokens, d,
+  ctx.kernels.layer_norm(mine.ctx, norm.scale.vector(), norm.bias.vector(), ctx.tokens, d,
                          mine.normed);
 }
 
 void Decoder::Impl::add(const float* from, const Private& mine) const {
-  float* __restrict x = mine.x;
+  float* __restrict acc = mine.acc;
   const float* __restrict sum = from;
-  for (std::int64_t i = 0; i < tokens * d; ++i) x[i] += sum[i];
+  for (std::int64_t i = 0; i < tokens * d; ++i) acc[i] += sum[i];
 }
 
-void Decoder::Impl::attend_to_memory(const StepContext& ctx, const Block& block, BlockState& state,
-                                     const Private& mine) {
-  normalise(ctx, block.cross_norm, mine);
-  block.cross_projection->step_query(ctx, state.cross_projection.get(), mine.normed, q);
+void Decoder::Impl::attend(const StepContext& ctx, const SelfAttentionBranch& branch,
+                           SelfAttentionState& state, const Private& mine) {
+  normalise(ctx, branch.norm, mine);
+  branch.projection->step(ctx, state.projection.get(), mine.normed, q, k, v);
+  model.self_attention().step(ctx, state.cache, q, k, v, o);
+  const bool has_output = branch.projection->has_output();
+  if (has_output) branch.projection->step_output(ctx, state.projection.get(), o, y);
+  add(has_output ? y : o, mine);
+}
+
+void Decoder::Impl::attend_to_memory(const StepContext& ctx, const CrossAttentionBranch& branch,
+                                     BlockState& state, const Private& mine) {
+  normalise(ctx, branch.norm, mine);
+  branch.projection->step_query(ctx, state.cross_projection.get(), mine.normed, q);
   model.cross_attention().step_fixed(ctx, state.cross, memory_length, q, o);
-  if (block.cross_projection->has_output()) {
-    block.cross_projection->step_output(ctx, state.cross_projection.get(), o, y);
-  }
-  add(block.cross_projection->has_output() ? y : o, mine);
+  const bool has_output = branch.projection->has_output();
+  if (has_output) branch.projection->step_output(ctx, state.cross_projection.get(), o, y);
+  add(has_output ? y : o, mine);
 }
 
-void Decoder::Impl::decode_block(const StepContext& ctx, std::size_t index, const Private& mine) {
-  const Block& block = *model.decoder()[index];
-  BlockState& state = blocks[index];
-
-  normalise(ctx, block.attention_norm, mine);
-  block.projection->step(ctx, state.projection.get(), mine.normed, q, k, v);
-  model.self_attention().step(ctx, state.self, q, k, v, o);
-  if (block.projection->has_output()) {
-    block.projection->step_output(ctx, state.projection.get(), o, y);
-  }
-  add(block.projection->has_output() ? y : o, mine);
-
-  if (block.cross_projection) attend_to_memory(ctx, block, state, mine);
-
-  normalise(ctx, block.feed_forward_norm, mine);
-  block.feed_forward->step(ctx, state.feed_forward.get(), mine.normed, y);
-  if (block.recurrence) {
-    // Of the same stream, so y waits; o is free again.
-    normalise(ctx, block.recurrence_norm, mine);
-    block.recurrence->step(ctx, state.recurrence.get(), mine.normed, o);
+void Decoder::Impl::feed_forward(const StepContext& ctx, const FeedForwardBranch& branch,
+                                 BlockState& state, const Private& mine) {
+  normalise(ctx, branch.norm, mine);
+  branch.feed_forward->step(ctx, state.feed_forward.get(), mine.normed, y);
+  if (branch.recurrence) {
+    // Reads the stream to which y may be added, so y waits; o is free again.
+    normalise(ctx, branch.recurrence_norm, mine);
+    branch.recurrence->step(ctx, state.recurrence.get(), mine.normed, o);
     add(o, mine);
   }
   add(y, mine);
 }
 
+void Decoder::Impl::decode_block(const StepContext& ctx, std::size_t index, Private& mine) {
+  const Block& block = *model.decoder()[index];
+  BlockState& state = blocks[index];
+  const auto next_branch = [&] {
+    if (is_reversible) std::swap(mine.acc, mine.ctx);
+  };
+  for (std::size_t j = 0; j < state.self.size(); ++j) {
+    attend(ctx, *block.self_attentions[j], state.self[j], mine);
+    next_branch();
+  }
+  if (block.cross_attention) {
+    attend_to_memory(ctx, *block.cross_attention, state, mine);
+    next_branch();
+  }
+  feed_forward(ctx, *block.feed_forward, state, mine);
+  next_branch();
+}
+
+void Decoder::Impl::decode_blocks(const StepContext& ctx, Private& mine) {
+  for (std::size_t i = 0; i < blocks.size(); ++i) decode_block(ctx, i, mine);
+}
+
 void Decoder::Impl::run(int thread) {
   const Clock::time_point start = Clock::now();
-  const StepContext ctx = context(thread, position, tokens, ids->data());
-  const Private& mine = own[std::size_t(thread)];
-  embed(mine.x);
+  const StepContext ctx = context(thread, prefix_length() + position, tokens, ids->data());
+  Private mine = own[std::size_t(thread)];
+  embed(mine.ctx);
+  start_streams(mine);
   const Clock::time_point first_block = Clock::now();
-  for (std::size_t i = 0; i < blocks.size(); ++i) decode_block(ctx, i, mine);
+  decode_blocks(ctx, mine);
   const double in_blocks = seconds_since(first_block);
+  if (is_reversible) {
+    for (std::int64_t i = 0; i < tokens * d; ++i) mine.ctx[i] = 0.5f * (mine.acc[i] + mine.ctx[i]);
+  }
   normalise(ctx, model.decoder_norm(), mine);
   model.loss().step(ctx, loss_state.get(), mine.normed, logits);
   sampler.sample(ctx, logits, temperature, next.data());
@@ -290,15 +367,25 @@ void Decoder::begin(const std::vector<int>& source) {
     return;
   }
   SCALING_CHECK(std::int64_t(source.size()) == impl_->source_length);
-  begin(Mat(encoded(unpadded(source), Eigen::all)));
+  const std::vector<std::int64_t> kept = unpadded(source);
+  std::vector<int> ids;
+  for (const std::int64_t t : kept) ids.push_back(source[std::size_t(t)]);
+  begin(Mat(encoded(kept, Eigen::all)), ids);
 }
 
 void Decoder::begin(const Mat& encoded) {
-  const bool has_memory = !impl_->model.config().decoder_only();
-  SCALING_CHECK(encoded.rows() >= int(has_memory) && encoded.rows() <= impl_->source_length);
-  SCALING_CHECK(encoded.cols() == impl_->d);
+  begin(encoded, std::vector<int>(std::size_t(encoded.rows()), 0));
+}
+
+void Decoder::begin(const Mat& encoded, const std::vector<int>& ids) {
+  const ModelConfig& c = impl_->model.config();
+  SCALING_CHECK(encoded.rows() >= int(!c.decoder_only()));
+  SCALING_CHECK(encoded.rows() <= impl_->source_length && encoded.cols() == impl_->d);
+  SCALING_CHECK(std::int64_t(ids.size()) == encoded.rows());
   impl_->reset();
-  if (has_memory) impl_->fill_memory(encoded);
+  impl_->memory_length = encoded.rows();
+  if (c.has_cross_attention()) impl_->fill_memory(encoded);
+  if (c.is_concatenated()) impl_->prefill(encoded, ids);
   impl_->has_begun = true;
   position_ = 0;
 }
@@ -307,17 +394,23 @@ void Decoder::pretend_position(std::int64_t length) {
   SCALING_CHECK(length >= 0 && length < impl_->capacity);
   const ModelConfig& c = impl_->model.config();
   const Initializer uniform = {Initializer::Kind::uniform, 1};
+  const auto pretend = [&](KeyValueCache& cache, const std::string& stream, int thread) {
+    const std::int64_t units = cache.tokens * c.n_heads;
+    const std::int64_t n = (impl_->prefix_length() + length) * c.d_head();
+    const Range share = share_of(units, thread, impl_->team.threads());
+    for (std::int64_t unit = share.begin; unit < share.end; ++unit) {
+      const int token = int(unit / c.n_heads);
+      const std::int64_t head = unit % c.n_heads;
+      draw_values(c.seed, stream, uniform, 2 * unit * n, n, cache.keys_of(token, head));
+      draw_values(c.seed, stream, uniform, (2 * unit + 1) * n, n, cache.values_of(token, head));
+    }
+  };
   impl_->team.run([&](int thread) {
     for (std::size_t i = 0; i < impl_->blocks.size(); ++i) {
-      KeyValueCache& cache = impl_->blocks[i].self;
-      const std::string stream = "pretended." + std::to_string(i);
-      const std::int64_t units = cache.tokens * c.n_heads, n = length * c.d_head();
-      const Range share = share_of(units, thread, impl_->team.threads());
-      for (std::int64_t unit = share.begin; unit < share.end; ++unit) {
-        const int token = int(unit / c.n_heads);
-        const std::int64_t head = unit % c.n_heads;
-        draw_values(c.seed, stream, uniform, 2 * unit * n, n, cache.keys_of(token, head));
-        draw_values(c.seed, stream, uniform, (2 * unit + 1) * n, n, cache.values_of(token, head));
+      std::vector<SelfAttentionState>& self = impl_->blocks[i].self;
+      for (std::size_t j = 0; j < self.size(); ++j) {
+        const std::string number = j == 0 ? "" : "." + std::to_string(j + 1);
+        pretend(self[j].cache, "pretended." + std::to_string(i) + number, thread);
       }
     }
   });
@@ -345,8 +438,8 @@ void Decoder::set_sampling_seed(std::uint64_t seed) {
 std::vector<std::vector<std::int32_t>> Decoder::touched_rows() const {
   std::vector<std::vector<std::int32_t>> rows;
   for (std::size_t i = 0; i < impl_->blocks.size(); ++i) {
-    rows.push_back(
-        impl_->model.decoder()[i]->feed_forward->touched_rows(impl_->blocks[i].feed_forward.get()));
+    rows.push_back(impl_->model.decoder()[i]->feed_forward->feed_forward->touched_rows(
+        impl_->blocks[i].feed_forward.get()));
   }
   return rows;
 }

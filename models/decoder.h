@@ -26,8 +26,9 @@ class Decoder {
           std::int64_t capacity, std::int64_t source_length);
   ~Decoder();
 
-  /// Forgets everything and computes the cross-attention caches from the encoder's output for
-  /// `source` (source_length ids, the same for all sequences; ignored if decoder-only).
+  /// Forgets everything and takes in the encoder's output for `source` (source_length ids, the same
+  /// for all sequences; ignored if decoder-only), padding dropped: into the cross-attention caches,
+  /// or, of a concatenated model, through the decoder's blocks, position by position.
   void begin(const std::vector<int>& source);
   /// As begin(), from encoder output (source_length, d_model) computed before; no rows if
   /// decoder-only.
@@ -50,6 +51,7 @@ class Decoder {
 
  private:
   struct Impl;
+  void begin(const Mat& encoded, const std::vector<int>& ids);
   std::unique_ptr<Impl> impl_;
   std::int64_t position_ = 0;
   std::vector<float> logits_;

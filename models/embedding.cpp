@@ -33,6 +33,15 @@ void add_row(const WeightView& table, std::int64_t row, const float* mask, float
   for (std::int64_t i = 0; i < table.cols; ++i) to[i] += to_float(table.half()[at + i]) * mask[i];
 }
 
+/// Where positions begin in this pass (reference 4.7: one draw for the batch).
+std::int64_t first_position(Pass& pass, Activations& start) {
+  if (!pass.training || pass.position_offsets < 1) return 0;
+  start.take_stream(pass);
+  const auto bits = pass.draws(start.stream, 0);
+  if (unit_float(bits[0]) < pass.start_from_zero) return 0;
+  return std::int64_t((std::uint64_t(bits[1]) * std::uint64_t(pass.position_offsets)) >> 32);
+}
+
 }  // namespace
 
 void embed(Pass& pass, const Parameter& tokens, const Parameter& positions,
@@ -42,12 +51,15 @@ void embed(Pass& pass, const Parameter& tokens, const Parameter& positions,
   const std::int64_t d = tokens.cols, rows = std::int64_t(ids.size());
   SCALING_CHECK(pass.examples > 0 && rows % pass.examples == 0);
   const std::int64_t length = rows / pass.examples;
-  if (length > positions.rows) {
-    throw UserError(std::to_string(length) + " positions exceed max_length " +
-                    std::to_string(positions.rows) + "; raise --max_length");
-  }
   kept.tokens.take_stream(pass);
   kept.features.take_stream(pass);
+  kept.first = first_position(pass, kept.start);
+  if (kept.first + length > positions.rows) {
+    throw UserError(std::to_string(length) + " positions" +
+                    (kept.first ? " from " + std::to_string(kept.first) + " on" : "") +
+                    " exceed max_length " + std::to_string(positions.rows) +
+                    "; raise --max_length");
+  }
   kept.mask.setOnes(1, d);
   apply_dropout(pass, kept.features.stream, kept.mask);
   x.resize(rows, d);
@@ -56,7 +68,7 @@ void embed(Pass& pass, const Parameter& tokens, const Parameter& positions,
       float* to = x.data() + row * d;
       copy_row(tokens.view(), row_of_id(tokens, ids[std::size_t(row)]), to);
       drop(pass, kept.tokens.stream, row * d, d, to);
-      add_row(positions.view(), row % length, kept.mask.data(), to);
+      add_row(positions.view(), kept.first + row % length, kept.mask.data(), to);
     }
   });
 }
@@ -68,7 +80,7 @@ void embed_backward(const Pass& pass, const Parameter& tokens, const Parameter& 
   if (positions.gradient) {
     parallel_for(length, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t t = begin; t < end; ++t) {
-        float* to = positions.gradient + t * d;
+        float* to = positions.gradient + (kept.first + t) * d;
         for (std::int64_t row = t; row < dx.rows(); row += length) {
           const float* from = dx.data() + row * d;
           for (std::int64_t i = 0; i < d; ++i) to[i] += from[i] * kept.mask.data()[i];

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "kernels/gemm.h"
 #include "kernels/random.h"
@@ -24,14 +25,21 @@ struct Pass {
   /// Draws of this pass depend on the seed and on the order in which layers ask for a stream.
   std::uint64_t seed = 0;
   std::uint64_t streams = 0;  ///< handed out so far
-  /// true: discrete decisions and streams are taken from the Activations of an earlier forward
+  /// true: streams and discrete decisions are taken from the Activations of an earlier forward
   /// instead of made anew (recomputation of a reversible block).
   bool replay = false;
+  /// In a replay: the streams of the earlier forward, but decisions made anew.
+  bool decides_anew = false;
+  /// Positions of an example start at 0 with this probability in training, else at an offset drawn
+  /// from [0, position_offsets) (reference 4.7).
+  float start_from_zero = 1;
+  std::int64_t position_offsets = 0;
   /// Token of every row, for layers that choose by token; may be null if none does.
   const int* ids = nullptr;
 
   std::int64_t length(const Mat& x) const { return x.rows() / examples; }
   bool drops() const { return training && dropout > 0; }
+  bool recalls_decisions() const { return replay && !decides_anew; }
   /// What elements that dropout keeps are multiplied with.
   float kept_scale() const { return 1 / (1 - dropout); }
   std::uint64_t new_stream() { return streams++; }
@@ -44,11 +52,19 @@ struct Pass {
 /// For forward of one sequence, or of several if examples is set.
 inline Pass evaluation_pass() { return Pass{.gemm = find_gemm("eigen")}; }
 
-/// What a layer's forward keeps for its backward, and the buffers that both reuse. One object for
-/// each place of a layer in the model.
-struct Activations {
-  virtual ~Activations() = default;
+/// What a forward that is computed again must find as it was (paper 4.2).
+struct Decisions {
   std::uint64_t stream = 0;  ///< of this call's draws
+  bool is_hard = true;       ///< whether this call of a selecting layer selects hard
+  /// Neurons, experts or buckets, as the layer says; empty if it chooses nothing.
+  std::vector<std::int32_t> chosen;
+};
+
+/// What a layer's forward keeps for its backward, and the buffers that both reuse. One object for
+/// each place of a layer in the model, or for several places whose forwards are computed again
+/// before their backwards: then the decisions of each are stored elsewhere in between.
+struct Activations : Decisions {
+  virtual ~Activations() = default;
   /// To be called once at the start of a forward that draws.
   void take_stream(Pass& pass) {
     if (!pass.replay) stream = pass.new_stream();

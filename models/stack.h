@@ -1,4 +1,4 @@
-// Embedding, blocks and final norm of an encoder or a decoder.
+// Embedding, blocks and final norm of an encoder or a decoder, and how residuals add up.
 #pragma once
 
 #include <memory>
@@ -6,14 +6,22 @@
 #include <vector>
 
 #include "models/block.h"
+#include "models/concatenation.h"
 #include "models/embedding.h"
+#include "models/layers/dense_product.h"
 
 namespace scaling {
 
+/// Residual stacks (ModelConfig::residual_stack). plain: x += f(x) for every branch f. Reversible:
+/// two streams, both the input at first; acc += f(ctx), then the two change places; their mean is
+/// the result (paper 4.2, reference 5.1). The backward pass of `reversible` subtracts f(ctx) again
+/// instead of remembering acc: nothing of the size of a stream is kept of a branch, only its
+/// Decisions. `reversible_stored` is the same function, remembering.
 struct Stack {
   /// Without blocks yet: `blocks` of them are added by add_block. Names begin with the place's
-  /// ("encoder_positions", "encoder.0.", "encoder_norm.").
-  Stack(const ModelConfig& config, Block::Place place);
+  /// ("encoder_positions", "encoder.0.", "encoder_norm."; "encoder_output." of the dense layer
+  /// between the mean and the norm of an encoder whose output is concatenated).
+  Stack(const ModelConfig& config, Place place);
   void add_block(const ModelConfig& config);
   void visit_parameters(const ParameterVisitor& visit);
 
@@ -21,30 +29,69 @@ struct Stack {
   struct Kept {
     EmbeddingKept embedding;
     Mat embedded;
-    std::vector<Block::Kept> blocks;
-    BlockScratch scratch;
+    /// One for every branch of every block; of a reversible stack that stores nothing, one for
+    /// every branch of a block, which all blocks use in turn.
+    std::vector<std::unique_ptr<Branch::Kept>> branches;
+    /// Of such a stack, those of every branch of every block.
+    std::vector<std::vector<Decisions>> decisions;
+    std::vector<const Mat*> inputs;  ///< of every branch, where they are kept
+    /// The streams of a stack that stores nothing. After a backward pass they are what the inverse
+    /// made of the input.
+    Mat acc, ctx;
+    Mat dacc, dctx;
+    BranchScratch scratch;
+    std::vector<int> ids;  ///< of the joint sequence
+    Mat joint, mean, stripped, output;
+    DenseProduct::Kept dense;
+    const Mat* last = nullptr;         ///< the blocks' result, stripped
+    const Mat* before_norm = nullptr;  ///< what the final norm saw
     Norm::Kept norm;
     Mat normed;   ///< the result of forward
     Mat dnormed;  ///< what backward starts from; whoever read `normed` fills it
-    Mat dx;
+    Mat dx, dlast;
+
+    /// Of Decisions::chosen that are stored away, bytes.
+    std::size_t decision_bytes() const;
+    /// max |acc - x|, |ctx - x| after a backward pass, x being the blocks' input; NaN if the stack
+    /// has no inverse to compute.
+    double reconstruction_error() const;
   };
-  Kept make_kept(const Attention& self_attention, const Attention& cross_attention) const;
+  /// stored: activations are kept even if the stack could do without, for whoever wants to see
+  /// every block's.
+  Kept make_kept(const Attention& self_attention, const Attention& cross_attention,
+                 bool stored = false) const;
 
   /// ids: pass.examples sequences of one length; they become pass.ids. `embedding` is shared by the
-  /// stacks of a model. The result is kept.normed.
+  /// stacks of a model. around.joined, if not null, puts around.encoded before them. The result is
+  /// kept.normed.
   void forward(Pass& pass, const Parameter& embedding, const Surroundings& around,
                const std::vector<int>& ids, Kept& kept) const;
-  /// From kept.dnormed down to the tables. dencoded: see Block::backward.
+  /// From kept.dnormed down to the tables. dencoded: see Branch::backward.
   void backward(Pass& pass, const Parameter& embedding, const Surroundings& around,
                 const std::vector<int>& ids, Kept& kept, Mat* dencoded) const;
+  /// FeedForward::selection_entropy of every block; kept must be a stored one.
+  std::vector<double> selection_entropies(const Kept& kept) const;
 
-  Block::Place place;
+  /// Whether the streams change places after branch j of a block.
+  bool swaps(std::size_t j, std::size_t branches) const;
+
+  Place place;
   Parameter positions;
   std::vector<std::unique_ptr<Block>> blocks;
+  std::unique_ptr<DenseProduct> output;  ///< may be null
   Norm norm;
 
  private:
-  std::string name() const { return place == Block::Place::encoder ? "encoder" : "decoder"; }
+  std::string name() const { return place == Place::encoder ? "encoder" : "decoder"; }
+  /// To kept.last.
+  void run(Pass& pass, const Surroundings& around, const Mat& x, Kept& kept) const;
+  void run_stored(Pass& pass, const Surroundings& around, const Mat& x, Kept& kept) const;
+  void run_in_place(Pass& pass, const Surroundings& around, const Mat& x, Kept& kept) const;
+  /// dx enters as the gradient of what run made and leaves as that of its x.
+  void run_back(Pass& pass, const Surroundings& around, Kept& kept, Mat& dx, Mat* dencoded) const;
+  void back_in_place(Pass& pass, const Surroundings& around, Kept& kept, Mat* dencoded) const;
+  bool is_reversible_, stores_, decides_anew_;
+  std::int64_t encoder_swaps_;
 };
 
 }  // namespace scaling

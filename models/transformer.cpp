@@ -24,8 +24,8 @@ struct Size {
   }
 };
 
-Size size_of_block(const ModelConfig& config, Block::Place place) {
-  Block block(config, place);
+Size size_of_block(const ModelConfig& config, Place place) {
+  const Block block(config, place, "");
   Size size;
   block.visit_parameters([&](Parameter& p) { size.add(p, config.weight_type); });
   return size;
@@ -51,8 +51,8 @@ Transformer::Transformer(ModelConfig config, std::uint64_t memory)
       embedding_(Parameter::make_matrix(
           "embedding", config_.vocab_size, config_.d_model, Layout::rows,
           {Initializer::Kind::uniform, std::sqrt(3.0f / float(config_.d_model))})),
-      encoder_(config_, Block::Place::encoder),
-      decoder_(config_, Block::Place::decoder),
+      encoder_(config_, Place::encoder),
+      decoder_(config_, Place::decoder),
       attention_(make_attention(config_.attention, config_)),
       cross_attention_(make_attention("full", config_)),
       loss_(make_loss(config_.loss, config_)) {
@@ -64,7 +64,7 @@ Transformer::Transformer(ModelConfig config, std::uint64_t memory)
   if (blocks == 0) {
     const std::uint64_t room = memory ? memory : available_memory();
     const std::uint64_t taken = held_bytes() + kKeptFree;
-    const std::uint64_t one = size_of_block(config_, Block::Place::decoder).bytes;
+    const std::uint64_t one = size_of_block(config_, Place::decoder).bytes;
     const std::uint64_t fit = room > taken ? (room - taken) / one : 0;
     blocks = std::clamp<std::int64_t>(std::int64_t(std::min<std::uint64_t>(fit, 1u << 30)), 1,
                                       config_.decoder_layers);
@@ -89,9 +89,10 @@ std::int64_t Transformer::parameter_count() const {
   std::int64_t count = embedding_.count() + decoder_.positions.count() + 2 * config_.d_model;
   if (config_.encoder_layers > 0) {
     count += encoder_.positions.count() + 2 * config_.d_model +
-             config_.encoder_layers * size_of_block(config_, Block::Place::encoder).count;
+             config_.encoder_layers * size_of_block(config_, Place::encoder).count;
+    if (config_.is_concatenated()) count += config_.d_model * (config_.d_model + 1);
   }
-  count += config_.decoder_layers * size_of_block(config_, Block::Place::decoder).count;
+  count += config_.decoder_layers * size_of_block(config_, Place::decoder).count;
   loss_->visit_parameters([&](Parameter& p) { count += p.count(); });
   return count;
 }

@@ -1,5 +1,5 @@
-// The encoder-decoder or decoder-only Transformer of reference 7.1; dense baseline and Scaling
-// Transformer differ by seats only.
+// The encoder-decoder or decoder-only Transformer of reference 7.1 and the Terraformer of 5.2;
+// dense baseline, Scaling Transformer and Terraformer differ by seats and residual stack only.
 #pragma once
 
 #include <cstdint>
@@ -60,10 +60,12 @@ class Transformer {
     Stack::Kept encoder, decoder;
     std::vector<int> source, shifted;  ///< what the two stacks read
     std::vector<std::uint8_t> seen;    ///< of source: 0 where it is padding
+    Concatenation joined;              ///< of both, for concatenated models
     Mat drawn;                         ///< encoder output of a model with encoder = false
     std::unique_ptr<Activations> loss;
   };
-  std::unique_ptr<Kept> make_kept() const;
+  /// stored: see Stack::make_kept.
+  std::unique_ptr<Kept> make_kept(bool stored = false) const;
   /// Loss of a batch, averaged over nothing: sums. Sets pass.examples and pass.ids. If
   /// pass.training, gradients of scale * loss are added to the parameters'; otherwise nothing is
   /// drawn and selections are hard. Throws UserError if a sequence exceeds max_length.
@@ -74,8 +76,8 @@ class Transformer {
   double training_flops(std::int64_t examples, std::int64_t source_length,
                         std::int64_t target_length) const;
 
-  /// One decoder block's step at `length` cached self-attention positions (the current one
-  /// included).
+  /// One decoder block's step at `length` cached positions of the decoder's own (the current one
+  /// included); concatenated models have source_length cached before them.
   Cost block_cost(int tokens, std::int64_t length, std::int64_t source_length) const;
   /// The whole token of the full model: decoder_layers x block + embedding, final norm, loss.
   Cost token_cost(int tokens, std::int64_t length, std::int64_t source_length) const;
@@ -83,6 +85,7 @@ class Transformer {
   Cost held_token_cost(int tokens, std::int64_t length, std::int64_t source_length) const;
 
   const std::vector<std::unique_ptr<Block>>& decoder() const { return decoder_.blocks; }
+  const Stack& decoder_stack() const { return decoder_; }
   const Loss& loss() const { return *loss_; }
   const Attention& self_attention() const { return *attention_; }
   const Attention& cross_attention() const { return *cross_attention_; }

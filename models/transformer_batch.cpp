@@ -35,10 +35,10 @@ void shift_right(const std::vector<int>& ids, std::int64_t examples, std::vector
 
 }  // namespace
 
-std::unique_ptr<Transformer::Kept> Transformer::make_kept() const {
+std::unique_ptr<Transformer::Kept> Transformer::make_kept(bool stored) const {
   auto kept = std::make_unique<Kept>();
-  kept->encoder = encoder_.make_kept(*attention_, *cross_attention_);
-  kept->decoder = decoder_.make_kept(*attention_, *cross_attention_);
+  kept->encoder = encoder_.make_kept(*attention_, *cross_attention_, stored);
+  kept->decoder = decoder_.make_kept(*attention_, *cross_attention_, stored);
   kept->loss = loss_->make_activations();
   return kept;
 }
@@ -56,6 +56,10 @@ Surroundings Transformer::decoder_surroundings(const Kept& kept) const {
   if (config_.decoder_only()) return around;
   around.encoded = config_.encoder ? &kept.encoder.normed : &kept.drawn;
   around.cross.keys = kept.seen.data();
+  if (config_.is_concatenated()) {
+    around.joined = &kept.joined;
+    around.source = &kept.source;
+  }
   return around;
 }
 
@@ -83,6 +87,9 @@ void Transformer::run(Pass& pass, const Batch& batch, Kept& kept) const {
   if (!config_.decoder_only()) {
     kept.source.assign(batch.source.begin(), batch.source.end());
     encode_batch(pass, kept);
+    if (config_.is_concatenated()) {
+      kept.joined.set(kept.seen, batch.examples, batch.target_length);
+    }
   }
   shift_right(batch.target, batch.examples, kept.shifted);
   decoder_.forward(pass, embedding_, decoder_surroundings(kept), kept.shifted, kept.decoder);

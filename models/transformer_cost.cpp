@@ -15,17 +15,21 @@ Cost Transformer::block_cost(int tokens, std::int64_t length, std::int64_t sourc
   const Block& block = *decoder_.blocks.front();
   const WeightType type = config_.weight_type;
   const double d = double(config_.d_model);
-  const double norms = 2 + (block.cross_projection ? 1 : 0) + (block.recurrence ? 1 : 0);
+  const FeedForwardBranch& last = *block.feed_forward;
+  const double norms = double(block.branches().size()) + (last.recurrence ? 1 : 0);
+  const std::int64_t cached = length + (config_.is_concatenated() ? source_length : 0);
   Cost cost{uncounted("layer_norms", norms * 2 * d * 4, norms * 8 * d * tokens)};
-  append(cost, repeated(block.projection->step_cost(tokens, type), 1, "projection"));
-  append(cost, repeated(attention_->step_cost(tokens, length), 1, "self"));
-  if (block.cross_projection) {
-    append(cost, repeated(block.cross_projection->step_cost(tokens, type), 1, "cross"));
+  const auto attentions = double(block.self_attentions.size());
+  append(cost, repeated(block.self_attentions.front()->projection->step_cost(tokens, type),
+                        attentions, "projection"));
+  append(cost, repeated(attention_->step_cost(tokens, cached), attentions, "self"));
+  if (block.cross_attention) {
+    append(cost, repeated(block.cross_attention->projection->step_cost(tokens, type), 1, "cross"));
     append(cost, repeated(cross_attention_->step_cost(tokens, source_length), 1, "cross"));
   }
-  append(cost, repeated(block.feed_forward->step_cost(tokens, type), 1, "feed_forward"));
-  if (block.recurrence) {
-    append(cost, repeated(block.recurrence->step_cost(tokens, type), 1, "recurrence"));
+  append(cost, repeated(last.feed_forward->step_cost(tokens, type), 1, "feed_forward"));
+  if (last.recurrence) {
+    append(cost, repeated(last.recurrence->step_cost(tokens, type), 1, "recurrence"));
   }
   return cost;
 }
@@ -70,6 +74,17 @@ double dense_flops(const L& layer) {
   return total(layer.step_cost(1, WeightType::f32)).flops;
 }
 
+/// Of one position of a block, cross-attention left out; attention: of one between projections.
+double block_flops(const Block& block, double attention) {
+  const FeedForwardBranch& last = *block.feed_forward;
+  double flops = feed_forward_flops(*last.feed_forward);
+  for (const auto& branch : block.self_attentions) {
+    flops += dense_flops(*branch->projection) + attention;
+  }
+  if (last.recurrence) flops += dense_flops(*last.recurrence);
+  return flops;
+}
+
 }  // namespace
 
 double Transformer::training_flops(std::int64_t examples, std::int64_t source_length,
@@ -79,17 +94,18 @@ double Transformer::training_flops(std::int64_t examples, std::int64_t source_le
   const double source_rows = sequences * source, target_rows = sequences * target;
   double forward = target_rows * dense_flops(*loss_);
   for (const auto& block : encoder_.blocks) {
-    forward += source_rows * (dense_flops(*block->projection) +
-                              feed_forward_flops(*block->feed_forward) + 4 * d * source);
-    if (block->recurrence) forward += source_rows * dense_flops(*block->recurrence);
+    forward += source_rows * block_flops(*block, 4 * d * source);
   }
+  if (encoder_.output) {
+    forward += source_rows * total(encoder_.output->step_cost(1, WeightType::f32)).flops;
+  }
+  const bool is_joint = config_.is_concatenated();
+  const double length = target + (is_joint ? source : 0);
   for (const auto& block : decoder_.blocks) {
-    forward += target_rows * (dense_flops(*block->projection) +
-                              feed_forward_flops(*block->feed_forward) + 2 * d * (target + 1));
-    if (block->recurrence) forward += target_rows * dense_flops(*block->recurrence);
-    if (!block->cross_projection) continue;
+    forward += sequences * length * block_flops(*block, 2 * d * (length + 1));
+    if (!block->cross_attention) continue;
     // Keys and values are dense products of the encoder's output.
-    forward += target_rows * (dense_flops(*block->cross_projection) + 4 * d * source) +
+    forward += target_rows * (dense_flops(*block->cross_attention->projection) + 4 * d * source) +
                source_rows * 4 * d * d;
   }
   return 3 * forward;

@@ -52,6 +52,13 @@ def is_dense(record):
     return all(setting(record, seat, "dense") == "dense" for seat in DENSE_SEATS)
 
 
+def has_peers_block(record):
+    """Whether the row's block is the Transformer's that peers were measured with."""
+    return setting(record, "residual_stack", "plain") == "plain" \
+        and setting(record, "attention_layers", 1) == 1 \
+        and setting(record, "recurrence", "none") == "none"
+
+
 def peer_rows(records, shape, weight_type, threads, metric):
     """[(library, Value, Value of our own dense row in the same file or None)], every variant."""
     found = []
@@ -80,7 +87,8 @@ def dense_reference(records, experiment, row, threads, metric):
 
     A peer measured beside our own dense row counts by their ratio, applied to our row in this
     table: the machine's bandwidth differs from hour to hour, ratios within one file do not. One
-    measured alone counts by its time. An `untrusted` peer does not count.
+    measured alone counts by its time, unless this row's block is another (a Terraformer's). An
+    `untrusted` peer does not count.
     """
     record = records.get(experiment, row, threads, metric)
     if record is None:
@@ -95,6 +103,8 @@ def dense_reference(records, experiment, row, threads, metric):
         if value.status == "untrusted":
             continue
         scale = ratio(value, beside)
+        if scale is None and not has_peers_block(record):
+            continue
         here = value
         if scale:
             spread = scale.value * ours.value * math.hypot(scale.spread / scale.value,

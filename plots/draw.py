@@ -6,6 +6,7 @@ import chart
 import plot_batch_sweep
 import plot_context_sweep
 import plot_curves
+import plot_reversibility
 import plot_roofline
 import plot_table1
 import plot_table2
@@ -14,11 +15,13 @@ import records as rec
 
 FIGURES = {
     **{name: functools.partial(plot_table1.draw, experiment=name)
-       for name in ("table1_800m", "table1_800m_bf16", "table1_17b", "table1_17b_bf16")},
+       for name in ("table1_800m", "table1_800m_bf16", "table1_17b", "table1_17b_bf16",
+                    "table6_17b", "table6_17b_bf16", "table8", "table8_bf16")},
     "table2": plot_table2.draw,
     "width_sweep": plot_width_sweep.draw,
     "context_sweep": plot_context_sweep.draw,
     "batch_sweep": plot_batch_sweep.draw,
+    "reversibility": plot_reversibility.draw,
     "roofline": plot_roofline.draw,
     **{name: functools.partial(plot_curves.draw, experiment=name)
        for name in ("fig1_mini", "fig1_small", "fig3_mini", "fig3_small", "fig5_mini",

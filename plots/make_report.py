@@ -7,6 +7,7 @@ import curves
 import derive
 import records as rec
 import report_tables as tables
+import reversibility
 
 TITLES = {
     "table1_800m": "Table 1, 800M",
@@ -14,7 +15,21 @@ TITLES = {
     "table1_17b": "Table 1, 17B",
     "table1_17b_bf16": "Table 1, 17B, bf16 weights",
     "table2": "Table 2: feed-forward sparsity",
+    "table6_17b": "Table 6, Terraformer 17B",
+    "table6_17b_bf16": "Table 6, Terraformer 17B, bf16 weights",
     "table7": "Table 7: sparse loss",
+    "table8": "Table 8: decode times, 800M",
+    "table8_bf16": "Table 8: decode times, 800M, bf16 weights",
+}
+ABOUT = {
+    "table6_17b": "The paper's second and third row equal Table 1's Transformer rows to the last "
+                  "digit, and the second fits the weights that a Transformer reads (6 d² of "
+                  "attention), not those of a Terraformer (8 d²). Ours are all of Terraformers: "
+                  "two self-attentions a block, no cross-attention, reversible residuals, no "
+                  "recurrence as in the paper's timings. Both models side by side stand below.",
+    "table8": "`transformer` is Table 1's dense baseline, by which all times here are divided. "
+              "`terraformer` has sparse FF, QKV and loss and the SRU of its training beside the "
+              "feed-forward.",
 }
 NATIVE = {True: "for this machine's instruction set", False: "portable, chosen at run time"}
 TRAIN = "./build/release/experiments/perplexity --config experiments/configs/training/{}.cfg"
@@ -104,13 +119,24 @@ def write_tables(report):
         report.add(f"## {title}")
         if not report.records.rows(experiment):
             report.add(f"Not measured: no records of `{experiment}`.")
+        elif experiment in ABOUT:
+            report.add(ABOUT[experiment])
         for threads, words in thread_counts(report.records):
             for kind in ("token", "block"):
                 lines = tables.decode_table(report, experiment, threads, kind)
                 if lines:
                     report.add(f"**One {kind}, {words}**", "", *lines)
+            if experiment.startswith("table6"):
+                write_side_by_side(report, experiment, threads, words)
         report.figure(experiment)
         report.repeat(DECODE.format(experiment))
+
+
+def write_side_by_side(report, experiment, threads, words):
+    suffix = ".bf16" if experiment.endswith("_bf16") else ""
+    lines = tables.transformer_beside_terraformer(report, threads, suffix)
+    if lines:
+        report.add(f"**Tables 1 and 6 side by side, {words}**", "", *lines)
 
 
 def write_sweeps(report):
@@ -189,14 +215,14 @@ def write_machine(report):
     report.repeat("./run_all.sh --peers")
 
 
+SECTIONS = (write_head, write_claims, write_tables, write_sweeps, reversibility.write,
+            write_curves, write_machine)
+
+
 def make(records):
     report = Report(records)
-    write_head(report)
-    write_claims(report)
-    write_tables(report)
-    write_sweeps(report)
-    write_curves(report)
-    write_machine(report)
+    for write in SECTIONS:
+        write(report)
     if report.notes:
         report.add("## Notes", "", *(f"{i}. {n}" for i, n in enumerate(report.notes, start=1)))
     if records.damaged:

@@ -17,6 +17,7 @@ SHADES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#55
           "#5e3c99")
 DASHES = ("-", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (3, 1)), (0, (1, 1)))
 MARKERS = "o^Dv<>Pxh*"
+WIDEST = 30  # letters of a label of which two fit beside each other
 FIRST_SHARE = 0.15  # the first steps' fall would flatten everything after it
 
 
@@ -25,8 +26,8 @@ def millions(count):
 
 
 def draw(records, experiment):
-    found = curves.experiments(records).get(experiment)
-    if not found:
+    found = curves.Experiment(records, experiment)
+    if not found.rows:
         raise chart.Missing(f"no curves in {experiment}")
     return draw_experiment(found)
 
@@ -67,7 +68,9 @@ def draw_experiment(found):
     axes.set_xlim(FIRST_SHARE * last if last > 1 else 0, last * 1.02)
     axes.set_xlabel("training steps")
     axes.set_ylabel("log-perplexity, nats per token")
-    chart.legend_above(axes, *axes.get_legend_handles_labels())
+    handles, labels = axes.get_legend_handles_labels()
+    beside = max(map(len, labels)) <= WIDEST
+    chart.legend_above(axes, handles, labels, columns=2 if beside else 1)
     return figure
 
 

@@ -1,4 +1,4 @@
-"""Table 1 as bars: the paper's speed-up, ours, and the two limits, for a block and a token."""
+"""Tables 1, 6 and 8 as bars: the paper's speed-up, ours, and the two limits, block and token."""
 
 import chart
 import derive
@@ -7,15 +7,19 @@ import paper
 SERIES = ("paper", "ours", "limit by weights read", "limit by roofline")
 ENDINGS = {"block": ("block_speedup", "block_reads_limit", "roofline_limit"),
            "token": ("token_speedup", "reads_limit", "token_roofline_limit")}
+SHAPES = {"800m": "800M", "17b": "17B"}
+LABELS = {"sparse_transformer": "Transformer\nFF+QKV",
+          "sparse_transformer_loss4": "Transformer\nFF+QKV+loss", "terraformer": "Terraformer"}
 
 
 def draw(records, experiment):
     """One experiment at all threads, without its baseline (which is 1); a missing row is a gap."""
     groups = {kind: [] for kind in ENDINGS}
+    threads = records.all_threads()
     for row in records.rows(experiment):
-        if row.removesuffix(".bf16") == "baseline":
+        if derive.against(records, experiment, row, threads) == row:
             continue
-        figures = derive.row_figures(records, experiment, row, records.all_threads())
+        figures = derive.row_figures(records, experiment, row, threads)
         theirs = paper.published(experiment, row) or paper.Published()
         for kind, endings in ENDINGS.items():
             ours = [figures[e].value if e in figures else None for e in endings]
@@ -27,10 +31,20 @@ def draw(records, experiment):
         bars(panel, rows)
         panel.set_ylabel(f"speed-up of a {kind}, ×")
     chart.legend_above(axes[0])
-    shape = "800M" if "800m" in experiment else "17B"
     weights = "bf16 weights" if experiment.endswith("bf16") else "f32 weights"
-    axes[1].set_xlabel(f"sparse parts ({shape}, {weights}, {records.all_threads()} threads)")
+    axes[1].set_xlabel(f"sparse parts ({shape_of(records, experiment)}, {weights}, "
+                       f"{threads} threads)")
     return figure
+
+
+def shape_of(records, experiment):
+    shapes = {derive.setting(r, "shape") for r in records.history(experiment)}
+    return ", ".join(SHAPES.get(s, s) for s in sorted(filter(None, shapes)))
+
+
+def tick_text(row):
+    row = row.removesuffix(".bf16")
+    return LABELS.get(row) or chart.pretty(row).replace("+cross", "\n+cross")
 
 
 def bars(axes, rows):
@@ -50,8 +64,7 @@ def bars(axes, rows):
                               xytext=(0, 2), textcoords="offset points", rotation=90, fontsize=7,
                               ha="center", va="bottom")
     axes.axhline(1, color="black", linewidth=0.6)
-    axes.set_xticks(range(len(rows)), [chart.pretty(r).replace("+cross", "\n+cross")
-                                       for r, _ in rows])
+    axes.set_xticks(range(len(rows)), [tick_text(row) for row, _ in rows])
     axes.set_xlim(-0.5, len(rows) - 0.5)
     axes.tick_params(axis="x", length=0)
     chart.plain_log(axes.yaxis)

@@ -104,6 +104,30 @@ def read_rates(records, experiment, threads):
     return f" Memory read {number(min(rates))} to {number(max(rates))} GB/s beside these rows."
 
 
+# Rows of Table 6 and those of Table 1 that are sparse in the same parts.
+SIDE_BY_SIDE = {"dense": "baseline", "ff": "ff", "ff_qkv": "ff_qkv_cross",
+                "ff_qkv_loss4": "ff_qkv_cross_loss4"}
+
+
+def transformer_beside_terraformer(report, threads, suffix=""):
+    """Tokens of Tables 1 and 6 at 17B, each speed-up against its own dense model."""
+    tables = tuple(name + suffix.replace(".", "_") for name in ("table1_17b", "table6_17b"))
+    if not report.records.rows(tables[1]):
+        return []
+    lines = header("17B token, ms", *("Transformer, paper", "speed-up", "ours", "speed-up",
+                                      "Terraformer, paper", "speed-up", "ours", "speed-up"))
+    for terraformer, transformer in SIDE_BY_SIDE.items():
+        cells = []
+        for experiment, row in zip(tables, (transformer + suffix, terraformer + suffix)):
+            theirs = paper.published(experiment, row) or paper.Published()
+            figures = derive.row_figures(report.records, experiment, row, threads)
+            cells += [number(theirs.token_ms), number(theirs.token_speedup, "×"),
+                      cell(report, figures.get("token_ms")),
+                      cell(report, figures.get("token_speedup"), "×")]
+        lines.append(line(f"`{terraformer}{suffix}`", *cells))
+    return lines
+
+
 def width_table(report, threads):
     fits = derive.width_exponents(report.records, threads)
     if not fits:

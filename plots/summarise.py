@@ -5,10 +5,14 @@ import json
 import curves
 import derive
 import records as rec
+import reversibility
 
 TABLES = {"table1_800m": "table1.800m", "table1_800m_bf16": "table1.800m",
           "table1_17b": "table1.17b", "table1_17b_bf16": "table1.17b",
-          "table2": "table2", "table7": "table7"}
+          "table2": "table2", "table6_17b": "table6", "table6_17b_bf16": "table6",
+          "table7": "table7", "table8": "table8", "table8_bf16": "table8"}
+# What is measured at one thread count only: functions of the records that return {id: Value}.
+FURTHER = (curves.figures, reversibility.figures)
 ENDINGS = ("token_ms", "block_ms", "token_speedup", "block_speedup", "reads_limit",
            "block_reads_limit", "roofline_limit", "token_roofline_limit", "block_efficiency",
            "token_efficiency", "share_of_roofline", "token_share_of_roofline")
@@ -43,7 +47,8 @@ def summary(records):
     """{id: {"value", "unit", "spread", "status", "commit"}}: all threads, then `threads1.`."""
     found = dict(figures_at(records, records.all_threads()))
     found.update({f"threads1.{name}": v for name, v in figures_at(records, 1).items()})
-    found.update(curves.figures(records))
+    for figures in FURTHER:
+        found.update(figures(records))
     return {name: {"value": _rounded(v.value), "unit": v.unit, "spread": _rounded(v.spread),
                    "status": v.status, "commit": v.commit} for name, v in found.items()}
 

@@ -182,6 +182,39 @@ TEST(CountsTest, WeightsReadPerToken) {
   }
 }
 
+using Knobs = std::vector<std::pair<std::string, std::string>>;
+
+/// Two self-attentions a block, the encoder's output before the decoder's own sequence.
+ModelConfig terraformer(const std::string& shape, const Knobs& more) {
+  Knobs knobs = {
+      {"residual_stack", "reversible"}, {"attention_layers", "2"}, {"source", "concatenated"}};
+  knobs.insert(knobs.end(), more.begin(), more.end());
+  return changed(shape, knobs);
+}
+
+const std::pair<std::string, std::string> kLoss4{"loss", "multiplicative"},
+    kSru{"recurrence", "sru"};
+
+/// Reference 8.3: 2 x attention + feed-forward + SRU a block. Norms do not count here, so that the
+/// SRU's branch has 71,808 less its norm's 2,048.
+TEST(CountsTest, TerraformersReadPerToken) {
+  const auto expect_reads = [](ModelConfig c, double block, double loss) {
+    c.blocks = 1;
+    const Transformer model(c);
+    EXPECT_EQ(total(model.block_cost(1, 16, 16)).weights, block);
+    EXPECT_EQ(total(model.token_cost(1, 16, 16)).weights, double(c.decoder_layers) * block + loss);
+  };
+  const Knobs small = {kSparse, kMultConv, {"d_ff", "6144"}, kLoss4, kSru};
+  expect_reads(terraformer("800m", small), 2 * 169152 + 891904 + 71808 - 2048, 8228096);
+  // 1.30M a block and 39.4M a token; the reference's 39.5M are with the norms.
+  const double dense = 2 * 339775488.0 + 755024896, sparse = 2 * 2362032.0 + 7185408;
+  const std::pair<std::string, std::string> f65{"d_ff", "65536"};
+  expect_reads(terraformer("17b", {}), dense, 294944000);
+  expect_reads(terraformer("17b", {kSparse}), 2 * 339775488.0 + 4604928, 294944000);
+  expect_reads(terraformer("17b", {kSparse, kMultConv, f65}), sparse, 294944000);
+  expect_reads(terraformer("17b", {kSparse, kMultConv, f65, kLoss4}), sparse, 73796864);
+}
+
 std::int64_t parameters(const ModelConfig& config) {
   ModelConfig c = config;
   c.blocks = 1;
@@ -212,6 +245,24 @@ TEST(CountsTest, WholeModels) {
   EXPECT_NEAR(billions({kMultConv, f65}), 19.19, 0.0051);
   EXPECT_NEAR(billions({kMultConv, f65, kCross}), 18.18, 0.0051);
   EXPECT_NEAR(billions({kSparse, kMultConv, f65, kCross}), 18.21, 0.0051);
+}
+
+/// Reference 7.4 and 7.5, where the 800M total is of a reversible encoder; ours ends in the mean of
+/// its streams, a dense layer and a norm.
+TEST(CountsTest, WholeTerraformers) {
+  const std::pair<std::string, std::string> f6{"d_ff", "6144"}, f65{"d_ff", "65536"};
+  const std::int64_t d = 1024, encoder_end = d * d + d + 2 * d, decoder_norm = 2 * d;
+  const std::int64_t encoder_block = 4096 + 4198400 + 13278208 + 71808;
+  const std::int64_t decoder_block = 6144 + 2 * 169152 + 13278208 + 71808;
+  const std::int64_t tables = 32768000 + 1048576;
+  EXPECT_EQ(parameters(terraformer("800m", {kSparse, kMultConv, f6, kLoss4, kSru})),
+            tables + 24 * (encoder_block + decoder_block) + encoder_end + decoder_norm + 8228096);
+  const auto billions = [](const Knobs& knobs) {
+    return double(parameters(terraformer("17b", knobs))) / 1e9;
+  };
+  EXPECT_NEAR(billions({}), 15.86, 0.0051);
+  EXPECT_NEAR(billions({kSparse, kMultConv, f65}), 17.28, 0.0051);
+  EXPECT_NEAR(billions({kSparse, kMultConv, f65, kLoss4}), 17.06, 0.0051);
 }
 
 TEST(CountsTest, HeldIsWhatIsVisited) {

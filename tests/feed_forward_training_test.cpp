@@ -168,7 +168,7 @@ TEST(SparseTrainingTest, HardAndSoftCallsAreTheReferencesFormulas) {
       const Outcome run(held, pass);
       ASSERT_EQ(run.sparse().is_hard, hard);
       expect_naive(held, run,
-                   naive(held, run.x, run.dy, onehot(run.sparse().selected, kRows, c.sparsity),
+                   naive(held, run.x, run.dy, onehot(run.sparse().chosen, kRows, c.sparsity),
                          hard ? Mask::hard : Mask::soft, c.sparsity));
     }
   }
@@ -214,7 +214,7 @@ TEST(SparseTrainingTest, HardCallTeachesOnlyChosenAndActiveNeurons) {
   const Mat bias = held.gradient("controller_bias"), w1 = held.gradient("w1");
   std::int64_t active = 0;
   for (std::int64_t b = 0; b < c.d_ff / n; ++b) {
-    const std::int64_t k = b * n + run.sparse().selected[std::size_t(b)];
+    const std::int64_t k = b * n + run.sparse().chosen[std::size_t(b)];
     const bool is_active = run.sparse().h(0, k) > 0;
     active += is_active;
     for (std::int64_t j = b * n; j < (b + 1) * n; ++j) {
@@ -301,7 +301,7 @@ TEST(SparseTrainingTest, NoiseChoosesWithTheProbabilitiesOfTheLogitsOverTau) {
     const auto* sparse = dynamic_cast<const SparseFeedForward*>(held.layer.get());
     const MatD z = sparse->controller_logits(x.topRows(1)).cast<double>();
     const MatD p = softmax(z / (tau < 0 ? 0.1 : tau), c.sparsity);
-    const MatD seen = onehot(own.selected, kDraws, c.sparsity).colwise().mean();
+    const MatD seen = onehot(own.chosen, kDraws, c.sparsity).colwise().mean();
     for (std::int64_t j = 0; j < c.d_ff; ++j) {
       const double sd = std::sqrt(p(0, j) * (1 - p(0, j)) / double(kDraws));
       EXPECT_NEAR(seen(0, j), p(0, j), 5 * sd + 1e-3) << "tau " << tau << " neuron " << j;
@@ -409,7 +409,7 @@ TEST(SelectorTest, UntrainedSelectorsAreHardNoiselessAndOutOfTheGradient) {
     const Outcome run(held, pass);
     EXPECT_TRUE(run.sparse().is_hard);
     expect_naive(held, run,
-                 naive(held, run.x, run.dy, onehot(run.sparse().selected, kRows, c.sparsity),
+                 naive(held, run.x, run.dy, onehot(run.sparse().chosen, kRows, c.sparsity),
                        Mask::hard, c.sparsity, /*learns=*/false));
     EXPECT_TRUE(std::isnan(held.layer->selection_entropy(*run.kept)));
     pass.training = false;
@@ -428,7 +428,7 @@ TEST(SelectorTest, RandomControllerSpreadsItsChoices) {
   Mat y;
   held.layer->forward(pass, x, *kept, y);
   const auto& own = static_cast<const SparseFeedForward::Kept&>(*kept);
-  const MatD share = onehot(own.selected, 500, c.sparsity).colwise().mean();
+  const MatD share = onehot(own.chosen, 500, c.sparsity).colwise().mean();
   EXPECT_LT(share.maxCoeff(), 0.6);
   EXPECT_GT((share.array() > 0.01).count(), c.d_ff / 2);
 }
@@ -446,7 +446,7 @@ TEST(SelectorTest, HashDependsOnTokenAndBlockAndIsUniform) {
   const Mat x = random_mat(kIds, c.d_model, 3);
   Mat y;
   held.layer->forward(pass, x, *kept, y);
-  const auto& selected = static_cast<const SparseFeedForward::Kept&>(*kept).selected;
+  const auto& selected = static_cast<const SparseFeedForward::Kept&>(*kept).chosen;
   const std::int64_t blocks = c.d_ff / c.sparsity;
   const auto row = [&](std::int64_t t) {
     return std::vector<std::int32_t>(selected.begin() + t * blocks,

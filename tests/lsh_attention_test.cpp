@@ -252,7 +252,7 @@ TEST(LshAttentionTest, ManyChunksAreTheDefinition) {
           const LshAttention layer(config_of(knobs));
           Kept kept;
           Mat ours = run(layer, training_pass(), in, mask, kept).o;
-          Mat expected = define(in, mask, knobs, kept.buckets.data());
+          Mat expected = define(in, mask, knobs, kept.chosen.data());
           for (std::int64_t t = 0; t < length; ++t) {
             // Nobody asks what padding sees.
             if (!seen[std::size_t(t)]) ours.row(t).setZero(), expected.row(t).setZero();
@@ -268,7 +268,7 @@ TEST(LshAttentionTest, ManyChunksAreTheDefinition) {
 
 TEST(LshAttentionTest, BucketsAreTheReferences) {
   const auto sizes = [](const Knobs& knobs, std::int64_t length) {
-    const LshAttention::Hashing h = LshAttention(config_of(knobs)).hashing_of(length);
+    const LshHashing h = LshAttention(config_of(knobs)).hashing_of(length);
     return std::pair<std::int64_t, std::int64_t>{h.first, h.second};
   };
   using Sizes = std::pair<std::int64_t, std::int64_t>;
@@ -294,11 +294,11 @@ TEST(LshAttentionTest, HashesSeeDirectionsOnly) {
     Kept kept;
     run(layer, training_pass(), in, {false, seen.data()}, kept);
     const std::int64_t heads = small_config().n_heads;
-    ASSERT_EQ(kept.buckets.size(), std::size_t(heads * rounds * length));
+    ASSERT_EQ(kept.chosen.size(), std::size_t(heads * rounds * length));
     std::set<std::int32_t> met;
     const std::int64_t first = layer.hashing_of(length).first;
     for (std::int64_t i = 0; i < heads * rounds; ++i) {
-      const std::int32_t* own = kept.buckets.data() + i * length;
+      const std::int32_t* own = kept.chosen.data() + i * length;
       EXPECT_EQ(own[2], own[7]);
       EXPECT_EQ(own[9] % first, (own[2] % first + first / 2) % first);
       EXPECT_EQ(own[30], buckets);
@@ -326,7 +326,7 @@ TEST(LshAttentionTest, RotationsAreOfSeedExampleAndHead) {
   const auto buckets_of = [&](Pass pass) {
     Kept kept;
     run(layer, pass, in, {.causal = true}, kept);
-    return kept.buckets;
+    return kept.chosen;
   };
   const auto unit = [&](const std::vector<std::int32_t>& all, std::int64_t example,
                         std::int64_t head) {
@@ -443,14 +443,14 @@ TEST(LshAttentionTest, ReplayHashesNothing) {
   Kept kept;
   Pass pass = training_pass();
   run(layer, pass, in, {}, kept);
-  const std::vector<std::int32_t> decided = kept.buckets;
+  const std::vector<std::int32_t> decided = kept.chosen;
   in.q = in.k = random_mat(32, small_config().d_model, 99);
   pass.replay = true;
   run(layer, pass, in, {}, kept);
-  EXPECT_EQ(kept.buckets, decided);
+  EXPECT_EQ(kept.chosen, decided);
   pass.replay = false;
   run(layer, pass, in, {}, kept);
-  EXPECT_NE(kept.buckets, decided);
+  EXPECT_NE(kept.chosen, decided);
 }
 
 /// o is linear in v whatever is dropped, if backward drops the same.
@@ -475,13 +475,13 @@ TEST(LshAttentionTest, DropoutIsRepeatedInBackward) {
   Pass again = training_pass(2);
   again.dropout = 0.3f;
   run(layer, again, in, causal, kept);
-  const std::vector<std::int32_t> buckets = kept.buckets;
+  const std::vector<std::int32_t> buckets = kept.chosen;
   for (int i = 0; i < kTimes; ++i) {
     again.seed = std::uint64_t(i);
     again.replay = true;
     mean += run(layer, again, in, causal, kept).o / float(kTimes);
   }
-  EXPECT_EQ(kept.buckets, buckets);
+  EXPECT_EQ(kept.chosen, buckets);
   again.dropout = 0;
   const Mat whole = run(layer, again, in, causal, kept).o;
   EXPECT_LT((mean - whole).norm(), 0.1f * whole.norm());
@@ -597,7 +597,7 @@ TEST(LshAttentionTest, StepIsTheDefinition) {
           // Forward in evaluation hashes alike.
           Kept kept;
           run(layer, evaluation(), in[i], {.causal = true}, kept);
-          expect_close(ours[i], decode_plainly(in[i], knobs, kept.buckets.data()), kernels);
+          expect_close(ours[i], decode_plainly(in[i], knobs, kept.chosen.data()), kernels);
         }
       }
     }

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <map>
 #include <random>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -192,7 +193,7 @@ TEST(TrainingCsv, AContinuedCurveHasEachStepOnce) {
   std::string line, steps;
   while (std::getline(lines, line)) {
     steps += line.substr(0, line.find(',')) + " ";
-    EXPECT_EQ(std::count(line.begin(), line.end(), ','), 7) << line;
+    EXPECT_EQ(std::count(line.begin(), line.end(), ','), 8) << line;
   }
   EXPECT_EQ(steps, "step 1 2 3 4 ");
 }
@@ -261,6 +262,60 @@ TEST(PerplexityDriver, TrainsRecordsAndResumes) {
                  "' --gemm eigen --threads 2 --rows base --results '" + folder.path() + "'");
   EXPECT_EQ(other.status, 0) << other.text;
   expect_mentions(other.text, {"is there as tiny_curve/dense"});
+}
+
+TEST(PerplexityDriver, ToyTasksAreEvaluatedOnTrainedAndOnLongerNumbers) {
+  const Folder folder;
+  const std::string command = "--config '" + (kConfigs / "table4_reduced.cfg").string() +
+                              "' --gemm eigen --threads 1 --batch 4 --evaluate_batches 1 "
+                              "--evaluate_every 2 --seeds 1,2 --results '" +
+                              folder.path() + "' --rows ";
+  const std::string rows = "transformer.copy,terraformer.copy,no_sru.addition";
+  const Outcome outcome = run_driver(command + rows + " --steps 3");
+  ASSERT_EQ(outcome.status, 0) << outcome.text;
+  expect_mentions(outcome.text, {"terraformer.copy, seed 2", "of sequences", "on trained lengths"});
+  const RecordFile file(folder.path(), "table4_reduced");
+  std::map<std::string, int> metrics, data;
+  std::map<std::string, double> parameters;
+  for (const Record& r : file.records()) {
+    ++metrics[r.metric];
+    ++data[r.config.at("data").get<std::string>()];
+    if (r.metric == "params") parameters[r.row] = r.value;
+    if (r.metric != kEvaluationMetric) continue;
+    for (const char* name : {"accuracy", "sequence_accuracy", "trained_length_accuracy",
+                             "trained_length_sequence_accuracy"}) {
+      EXPECT_GE(r.config.at(name).get<double>(), 0) << name;
+    }
+  }
+  EXPECT_EQ(metrics["evaluation"], 12);  // of 2 steps and at the end, three rows, two seeds
+  for (const char* metric : {"accuracy", "sequence_accuracy", "trained_length_accuracy",
+                             "trained_length_sequence_accuracy", "log_perplexity", "mfu"}) {
+    EXPECT_EQ(metrics[metric], 6) << metric;
+  }
+  EXPECT_EQ(metrics["bits_per_byte"], 0);
+  // What stands in one table names its data alike, whatever the seed and the task.
+  EXPECT_EQ(data.size(), 1u);
+  const double target = parameters["transformer.copy"];
+  for (const auto& [row, count] : parameters) {
+    EXPECT_NEAR(count, target, kMatchTolerance * target) << row;
+  }
+}
+
+TEST(PerplexityDriver, SeedsOfATextNameItAlikeAndTextsDiffer) {
+  const Folder folder;
+  std::ofstream(folder / "letters.txt") << std::string(50000, 'a');
+  const std::string command = tiny(folder) + " --rows dense --steps 2 --seeds 1,2";
+  ASSERT_EQ(run_driver(command).status, 0);
+  ASSERT_EQ(run_driver(command + " --batch 8").status, 0);
+  ASSERT_EQ(run_driver(command + " --corpus '" + (folder / "letters.txt") + "'").status, 0);
+  const RecordFile file(folder.path(), "tiny_curve");
+  std::map<std::string, std::set<std::string>> keys;
+  for (const Record& r : file.records()) {
+    keys[r.config.at("data").get<std::string>()].insert(r.key);
+  }
+  ASSERT_EQ(keys.size(), 2u);
+  EXPECT_EQ(keys.begin()->second.size() + keys.rbegin()->second.size(), 6u);
+  EXPECT_NE(keys.begin()->second.size(), keys.rbegin()->second.size());
 }
 
 TEST(PerplexityDriver, DryRunAndCheckRecordNothing) {

@@ -18,6 +18,7 @@ import make_report  # noqa: E402
 import paper  # noqa: E402
 import records as rec  # noqa: E402
 import report_tables  # noqa: E402
+import reversibility  # noqa: E402
 import summarise  # noqa: E402
 
 
@@ -39,6 +40,29 @@ def row(experiment, name, token, block, weights, floor, **more):
 
 TABLE1 = row("table1_800m", "baseline", 40.0, 4.0, 100, 3.6) \
     + row("table1_800m", "ff_qkv", 10.0, 0.8, 20, 0.6, config={"feed_forward": "sparse"})
+
+
+TERRAFORMER = {"shape": "17b", "residual_stack": "reversible", "attention_layers": 2}
+TABLE6 = row("table6_17b", "dense", 400.0, 60.0, 1000, 54.0, against="dense", config=TERRAFORMER) \
+    + row("table6_17b", "ff_qkv", 40.0, 2.0, 20, 1.8, against="dense", config=TERRAFORMER) \
+    + row("table6_17b", "ff_qkv_loss4", 20.0, 2.0, 10, 1.8, against="dense", config=TERRAFORMER)
+
+
+def stack(family, depth, batch, **metrics):
+    """Records of one point of the reversibility experiment."""
+    return [record("reversibility", f"{family}_d{depth}_b{batch}", metric, value,
+                   config={"decoder_layers": depth, "batch": batch})
+            for metric, value in metrics.items()]
+
+
+STACKS = [r for depth, kept in ((2, 40.0), (8, 160.0), (24, 480.0))
+          for r in stack("dense_plain", depth, 4, stack_bytes=kept, step_ms=10.0 * depth)
+          + stack("dense_reversible", depth, 4, stack_bytes=30.0 + depth / 24,
+                  step_ms=13.0 * depth)] \
+    + stack("dense_plain", 6, 1, stack_bytes=30.0, step_ms=15.0) \
+    + stack("dense_plain", 6, 4, stack_bytes=120.0, step_ms=60.0) \
+    + stack("replay_ff", 2, 4, gradient_error=1e-6, reconstruction_error=1e-5) \
+    + stack("recompute_ff", 2, 4, gradient_error=1e-2, reconstruction_error=1e-5)
 
 
 class WithFolder(unittest.TestCase):
@@ -148,6 +172,15 @@ class DeriveTest(WithFolder):
                            config={"weight_type": "bf16"})):
             self.assertAlmostEqual(self.figures(TABLE1 + [bad])["block_speedup"].value, 5, msg=bad)
 
+    def test_a_terraformer_takes_peers_by_ratio_only(self):
+        alone = [record("peers_python", "17b.jax", "block_ms", 30.0, config={"shape": "17b"})]
+        beside = [record("peers_17b", "baseline", "block_ms", 50.0, config={"shape": "17b"}),
+                  record("peers_17b", "onednn", "block_ms", 45.0, config={"shape": "17b"})]
+        for items, value in ((alone, 60.0), (beside, 54.0)):
+            found, _ = derive.dense_reference(self.load(TABLE6 + items), "table6_17b", "dense", 2,
+                                              "block_ms")
+            self.assertAlmostEqual(found.value, value)
+
     def test_missing_reference_leaves_ratios_out(self):
         f = self.figures(TABLE1[6:])
         self.assertIn("block_ms", f)
@@ -176,6 +209,42 @@ class DeriveTest(WithFolder):
         self.assertIsNone(report_tables.overtaking(points[:2]))
 
 
+class ReversibilityTest(WithFolder):
+    def test_curves_hold_the_other_setting(self):
+        records = self.load(STACKS)
+
+        def xs(metric, over):
+            return [x for x, _ in reversibility.curve(records, "dense_plain", metric, over)]
+
+        self.assertEqual(xs("step_ms", "decoder_layers"), [2, 6, 8, 24])
+        self.assertEqual(xs("stack_bytes", "batch"), [1, 4])
+        self.assertEqual(reversibility.depths(records), [2, 6, 8, 24])
+
+    def test_figures_by_hand(self):
+        found = reversibility.figures(self.load(STACKS))
+        for name, value in (("activation_growth", 31 / (30 + 2 / 24)),
+                            ("plain_activation_growth", 12), ("step_cost", 1.3),
+                            ("stack_bytes", 31), ("recompute_ff.gradient_error", 1e-2)):
+            self.assertAlmostEqual(found[f"reversible.{name}"].value, value, msg=name)
+        self.assertNotIn("reversible.step_cost_over_stored", found)
+
+    def test_nothing_measured_gives_nothing(self):
+        records = self.load(TABLE1)
+        self.assertEqual(reversibility.figures(records), {})
+        self.assertNotIn("Reversible stacks", make_report.make(records))
+
+    def test_report_and_verdict(self):
+        records = self.load(STACKS)
+        text = make_report.make(records)
+        self.assertIn("## Reversible stacks", text)
+        self.assertIn("| training step, ms: dense, reversible | 26.0 | – | 104 | 312 |", text)
+        self.assertIn("| gradient, `recompute_ff` | 0.01 |", text)
+        verdict = {c: (v, e) for c, v, e in claims.judged(records, 2)}[
+            "Reversible blocks keep activations from growing with depth (§4.2)"]
+        self.assertEqual(verdict[0], "reproduced")
+        self.assertIn("24 blocks keeps 1.03× what 2 keep, a plain one 12×", verdict[1])
+
+
 class SummaryTest(WithFolder):
     def test_ids_values_and_one_thread_prefix(self):
         one = row("table1_800m", "baseline", 80.0, 8.0, 100, 7.0, threads=1)
@@ -188,6 +257,19 @@ class SummaryTest(WithFolder):
     def test_bf16_rows_join_their_table(self):
         items = row("table1_17b_bf16", "baseline.bf16", 300.0, 50.0, 100, 40, against="")
         self.assertIn("table1.17b.baseline.bf16.block_ms", summarise.summary(self.load(items)))
+
+    def test_terraformer_ids(self):
+        items = TABLE6 + row("table6_17b_bf16", "dense.bf16", 300.0, 50.0, 100, 40,
+                             against="dense.bf16") \
+            + row("table8", "transformer", 40.0, 4.0, 100, 3.6, against="transformer") \
+            + row("table8", "terraformer", 5.0, 0.4, 10, 0.3, against="transformer") + STACKS
+        found = summarise.summary(self.load(items))
+        for name, value in (("table6.ff_qkv_loss4.token_speedup", 20),
+                            ("table6.dense.bf16.token_ms", 300),
+                            ("table8.terraformer.token_speedup", 8),
+                            ("reversible.plain_activation_growth", 12)):
+            self.assertAlmostEqual(found[name]["value"], value, msg=name)
+        self.assertNotIn("threads1.reversible.step_cost", found)
 
     def test_peer_ids(self):
         items = [record("peers_17b", "baseline", "block_ms", 100.0),
@@ -210,7 +292,13 @@ class PaperTest(unittest.TestCase):
         self.assertEqual(paper.published("table1_800m", "ff_qkv").block_speedup, 3.05)
         self.assertEqual(paper.published("table1_17b_bf16", "ff_qkv_cross.bf16").token_ms, 183)
         self.assertIsNone(paper.published("table1_17b", "ff_qkv"))
-        self.assertAlmostEqual(paper.published("table1_17b", "ff_qkv_cross_loss4").token_ms, 97)
+        self.assertIsNone(paper.published("table1_17b", "ff_qkv_cross_loss4"))
+        self.assertAlmostEqual(paper.published("table6_17b_bf16", "ff_qkv_loss4.bf16").token_ms, 97)
+        self.assertAlmostEqual(paper.published("table6_17b", "ff_qkv_loss4").token_speedup, 37.64)
+        self.assertIn("Transformer", paper.published("table6_17b", "ff").note)
+        self.assertAlmostEqual(paper.published("table8", "sparse_transformer").token_ms, 61)
+        self.assertAlmostEqual(paper.published("table8", "terraformer").token_speedup, 1.92)
+        self.assertIsNone(paper.published("table8", "sparse_transformer_loss4"))
         self.assertAlmostEqual(paper.published("table2", "n128").token_speedup, 160 / 89)
         self.assertAlmostEqual(paper.published("table2", "moe64").token_ms, 110)
         self.assertAlmostEqual(paper.published("table7", "s8").token_ms, 148)
@@ -236,6 +324,14 @@ class ReportTest(WithFolder):
         self.assertIn("Not measured: no records of `table2`.", text)
         self.assertIn("--config experiments/configs/table1_800m.cfg", text)
 
+    def test_tables_1_and_6_stand_side_by_side(self):
+        items = TABLE6 + row("table1_17b", "baseline", 420.0, 65.0, 1000, 54.0)
+        text = make_report.make(self.load(items))
+        self.assertIn("| `dense` | 3,690 | 1.00× | 420 | 1.00× | 3,651 | 1.00× | 400 | 1.00× |",
+                      text)
+        self.assertIn("| `ff_qkv_loss4` | – | – | – | – | 97.0 | 37.6× | 20.0 | 20.0× |", text)
+        self.assertIn("to the last digit", text)
+
     def test_claims_follow_the_numbers(self):
         verdicts = {c: v for c, v, _ in claims.judged(self.load(TABLE1), 2)}
         self.assertEqual(verdicts["... and an 800M decoder block (Table 1)"], "reproduced")
@@ -244,6 +340,13 @@ class ReportTest(WithFolder):
                 else r for r in TABLE1]
         verdicts = {c: v for c, v, _ in claims.judged(self.load(slow), 2)}
         self.assertEqual(verdicts["... and an 800M decoder block (Table 1)"], "partly reproduced")
+
+    def test_claims_of_terraformers(self):
+        verdicts = {c: v for c, v, _ in claims.judged(self.load(TABLE6), 2)}
+        self.assertEqual(verdicts["Sparse FF, QKV and loss together make a 17B Terraformer's token "
+                                  "faster (Table 6)"], "partly reproduced")
+        self.assertEqual(verdicts["... where a sparse loss (S=4) nearly halves the sparse token "
+                                  "(Table 6)"], "reproduced")
 
 
 class KernelsTest(unittest.TestCase):
@@ -268,14 +371,15 @@ class ProgramsTest(WithFolder):
                               text=True, check=False)
 
     def test_programs_write_their_files_and_draw_what_there_is(self):
-        self.load(TABLE1)
+        self.load(TABLE1 + TABLE6 + STACKS)
         for name in ("summarise.py", "draw.py", "make_report.py"):
             done = self.run_program(name, "--results", str(self.folder))
             self.assertEqual(done.returncode, 0, done.stderr)
             if name == "draw.py":
                 self.assertIn("skipped roofline: ", done.stdout)
         made = {p.name for p in (self.folder / "figures").iterdir()}
-        self.assertEqual(made, {"table1_800m.svg", "table1_800m.png"})
+        self.assertEqual(made, {f"{name}.{ending}" for ending in ("svg", "png")
+                                for name in ("table1_800m", "table6_17b", "reversibility")})
         self.assertIn("figures/table1_800m.png", (self.folder / "report.md").read_text())
         json.loads((self.folder / "summary.json").read_text())
 

@@ -2,18 +2,13 @@
 #include "experiments/harness/experiment.h"
 
 #include <algorithm>
-#include <boost/program_options.hpp>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 
+#include "experiments/harness/cfg_file.h"
 #include "kernels/check.h"
 #include "kernels/kernels.h"
 
 namespace scaling {
 namespace {
-
-namespace po = boost::program_options;
 
 const std::vector<std::string> kDecodeKnobs = {"batch", "context", "source_length", "kernels",
                                                "own_threads"};
@@ -155,30 +150,10 @@ void check_row(const Row& row) {
   }
 }
 
-po::options_description file_options() {
-  po::options_description description;
-  auto add = description.add_options();
-  add("experiment", po::value<std::string>());
-  add("title", po::value<std::string>());
-  add("row", po::value<std::vector<std::string>>()->composing());
-  for (const std::string& knob : row_knobs()) add(knob.c_str(), po::value<std::string>());
-  return description;
-}
-
-Experiment build(const po::variables_map& values, const std::string& file,
-                 const Settings& overrides) {
-  Experiment experiment;
-  experiment.name = values.count("experiment") ? values["experiment"].as<std::string>()
-                                               : std::filesystem::path(file).stem().string();
-  check_experiment_name(experiment.name);
-  if (values.count("title")) experiment.title = values["title"].as<std::string>();
-  if (!values.count("row")) throw UserError("it has no rows; write 'row = name: knob=value'");
-  Settings settings;
-  for (const std::string& knob : row_knobs()) {
-    if (values.count(knob)) settings.emplace_back(knob, values[knob].as<std::string>());
-  }
-  for (const std::string& text : values["row"].as<std::vector<std::string>>()) {
-    experiment.rows.push_back(parse_row(text, settings, overrides));
+Experiment build(const CfgFile& cfg, const Settings& overrides) {
+  Experiment experiment{.name = cfg.experiment, .title = cfg.title, .rows = {}};
+  for (const std::string& text : cfg.rows) {
+    experiment.rows.push_back(parse_row(text, cfg.settings, overrides));
   }
   settle_names(experiment.rows);
   for (const Row& row : experiment.rows) check_row(row);
@@ -207,32 +182,14 @@ Settings settings_of(const Row& row) {
 
 Experiment parse_experiment(std::istream& in, const std::string& file, const Settings& overrides) {
   try {
-    // Outlives `parsed`, which points to it.
-    const po::options_description known = file_options();
-    const po::parsed_options parsed = po::parse_config_file(in, known, true);
-    for (const auto& option : parsed.options) {
-      if (option.unregistered) {
-        throw UserError("there is no knob '" + option.string_key +
-                        "'; known are: experiment, title, row, " + joined(row_knobs()));
-      }
-    }
-    po::variables_map values;
-    po::store(parsed, values);
-    return build(values, file, overrides);
-  } catch (const po::error& error) {
-    throw UserError(file + ": " + error.what() +
-                    "; write one 'knob = value' a line, each knob once");
+    return build(parse_cfg(in, file, row_knobs()), overrides);
   } catch (const UserError& error) {
     throw UserError(file + ": " + error.what());
   }
 }
 
 Experiment read_experiment(const std::string& file, const Settings& overrides) {
-  std::ifstream in(file);
-  if (!in || std::filesystem::is_directory(file)) {
-    throw UserError("the config '" + file +
-                    "' cannot be read; those of the project are in experiments/configs");
-  }
+  std::ifstream in = open_cfg(file, "experiments/configs");
   return parse_experiment(in, file, overrides);
 }
 

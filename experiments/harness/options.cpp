@@ -2,9 +2,9 @@
 #include "experiments/harness/options.h"
 
 #include <algorithm>
-#include <boost/program_options.hpp>
 #include <sstream>
 
+#include "experiments/harness/flags.h"
 #include "kernels/check.h"
 #include "kernels/team.h"
 
@@ -49,14 +49,6 @@ po::options_description knob_options() {
   add("kernels", po::value<std::string>(), "kernel set");
   add("own_threads", po::value<std::string>(), "the library uses its own threads");
   return flags;
-}
-
-std::string known_flags() {
-  std::string names;
-  for (const po::options_description& group : {own_options(), knob_options()}) {
-    for (const auto& flag : group.options()) names += " --" + flag->long_name();
-  }
-  return names;
 }
 
 Protocol parse_protocol(const std::string& name) {
@@ -120,28 +112,10 @@ std::vector<int> parse_threads(const std::string& text) {
 }
 
 Options parse_options(int argc, const char* const* argv) {
-  po::options_description all;
-  all.add(own_options()).add(knob_options());
-  po::variables_map values;
-  try {
-    const int style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
-    po::positional_options_description none;
-    po::store(po::command_line_parser(argc, argv).options(all).positional(none).style(style).run(),
-              values);
-  } catch (const po::unknown_option& error) {
-    throw UserError("there is no flag '" + error.get_option_name() +
-                    "'; known are:" + known_flags());
-  } catch (const po::error& error) {
-    throw UserError(std::string(error.what()) + "; --help lists the flags");
-  }
-  return from_values(values);
+  return from_values(parse_flags(argc, argv, {own_options(), knob_options()}));
 }
 
-std::string help_text() {
-  std::ostringstream text;
-  text << own_options() << "\n" << knob_options();
-  return text.str();
-}
+std::string help_text() { return help_of({own_options(), knob_options()}); }
 
 std::string command_of(const Options& options, const std::string& row, int threads) {
   std::ostringstream command;

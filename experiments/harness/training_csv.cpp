@@ -13,7 +13,8 @@ namespace scaling {
 namespace {
 
 constexpr const char* kHeader =
-    "step,seconds,loss,log_perplexity,accuracy,bits_per_byte,tokens_per_s,learning_rate\n";
+    "step,seconds,loss,log_perplexity,accuracy,sequence_accuracy,bits_per_byte,tokens_per_s,"
+    "learning_rate\n";
 
 [[noreturn]] void refuse(const std::string& path) {
   throw UserError("the curve '" + path + "' cannot be written (" + std::strerror(errno) +
@@ -49,10 +50,11 @@ TrainingCsv::TrainingCsv(const std::string& path, std::int64_t step) : path_(pat
 TrainingCsv::~TrainingCsv() { std::fclose(file_); }
 
 void TrainingCsv::append(const TrainReport& r) {
-  char evaluation[96] = ",,";
+  char evaluation[128] = ",,,";
   if (r.evaluation) {
-    std::snprintf(evaluation, sizeof evaluation, "%.7g,%.6g,%.7g", r.evaluation->log_perplexity,
-                  r.evaluation->accuracy, r.evaluation->bits_per_byte);
+    std::snprintf(evaluation, sizeof evaluation, "%.7g,%.6g,%.6g,%.7g",
+                  r.evaluation->log_perplexity, r.evaluation->accuracy,
+                  r.evaluation->sequence_accuracy, r.evaluation->bits_per_byte);
   }
   const int written =
       std::fprintf(file_, "%lld,%.3f,%.7g,%s,%.6g,%.6g\n", static_cast<long long>(r.step),

@@ -8,8 +8,9 @@
 
 namespace scaling {
 
-/// step,seconds,loss,log_perplexity,accuracy,bits_per_byte,tokens_per_s,learning_rate; the middle
-/// three are empty where nothing was evaluated. Lines are on disk when append() returns.
+/// step,seconds,loss,log_perplexity,accuracy,sequence_accuracy,bits_per_byte,tokens_per_s,
+/// learning_rate; the middle four are empty where nothing was evaluated. Lines are on disk when
+/// append() returns.
 class TrainingCsv {
  public:
   /// Keeps the whole lines of an older file up to `step`, so that a continued curve has each step

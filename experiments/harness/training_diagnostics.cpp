@@ -26,7 +26,8 @@ struct Measured {
 /// Sums over the first validation batches. Soft: a training pass without noise and dropout, its
 /// gradients (of the twin) unused.
 Measured measure(Transformer& model, const Dataset& data, const Gemm& gemm, bool soft) {
-  const std::unique_ptr<Transformer::Kept> kept = model.make_kept();
+  // Stored, so that the entropies of every block can be seen.
+  const std::unique_ptr<Transformer::Kept> kept = model.make_kept(true);
   const std::int64_t batches = std::min(kMostBatches, data.validation_batches());
   Measured sum;
   int entropies = 0;
@@ -39,9 +40,8 @@ Measured measure(Transformer& model, const Dataset& data, const Gemm& gemm, bool
     const CrossEntropy loss = model.loss_of(pass, batch, 0.0f, *kept);
     sum.loss += loss.loss;
     sum.weight += loss.weight;
-    for (std::size_t b = 0; b < model.decoder().size(); ++b) {
-      sum.entropy += model.decoder()[b]->feed_forward->selection_entropy(
-          *kept->decoder.blocks[b].feed_forward.layer);
+    for (const double entropy : model.decoder_stack().selection_entropies(kept->decoder)) {
+      sum.entropy += entropy;
       ++entropies;
     }
   }

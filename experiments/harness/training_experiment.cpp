@@ -2,18 +2,13 @@
 #include "experiments/harness/training_experiment.h"
 
 #include <algorithm>
-#include <boost/program_options.hpp>
-#include <filesystem>
-#include <fstream>
 #include <set>
-#include <sstream>
 
+#include "experiments/harness/cfg_file.h"
 #include "kernels/check.h"
 
 namespace scaling {
 namespace {
-
-namespace po = boost::program_options;
 
 // Training needs f32 and every block; curves get their seeds from `seeds`.
 const std::set<std::string> kNoKnobs = {"weight_type", "blocks", "seed", "data_seed"};
@@ -145,11 +140,10 @@ class Solver {
 /// Positions that the tables must have room for.
 void check_length(const Curve& curve) {
   const bool has_source = curve.train.has_source();
-  const std::int64_t positions =
-      std::max(curve.train.longest_source(), curve.train.longest_target());
+  const std::int64_t positions = curve.train.positions();
   if (positions > curve.model.max_length) {
     throw UserError("row '" + curve.name + "': max_length is " +
-                    std::to_string(curve.model.max_length) + " but examples have " +
+                    std::to_string(curve.model.max_length) + " but examples take " +
                     std::to_string(positions) + " positions; raise max_length");
   }
   if (has_source != (curve.model.encoder_layers > 0)) {
@@ -159,23 +153,17 @@ void check_length(const Curve& curve) {
   }
 }
 
-CurveExperiment build(const po::variables_map& values, const std::string& file,
-                      const Settings& overrides) {
+CurveExperiment build(const CfgFile& cfg, const Settings& overrides) {
   CurveExperiment experiment;
-  experiment.name = values.count("experiment") ? values["experiment"].as<std::string>()
-                                               : std::filesystem::path(file).stem().string();
-  check_experiment_name(experiment.name);
-  if (values.count("title")) experiment.title = values["title"].as<std::string>();
-  experiment.seeds = parse_seeds(values.count("seeds") ? values["seeds"].as<std::string>() : "1");
-  if (!values.count("row")) throw UserError("it has no rows; write 'row = name: knob=value'");
+  experiment.name = cfg.experiment;
+  experiment.title = cfg.title;
+  experiment.seeds = parse_seeds(cfg.setting("seeds", "1"));
   Settings settings;
-  std::vector<std::string> knobs = names_of(curve_knobs());
-  knobs.insert(knobs.end(), kRowKnobs.begin(), kRowKnobs.end());
-  for (const std::string& knob : knobs) {
-    if (values.count(knob)) settings.emplace_back(knob, values[knob].as<std::string>());
+  for (const auto& setting : cfg.settings) {
+    if (setting.first != "seeds") settings.push_back(setting);
   }
   std::vector<Curve>& curves = experiment.curves;
-  for (const std::string& text : values["row"].as<std::vector<std::string>>()) {
+  for (const std::string& text : cfg.rows) {
     Curve curve = parse_curve(text, settings, overrides, curves.empty());
     for (const Curve& other : curves) {
       if (other.name == curve.name) {
@@ -196,18 +184,12 @@ CurveExperiment build(const po::variables_map& values, const std::string& file,
   return experiment;
 }
 
-po::options_description file_options() {
-  po::options_description description;
-  auto add = description.add_options();
-  add("experiment", po::value<std::string>());
-  add("title", po::value<std::string>());
-  add("seeds", po::value<std::string>());
-  add("row", po::value<std::vector<std::string>>()->composing());
-  for (const std::string& knob : names_of(curve_knobs())) {
-    add(knob.c_str(), po::value<std::string>());
-  }
-  for (const std::string& knob : kRowKnobs) add(knob.c_str(), po::value<std::string>());
-  return description;
+/// What a file may set: seeds, then knobs for all rows.
+std::vector<std::string> file_knobs() {
+  std::vector<std::string> knobs = {"seeds"};
+  for (const auto& knob : curve_knobs()) knobs.push_back(knob.first);
+  knobs.insert(knobs.end(), kRowKnobs.begin(), kRowKnobs.end());
+  return knobs;
 }
 
 }  // namespace
@@ -258,33 +240,14 @@ Curve with_seed(Curve curve, std::uint64_t seed) {
 
 CurveExperiment parse_curves(std::istream& in, const std::string& file, const Settings& overrides) {
   try {
-    // Outlives `parsed`, which points to it.
-    const po::options_description known = file_options();
-    const po::parsed_options parsed = po::parse_config_file(in, known, true);
-    for (const auto& option : parsed.options) {
-      if (option.unregistered) {
-        throw UserError("there is no knob '" + option.string_key +
-                        "'; known are: experiment, title, seeds, row, " +
-                        joined(names_of(curve_knobs())) + ", " + joined(kRowKnobs));
-      }
-    }
-    po::variables_map values;
-    po::store(parsed, values);
-    return build(values, file, overrides);
-  } catch (const po::error& error) {
-    throw UserError(file + ": " + error.what() +
-                    "; write one 'knob = value' a line, each knob once");
+    return build(parse_cfg(in, file, file_knobs()), overrides);
   } catch (const UserError& error) {
     throw UserError(file + ": " + error.what());
   }
 }
 
 CurveExperiment read_curves(const std::string& file, const Settings& overrides) {
-  std::ifstream in(file);
-  if (!in || std::filesystem::is_directory(file)) {
-    throw UserError("the config '" + file +
-                    "' cannot be read; those of the project are in experiments/configs/training");
-  }
+  std::ifstream in = open_cfg(file, "experiments/configs/training");
   return parse_curves(in, file, overrides);
 }
 

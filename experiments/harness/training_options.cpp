@@ -1,11 +1,11 @@
 // Command line to TrainingOptions, and back to a command.
 #include "experiments/harness/training_options.h"
 
-#include <boost/program_options.hpp>
 #include <filesystem>
 #include <set>
 #include <sstream>
 
+#include "experiments/harness/flags.h"
 #include "experiments/harness/options.h"
 #include "experiments/harness/provenance.h"
 #include "experiments/harness/results_dir.h"
@@ -47,14 +47,6 @@ po::options_description knob_options() {
   add("solve", po::value<std::string>(),
       "none or match_parameters, in place of every row's own, the controls' too");
   return flags;
-}
-
-std::string known_flags() {
-  std::string names;
-  for (const po::options_description& group : {own_options(), knob_options()}) {
-    for (const auto& flag : group.options()) names += " --" + flag->long_name();
-  }
-  return names;
 }
 
 TrainingOptions from_values(const po::variables_map& values) {
@@ -99,28 +91,10 @@ TrainingOptions from_values(const po::variables_map& values) {
 }  // namespace
 
 TrainingOptions parse_training_options(int argc, const char* const* argv) {
-  po::options_description all;
-  all.add(own_options()).add(knob_options());
-  po::variables_map values;
-  try {
-    const int style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
-    const po::positional_options_description none;
-    po::store(po::command_line_parser(argc, argv).options(all).positional(none).style(style).run(),
-              values);
-  } catch (const po::unknown_option& error) {
-    throw UserError("there is no flag '" + error.get_option_name() +
-                    "'; known are:" + known_flags());
-  } catch (const po::error& error) {
-    throw UserError(std::string(error.what()) + "; --help lists the flags");
-  }
-  return from_values(values);
+  return from_values(parse_flags(argc, argv, {own_options(), knob_options()}));
 }
 
-std::string training_help() {
-  std::ostringstream text;
-  text << own_options() << "\n" << knob_options();
-  return text.str();
-}
+std::string training_help() { return help_of({own_options(), knob_options()}); }
 
 std::string prepare_scratch_dir(const TrainingOptions& options, const std::string& results,
                                 const std::string& machine) {

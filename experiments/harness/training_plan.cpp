@@ -1,6 +1,7 @@
 // Sizes, estimates and their texts.
 #include "experiments/harness/training_plan.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -11,6 +12,7 @@
 #include "experiments/harness/training_records.h"
 #include "experiments/harness/training_state.h"
 #include "kernels/check.h"
+#include "models/training/toy_tasks.h"
 #include "models/transformer.h"
 
 namespace scaling {
@@ -38,27 +40,43 @@ std::string seeds_text(const std::vector<std::uint64_t>& seeds) {
 /// Arrays of the weights' size beside the weights: gradients, and Adam's two.
 double arrays_beside(const TrainConfig& train) { return train.optimizer == "adam" ? 3 : 1; }
 
-/// About what the forward pass of one piece keeps: each position of a block some sixteen vectors of
-/// d_model, four of d_ff (hidden values, selections, their gradients once) and its attention
-/// probabilities.
+/// Positions of the longest example trained on; evaluation may have longer ones.
+struct Lengths {
+  std::int64_t source, target;
+};
+
+Lengths trained_lengths(const TrainConfig& train) {
+  if (!train.is_toy()) return {train.longest_source(), train.longest_target()};
+  const ToyTask task = training_task(train);
+  return {task.longest_source(), task.longest_target()};
+}
+
+/// About what the forward pass of one piece keeps: each position of a block some eight vectors of
+/// d_model for every attention and for the feed-forward, four of d_ff (hidden values, selections,
+/// their gradients once) and its attention probabilities. A reversible stack keeps one block's.
 double activation_bytes(const ModelConfig& model, const TrainConfig& train) {
   const double examples = double(train.batch) / double(train.accumulate);
   const std::int64_t source = train.longest_source(), target = train.longest_target();
-  const auto of_stack = [&](std::int64_t layers, std::int64_t length, bool crosses) {
-    const double keys = double(length) + (crosses ? double(source) : 0.0);
-    return double(layers) * double(length) *
-           (16.0 * double(model.d_model) * (crosses ? 1.5 : 1.0) + 4.0 * double(model.d_ff) +
-            double(model.n_heads) * keys);
+  const auto of_stack = [&](std::int64_t layers, std::int64_t length, std::int64_t attentions,
+                            std::int64_t crossed) {
+    const bool reversible = model.residual_stack == "reversible";
+    const double blocks = double(reversible ? std::min<std::int64_t>(layers, 1) : layers);
+    const double vectors = 8.0 * double(1 + attentions + (crossed > 0 ? 1 : 0));
+    return blocks * double(length) *
+           (vectors * double(model.d_model) + 4.0 * double(model.d_ff) +
+            double(model.n_heads) * double(attentions * length + crossed));
   };
-  const double encoder = of_stack(model.encoder_layers, source, false);
-  const double decoder = of_stack(model.decoder_layers, target, source > 0);
+  const bool concatenated = model.source == "concatenated";
+  const double encoder = of_stack(model.encoder_layers, source, 1, 0);
+  const double decoder = of_stack(model.decoder_layers, target + (concatenated ? source : 0),
+                                  model.attention_layers, concatenated ? 0 : source);
   return sizeof(float) * examples * (encoder + decoder);
 }
 
 }  // namespace
 
 double tokens_per_step(const TrainConfig& train) {
-  return double(train.batch) * double(train.longest_target());
+  return double(train.batch) * double(trained_lengths(train).target);
 }
 
 TrainingPlan make_training_plan(const CurveExperiment& experiment, const TrainingOptions& options,
@@ -85,9 +103,9 @@ TrainingPlan make_training_plan(const CurveExperiment& experiment, const Trainin
       planned.parameters = parameters[curve.name];
       planned.reference_parameters = parameters[experiment.curves.front().name];
       const TrainConfig& train = curve.train;
+      const Lengths lengths = trained_lengths(train);
       planned.step_flops =
-          Transformer(curve.model)
-              .training_flops(train.batch, train.longest_source(), train.longest_target());
+          Transformer(curve.model).training_flops(train.batch, lengths.source, lengths.target);
       planned.bytes =
           std::uint64_t(double(planned.parameters) * sizeof(float) * (1 + arrays_beside(train)) +
                         activation_bytes(curve.model, train));

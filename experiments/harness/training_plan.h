@@ -32,7 +32,7 @@ TrainingPlan make_training_plan(const CurveExperiment& experiment, const Trainin
                                 const Provenance& provenance, const RecordFile* file,
                                 const std::string& results, const std::string& scratch);
 
-/// Target tokens of one optimiser step.
+/// Target tokens of one optimiser step, padding included; of a toy task at most.
 double tokens_per_step(const TrainConfig& train);
 
 /// Of unfinished curves, at `flops_per_second`.

@@ -77,7 +77,8 @@ Record curve_record(const CurveExperiment& experiment, const PlannedCurve& plann
   return r;
 }
 
-Record evaluation_record(const Record& base, const TrainReport& report) {
+Record evaluation_record(const Record& base, const TrainReport& report,
+                         const std::optional<Evaluation>& trained_lengths) {
   Record r = base;
   r.metric = kEvaluationMetric;
   r.unit = "nats/token";
@@ -91,6 +92,10 @@ Record evaluation_record(const Record& base, const TrainReport& report) {
               {"bits_per_byte", report.evaluation->bits_per_byte},
               {"tokens_per_s", report.tokens_per_s},
               {"learning_rate", report.learning_rate}};
+  if (trained_lengths) {
+    r.config["trained_length_accuracy"] = trained_lengths->accuracy;
+    r.config["trained_length_sequence_accuracy"] = trained_lengths->sequence_accuracy;
+  }
   r.note.clear();
   r.date = utc_date();
   return r;
@@ -113,9 +118,8 @@ std::vector<Record> result_records(const Record& base, const CurveResult& result
   if (!result.tokens_per_s.empty()) {
     records.push_back(one(base, "tokens_per_s", "tokens/s", result.tokens_per_s));
     std::vector<double> shares;
-    for (const double rate : result.tokens_per_s) {
-      shares.push_back(result.step_flops * rate / result.tokens_per_step /
-                       (1e9 * result.gemm_gflops));
+    for (const double seconds : result.step_seconds) {
+      shares.push_back(result.step_flops / seconds / (1e9 * result.gemm_gflops));
     }
     records.push_back(one(base, "mfu", "1", shares));
     add("gemm_gflops", "GFLOP/s", result.gemm_gflops);
@@ -126,7 +130,12 @@ std::vector<Record> result_records(const Record& base, const CurveResult& result
   if (result.selection_entropy) add("selection_entropy", "nats", *result.selection_entropy);
   add("accuracy", "1", result.evaluation.accuracy);
   add("sequence_accuracy", "1", result.evaluation.sequence_accuracy);
-  add("bits_per_byte", "bits/byte", result.evaluation.bits_per_byte);
+  if (result.trained_lengths) {
+    add("trained_length_accuracy", "1", result.trained_lengths->accuracy);
+    add("trained_length_sequence_accuracy", "1", result.trained_lengths->sequence_accuracy);
+  } else {
+    add("bits_per_byte", "bits/byte", result.evaluation.bits_per_byte);
+  }
   records.push_back(
       one(base, kClosingCurveMetric, "nats/token", {result.evaluation.log_perplexity}));
   for (Record& r : records) r.date = utc_date();

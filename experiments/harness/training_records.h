@@ -15,29 +15,33 @@ namespace scaling {
 
 /// Written last among a curve's results: it is finished if this is there.
 inline constexpr const char* kClosingCurveMetric = "log_perplexity";
-/// One point of a curve: value is its log-perplexity; step, seconds, loss, accuracy, bits_per_byte,
-/// tokens_per_s and learning_rate are in config.
+/// One point of a curve: value is its log-perplexity; step, seconds, loss, accuracy,
+/// sequence_accuracy, bits_per_byte, tokens_per_s and learning_rate are in config, of a toy task
+/// also trained_length_accuracy and trained_length_sequence_accuracy.
 inline constexpr const char* kEvaluationMetric = "evaluation";
 
 /// Same settings and seed, same program, same machine. Names of row and experiment do not count: a
 /// curve that two figures share is trained once.
 std::string curve_key(const Curve& curve, int threads, const Provenance& provenance);
 
-/// What a curve's records share. data: Dataset::fingerprint().
+/// What a curve's records share. data: names what was trained on, alike for all seeds.
 Record curve_record(const CurveExperiment& experiment, const PlannedCurve& planned,
                     const TrainingOptions& options, const Provenance& provenance,
                     const std::string& data);
 
-Record evaluation_record(const Record& base, const TrainReport& report);
+/// trained_lengths: of a toy task, on examples as long as those trained on.
+Record evaluation_record(const Record& base, const TrainReport& report,
+                         const std::optional<Evaluation>& trained_lengths = {});
 /// Whether this point of the curve is among the records already.
 bool has_evaluation(const RecordFile& file, const std::string& key, std::int64_t step);
 
 struct CurveResult {
   Evaluation evaluation;  ///< at the end
+  /// The same on examples as long as those trained on, of a toy task.
+  std::optional<Evaluation> trained_lengths;
   std::int64_t parameters = 0;
-  std::vector<double> tokens_per_s;  ///< one a step trained by this process
+  std::vector<double> step_seconds, tokens_per_s;  ///< one a step trained by this process
   double step_flops = 0;
-  double tokens_per_step = 0;
   double gemm_gflops = 0;         ///< best linked library, same process and threads
   double seconds = std::nan("");  ///< of training, over all resumptions, if known
   double peak_memory_bytes = 0;   ///< not a number if unknown
@@ -48,7 +52,8 @@ struct CurveResult {
 };
 
 /// metrics params, train_seconds, tokens_per_s, mfu, peak_memory_bytes, floor, hard_soft_gap,
-/// selection_entropy, accuracy, bits_per_byte, log_perplexity; those that are unknown are left out.
+/// selection_entropy, accuracy, sequence_accuracy, both on trained lengths, bits_per_byte,
+/// log_perplexity; those that are unknown are left out.
 std::vector<Record> result_records(const Record& base, const CurveResult& result);
 Record failed_curve_record(const Record& base, const std::string& why);
 

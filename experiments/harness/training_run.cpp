@@ -53,6 +53,34 @@ std::string cache_folder(const TrainConfig& train, const std::string& scratch) {
   return train.cache.empty() ? (fs::path(scratch) / "cache").string() : train.cache;
 }
 
+/// The same for all curves that may stand beside each other: text and task, whatever their seeds
+/// and batches; of toy tasks the numbers' lengths.
+std::string compared_data(TrainConfig train, std::int64_t vocab_size, const std::string& cache) {
+  if (train.is_toy()) train.task = "copy";
+  train.data_seed = 1;
+  train.batch = train.accumulate = 1;
+  return Dataset(train, vocab_size, cache).fingerprint();
+}
+
+/// A toy task's data with evaluation examples as long as those trained on: longer ones say nothing
+/// of whether the task was learnt at all. Null for text.
+std::unique_ptr<Dataset> of_trained_lengths(TrainConfig train, std::int64_t vocab_size) {
+  if (!train.is_toy()) return nullptr;
+  train.eval_digits_min = train.digits_min;
+  train.eval_digits_max = train.digits_max;
+  return std::make_unique<Dataset>(train, vocab_size, "");
+}
+
+std::string evaluation_text(const Evaluation& at, const std::optional<Evaluation>& trained) {
+  if (!trained) {
+    return text("log-perplexity %.4f, %.4f bits a byte, accuracy %.3f", at.log_perplexity,
+                at.bits_per_byte, at.accuracy);
+  }
+  return text("log-perplexity %.4f, accuracy %.3f, of sequences %.3f", at.log_perplexity,
+              at.accuracy, at.sequence_accuracy) +
+         text("; on trained lengths %.3f, %.3f", trained->accuracy, trained->sequence_accuracy);
+}
+
 double best_gemm(double curve_flops, int threads) {
   const double rate =
       best_gemm_gflops(curve_flops < kShortCurve ? kShortGemmSize : kGemmSize, threads);
@@ -116,42 +144,47 @@ void TrainingRun::train(const PlannedCurve& planned) {
 
   CurveResult result;
   reset_peak_memory();
-  progress_.live(curve.name + ": reading " + curve.train.corpus);
+  if (!curve.train.is_toy()) progress_.live(curve.name + ": reading " + curve.train.corpus);
   const Dataset data(curve.train, curve.model.vocab_size, cache_folder(curve.train, scratch_));
   require_memory(planned.bytes, "training " + curve.name,
                  "use fewer examples at a time (--accumulate), optimizer adafactor, or a smaller "
                  "model");
+  const std::unique_ptr<Dataset> trained = of_trained_lengths(curve.train, curve.model.vocab_size);
   const std::unique_ptr<Transformer> model = allocated(curve.model, options_.threads);
   Trainer trainer(*model, data, curve.train, planned.folder);
   last_step_ = trainer.resume();
-  last_perplexity_ = std::nan("");
+  last_evaluation_.clear();
   progress_.done(
       curve.name + ", seed " + std::to_string(curve.model.seed) +
           (last_step_ ? ": continues after step " + std::to_string(last_step_) + "; " : ": ") +
           data.description(),
       0);
 
-  Record base = curve_record(experiment_, planned, options_, provenance_, data.fingerprint());
+  Record base = curve_record(
+      experiment_, planned, options_, provenance_,
+      compared_data(curve.train, curve.model.vocab_size, cache_folder(curve.train, scratch_)));
   if (state.commit != commit_of(provenance_)) {
     base.note += (base.note.empty() ? "begun at commit " : "; begun at commit ") + state.commit;
   }
   TrainingCsv csv(planned.csv, last_step_);
   const std::int64_t log_every = std::max<std::int64_t>(1, curve.train.evaluate_every / 10);
   std::int64_t evaluated = -1;
+  const auto record = [&](const TrainReport& report) {
+    evaluated = report.step;
+    result.evaluation = *report.evaluation;
+    if (trained) result.trained_lengths = trainer.evaluate(*trained);
+    last_evaluation_ = evaluation_text(result.evaluation, result.trained_lengths);
+    if (has_evaluation(file_, planned.key, report.step)) return;
+    file_.append({evaluation_record(base, report, result.trained_lengths)});
+  };
   const bool finished = trainer.run(
       [&](const TrainReport& report) {
+        result.step_seconds.push_back(report.step_seconds);
         result.tokens_per_s.push_back(report.tokens_per_s);
         result.seconds = report.seconds;
         last_step_ = report.step;
         if (report.evaluation || report.step % log_every == 0) csv.append(report);
-        if (report.evaluation) {
-          evaluated = report.step;
-          result.evaluation = *report.evaluation;
-          last_perplexity_ = report.evaluation->log_perplexity;
-          if (!has_evaluation(file_, planned.key, report.step)) {
-            file_.append({evaluation_record(base, report)});
-          }
-        }
+        if (report.evaluation) record(report);
         show(planned, report);
       },
       [] { return interrupt_arrived(); });
@@ -159,28 +192,23 @@ void TrainingRun::train(const PlannedCurve& planned) {
 
   if (evaluated != curve.train.steps) {
     // Ended between its last checkpoint and its records.
-    result.evaluation = trainer.evaluate();
-    if (!has_evaluation(file_, planned.key, curve.train.steps)) {
-      TrainReport report;
-      report.step = curve.train.steps;
-      report.loss = report.seconds = report.tokens_per_s = std::nan("");
-      report.evaluation = &result.evaluation;
-      file_.append({evaluation_record(base, report)});
-    }
+    const Evaluation evaluation = trainer.evaluate();
+    TrainReport report;
+    report.step = curve.train.steps;
+    report.loss = report.seconds = report.tokens_per_s = std::nan("");
+    report.evaluation = &evaluation;
+    record(report);
   }
   result.parameters = planned.parameters;
   result.step_flops = trainer.flops_per_step();
-  result.tokens_per_step = tokens_per_step(curve.train);
   result.peak_memory_bytes = peak_memory();
   result.gemm_gflops = best_gemm(result.step_flops * double(curve.train.steps), options_.threads);
   result.floor = data.floor();
   diagnose_selections(*model, data, curve.train, options_.threads, &result);
   const std::vector<Record> records = result_records(base, result);
   file_.append(records);
-  std::string line = curve.name + ", seed " + std::to_string(curve.model.seed) +
-                     text(": log-perplexity %.4f, %.4f bits a byte, accuracy %.3f",
-                          result.evaluation.log_perplexity, result.evaluation.bits_per_byte,
-                          result.evaluation.accuracy);
+  std::string line =
+      curve.name + ", seed " + std::to_string(curve.model.seed) + ": " + last_evaluation_;
   for (const Record& r : records) {
     if (r.metric == "tokens_per_s") line += text(", %.0f tokens/s", r.value);
     if (r.metric == "mfu") line += text(", %.0f %% of the best product", 100 * r.value);
@@ -236,12 +264,12 @@ double TrainingRun::remaining_seconds(const PlannedCurve& planned, std::int64_t 
 
 void TrainingRun::show(const PlannedCurve& planned, const TrainReport& report) {
   const TrainConfig& train = planned.curve.train;
-  const double rate = planned.step_flops * report.tokens_per_s / tokens_per_step(train);
-  if (rate > 0) progress_.expect(remaining_seconds(planned, report.step, rate));
+  const double rate = planned.step_flops / report.step_seconds;
+  progress_.expect(remaining_seconds(planned, report.step, rate));
   std::string line =
       planned.curve.name + "." + std::to_string(planned.curve.model.seed) +
       text(" step %.0f/%.0f, loss %.3f", double(report.step), double(train.steps), report.loss);
-  if (std::isfinite(last_perplexity_)) line += text(", log-ppl %.4f", last_perplexity_);
+  if (!last_evaluation_.empty()) line += ", " + last_evaluation_;
   line += text(", %.0f tokens/s", report.tokens_per_s);
   if (progress_.on_terminal()) {
     progress_.live(line);

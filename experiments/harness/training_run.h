@@ -38,7 +38,7 @@ class TrainingRun {
   const std::string results_, scratch_;
   RecordFile& file_;
   Progress progress_;
-  double last_perplexity_ = 0;
+  std::string last_evaluation_;
   std::int64_t last_step_ = 0;
   bool failed_ = false;
 };

@@ -1,97 +1,240 @@
-// Heads of all tokens (in training: of all examples) are shared among the threads; a head's cache
-// is read by one thread only.
+// Heads of all examples are shared among the threads. A head's queries meet its keys tile by tile,
+// without tiles that a causal mask hides whole, and what a tile's scores become is made again by
+// backward: so they stay in cache, and memory is linear in length. Decoding is in
+// attention_full_step.cpp.
 #include "models/layers/attention_full.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "kernels/check.h"
 #include "kernels/parallel.h"
+#include "models/layers/partial_sums.h"
 #include "models/layers/product.h"
 
 namespace scaling {
 namespace {
 
-/// Queries of one head that go through together: under a causal mask keys after the last of them
-/// are not looked at.
-constexpr std::int64_t kQueriesAtOnce = 64;
-constexpr float kMasked = -1e9f;
+using Row = Eigen::Map<Eigen::ArrayXf>;
 
-/// (kQueriesAtOnce, keys): probabilities after dropout, and their gradient.
-struct Scratch {
-  Mat dropped, gradient;
+constexpr std::int64_t kQueriesAtOnce = 64, kKeysAtOnce = 512;
+constexpr float kMasked = -1e9f;
+/// Of keys that are left out: below whatever is masked.
+constexpr float kNever = -1e30f;
+
+/// One thread's buffers for one example and head.
+struct Buffers {
+  Mat q, k, v, o, dout, dq, dk, dv;  // (queries or keys, d_head)
+  Mat scores, gradient;              // of a tile
+  std::vector<float> sums, deltas;   // of queries
 };
 
 struct AttentionActivations : Activations {
-  Mat probabilities;  // (examples * heads * queries, keys), before dropout
+  /// (examples * heads, queries): the largest unscaled logit, and one over the sum of exp(logit -
+  /// the largest).
+  std::vector<float> largest, inverse_sums;
+  Mat o;  ///< the last result
   /// A thread uses the one at its first pair of example and head, so only a few are ever sized.
-  std::vector<Scratch> scratch;
-  void reserve(std::int64_t pairs) {
-    if (scratch.size() < std::size_t(pairs)) scratch.resize(std::size_t(pairs));
+  std::vector<Buffers> buffers;
+};
+
+/// One head of one example in a call.
+struct Head {
+  const Pass& pass;
+  std::uint64_t stream;
+  const std::uint8_t* seen;  // keys, or null
+  bool causal;
+  std::int64_t queries, keys, d;
+  std::int64_t pair;    // example * heads + head
+  float* largest;       // (queries)
+  float* inverse_sums;  // (queries)
+  float scale() const { return 1 / std::sqrt(float(d)); }
+  void drop_row(std::int64_t query, std::int64_t key, std::int64_t n, float* values) const {
+    drop(pass, stream, (pair * queries + query) * keys + key, n, values);
   }
 };
 
-/// Draws for every element of (rows, row_length); values' rows start at first_row.
-template <class Rows>
-void drop_rows(const Pass& pass, std::uint64_t stream, std::int64_t first_row, Rows& values,
-               std::int64_t row_length) {
-  for (std::int64_t i = 0; i < values.rows(); ++i) {
-    drop(pass, stream, (first_row + i) * row_length, values.cols(), values.row(i).data());
-  }
+/// Some queries and some keys, from the first of each on.
+struct Tile {
+  std::int64_t query, queries, key, keys;
+};
+
+/// The part of a tile that a causal mask leaves; its keys are none if it leaves nothing.
+Tile tile_of(const Head& head, std::int64_t query, std::int64_t key) {
+  const std::int64_t queries = std::min(kQueriesAtOnce, head.queries - query);
+  const std::int64_t end = head.causal ? query + queries : head.keys;
+  return {query, queries, key,
+          std::clamp<std::int64_t>(end - key, 0, std::min(kKeysAtOnce, head.keys - key))};
 }
 
-/// Unscaled logits to probabilities: of `visible` keys, those not `seen` (null: all are) masked;
-/// zero for the rest of `all`.
-void softmax(float* row, std::int64_t visible, std::int64_t all, const std::uint8_t* seen,
-             float scale) {
-  for (std::int64_t j = 0; seen && j < visible; ++j) row[j] = seen[j] ? row[j] : kMasked;
-  Eigen::Map<Eigen::ArrayXf> logits(row, visible);
-  const float largest = logits.maxCoeff();
-  logits = ((logits - largest) * scale).exp();
-  // The vectorised exp never quite reaches zero.
-  for (std::int64_t j = 0; seen && largest > kMasked && j < visible; ++j) {
+/// Keys of a tile, from its first on, that its i-th query may look at.
+std::int64_t visible(const Head& head, const Tile& tile, std::int64_t i) {
+  if (!head.causal) return tile.keys;
+  return std::clamp<std::int64_t>(tile.query + i + 1 - tile.key, 0, tile.keys);
+}
+
+void product_of_keys(const Head& head, const Tile& tile, const Mat& queries, const Mat& keys,
+                     Mat& scores) {
+  head.pass.gemm.product(false, true, tile.queries, tile.keys, head.d,
+                         queries.row(tile.query).data(), head.d, keys.row(tile.key).data(), head.d,
+                         0, scores.data(), scores.cols());
+}
+
+/// Replaces logits of padding, and hides the rest of the row's last vector; the row's length in
+/// whole vectors.
+std::int64_t mask_row(const Head& head, const Tile& tile, std::int64_t n, float* row) {
+  const std::uint8_t* seen = head.seen ? head.seen + tile.key : nullptr;
+  for (std::int64_t j = 0; seen && j < n; ++j) row[j] = seen[j] ? row[j] : kMasked;
+  std::fill(row + n, row + padded(n), kNever);
+  return padded(n);
+}
+
+/// Zero where exp, vectorised, has left almost nothing.
+void clear_row(const Head& head, const Tile& tile, std::int64_t n, float largest, float* row) {
+  const std::uint8_t* seen = head.seen ? head.seen + tile.key : nullptr;
+  for (std::int64_t j = 0; seen && largest > kMasked && j < n; ++j) {
     row[j] = seen[j] ? row[j] : 0.0f;
   }
-  logits /= logits.sum();
-  std::fill(row + visible, row + all, 0.0f);
+  std::fill(row + n, row + std::max(padded(n), tile.keys), 0.0f);
 }
 
-/// g: gradient of the probabilities a to that of the products of query and keys.
-void softmax_backward(const float* a, float* g, std::int64_t visible, std::int64_t all,
-                      const std::uint8_t* seen, float scale) {
-  const Eigen::Map<const Eigen::ArrayXf> p(a, visible);
-  Eigen::Map<Eigen::ArrayXf> gradient(g, visible);
-  const float mean = (p * gradient).sum();
-  gradient = p * (gradient - mean) * scale;
-  // A replaced logit passes nothing back, even where nothing but masked keys was there to look at.
-  for (std::int64_t j = 0; seen && j < visible; ++j) g[j] = seen[j] ? g[j] : 0.0f;
-  std::fill(g + visible, g + all, 0.0f);
+/// Scores to exp(logit - the largest so far), dropped out; what was summed before a larger one came
+/// is scaled down.
+void softmax(const Head& head, const Tile& tile, Buffers& b) {
+  for (std::int64_t i = 0; i < tile.queries; ++i) {
+    const std::int64_t query = tile.query + i, n = visible(head, tile, i);
+    float* scores = b.scores.row(i).data();
+    float& largest = head.largest[query];
+    if (n > 0) {
+      Row row(scores, mask_row(head, tile, n, scores));
+      const float before = largest;
+      largest = std::max(before, row.maxCoeff());
+      if (largest > before) {
+        const float factor = std::exp((before - largest) * head.scale());
+        b.sums[std::size_t(query)] *= factor;
+        b.o.row(query) *= factor;
+      }
+      row = ((row - largest) * head.scale()).exp();
+    }
+    clear_row(head, tile, n, largest, scores);
+    b.sums[std::size_t(query)] += Row(scores, padded(n)).sum();
+    head.drop_row(query, tile.key, n, scores);
+  }
+}
+
+void forward_of_head(const Head& head, Buffers& b) {
+  std::fill_n(head.largest, head.queries, -std::numeric_limits<float>::infinity());
+  b.sums.assign(std::size_t(head.queries), 0.0f);
+  b.o.setZero(head.queries, head.d);
+  for (std::int64_t query = 0; query < head.queries; query += kQueriesAtOnce) {
+    for (std::int64_t key = 0; key < head.keys; key += kKeysAtOnce) {
+      const Tile tile = tile_of(head, query, key);
+      if (tile.keys == 0) break;
+      product_of_keys(head, tile, b.q, b.k, b.scores);
+      softmax(head, tile, b);
+      head.pass.gemm.product(false, false, tile.queries, head.d, tile.keys, b.scores.data(),
+                             b.scores.cols(), b.v.row(key).data(), head.d, 1, b.o.row(query).data(),
+                             head.d);
+    }
+  }
+  for (std::int64_t query = 0; query < head.queries; ++query) {
+    head.inverse_sums[query] = 1 / b.sums[std::size_t(query)];
+    b.o.row(query) *= head.inverse_sums[query];
+  }
+}
+
+/// Scores to probabilities after dropout, and the gradient of those to that of the products of
+/// query and key.
+void softmax_backward(const Head& head, const Tile& tile, Buffers& b) {
+  const std::uint8_t* seen = head.seen ? head.seen + tile.key : nullptr;
+  for (std::int64_t i = 0; i < tile.queries; ++i) {
+    const std::int64_t query = tile.query + i, n = visible(head, tile, i);
+    float* scores = b.scores.row(i).data();
+    float* gradient = b.gradient.row(i).data();
+    const float largest = head.largest[query];
+    Row p(scores, mask_row(head, tile, n, scores)), g(gradient, padded(n));
+    p = ((p - largest) * head.scale()).exp() * head.inverse_sums[query];
+    clear_row(head, tile, n, largest, scores);
+    head.drop_row(query, tile.key, n, gradient);
+    std::fill(gradient + n, gradient + std::max(padded(n), tile.keys), 0.0f);
+    g = p * (g - b.deltas[std::size_t(query)]) * head.scale();
+    // A replaced logit passes nothing back, even where nothing else was there to look at.
+    for (std::int64_t j = 0; seen && j < n; ++j) gradient[j] = seen[j] ? gradient[j] : 0.0f;
+    head.drop_row(query, tile.key, n, scores);
+  }
+}
+
+void backward_of_head(const Head& head, Buffers& b) {
+  b.gradient.resize(b.scores.rows(), b.scores.cols());
+  b.dq.setZero(head.queries, head.d);
+  b.dk.setZero(head.keys, head.d);
+  b.dv.setZero(head.keys, head.d);
+  b.deltas.resize(std::size_t(head.queries));
+  for (std::int64_t query = 0; query < head.queries; ++query) {
+    b.deltas[std::size_t(query)] = b.o.row(query).dot(b.dout.row(query));
+  }
+  const GemmFunction product = head.pass.gemm.product;
+  const std::int64_t d = head.d, width = b.scores.cols();
+  for (std::int64_t key = 0; key < head.keys; key += kKeysAtOnce) {
+    for (std::int64_t query = 0; query < head.queries; query += kQueriesAtOnce) {
+      const Tile tile = tile_of(head, query, key);
+      if (tile.keys == 0) continue;
+      const std::int64_t n = tile.queries, keys = tile.keys;
+      product_of_keys(head, tile, b.q, b.k, b.scores);
+      product_of_keys(head, tile, b.dout, b.v, b.gradient);
+      softmax_backward(head, tile, b);
+      product(true, false, keys, d, n, b.scores.data(), width, b.dout.row(query).data(), d, 1,
+              b.dv.row(key).data(), d);
+      product(false, false, n, d, keys, b.gradient.data(), width, b.k.row(key).data(), d, 1,
+              b.dq.row(query).data(), d);
+      product(true, false, keys, d, n, b.gradient.data(), width, b.q.row(query).data(), d, 1,
+              b.dk.row(key).data(), d);
+    }
+  }
+}
+
+/// Rows of one example and columns of one head.
+struct Part {
+  std::int64_t row, column, rows, d;
+  auto operator()(const Mat& all) const { return all.block(row, column, rows, d); }
+  auto operator()(Mat& all) const { return all.block(row, column, rows, d); }
+};
+
+/// body(head, its queries' part, its keys' part, buffers with its q, k and v) for all heads.
+template <class Body>
+void for_heads(const Pass& pass, const Mat& q, const Mat& k, const Mat& v,
+               const AttentionMask& mask, std::int64_t heads, AttentionActivations& own,
+               Body&& body) {
+  const std::int64_t queries = pass.length(q), keys = pass.length(k), d = q.cols() / heads;
+  parallel_for(pass.examples * heads, [&](std::int64_t begin, std::int64_t end) {
+    Buffers& b = own.buffers[std::size_t(begin)];
+    b.scores.resize(kQueriesAtOnce, padded(std::min(kKeysAtOnce, keys)));
+    for (std::int64_t pair = begin; pair < end; ++pair) {
+      const std::int64_t example = pair / heads, column = pair % heads * d;
+      const Part of_queries = {example * queries, column, queries, d};
+      const Part of_keys = {example * keys, column, keys, d};
+      b.q = of_queries(q);
+      b.k = of_keys(k);
+      b.v = of_keys(v);
+      const Head head = {.pass = pass,
+                         .stream = own.stream,
+                         .seen = mask.keys ? mask.keys + example * keys : nullptr,
+                         .causal = mask.causal,
+                         .queries = queries,
+                         .keys = keys,
+                         .d = d,
+                         .pair = pair,
+                         .largest = own.largest.data() + pair * queries,
+                         .inverse_sums = own.inverse_sums.data() + pair * queries};
+      body(head, of_queries, of_keys, b);
+    }
+  });
 }
 
 }  // namespace
-
-KeyValueCache::KeyValueCache(int tokens_, std::int64_t heads_, std::int64_t capacity_,
-                             std::int64_t d_head_)
-    : tokens(tokens_), heads(heads_), capacity(capacity_), d_head(d_head_) {
-  const std::size_t positions = std::size_t(tokens * heads * capacity);
-  keys.resize(positions * std::size_t(d_head));
-  values.resize(positions * std::size_t(d_head));
-  scores.resize(positions);
-}
-
-float* KeyValueCache::keys_of(int token, std::int64_t head) {
-  return keys.data() + (token * heads + head) * capacity * d_head;
-}
-
-float* KeyValueCache::values_of(int token, std::int64_t head) {
-  return values.data() + (token * heads + head) * capacity * d_head;
-}
-
-float* KeyValueCache::scores_of(int token, std::int64_t head) {
-  return scores.data() + (token * heads + head) * capacity;
-}
 
 FullAttention::FullAttention(const ModelConfig& config)
     : heads_(config.n_heads), d_head_(config.d_head()) {}
@@ -109,124 +252,37 @@ void FullAttention::forward(Pass& pass, const Mat& q, const Mat& k, const Mat& v
   SCALING_CHECK(q.cols() == heads_ * d_head_ && k.cols() == q.cols() && v.cols() == q.cols());
   auto& own = static_cast<AttentionActivations&>(kept);
   own.take_stream(pass);
-  own.probabilities.resize(pairs * queries, keys);
-  own.reserve(pairs);
+  own.largest.resize(std::size_t(pairs * queries));
+  own.inverse_sums.resize(own.largest.size());
+  if (own.buffers.size() < std::size_t(pairs)) own.buffers.resize(std::size_t(pairs));
+  own.o.resize(q.rows(), q.cols());
   o.resize(q.rows(), q.cols());
-  const float scale = 1 / std::sqrt(float(d_head_));
-  parallel_for(pairs, [&](std::int64_t begin, std::int64_t end) {
-    Scratch& scratch = own.scratch[std::size_t(begin)];
-    for (std::int64_t pair = begin; pair < end; ++pair) {
-      const std::int64_t example = pair / heads_, at = pair % heads_ * d_head_;
-      const std::uint8_t* seen = mask.keys ? mask.keys + example * keys : nullptr;
-      for (std::int64_t first = 0; first < queries; first += kQueriesAtOnce) {
-        const std::int64_t n = std::min(kQueriesAtOnce, queries - first);
-        const std::int64_t some_keys = mask.causal ? first + n : keys;
-        const auto key_rows = k.block(example * keys, at, some_keys, d_head_);
-        auto a = own.probabilities.block(pair * queries + first, 0, n, some_keys);
-        a.noalias() = q.block(example * queries + first, at, n, d_head_) * key_rows.transpose();
-        for (std::int64_t i = 0; i < n; ++i) {
-          const std::int64_t visible = mask.causal ? first + i + 1 : keys;
-          softmax(a.row(i).data(), visible, some_keys, seen, scale);
-        }
-        auto out = o.block(example * queries + first, at, n, d_head_);
-        const auto value_rows = v.block(example * keys, at, some_keys, d_head_);
-        if (pass.drops()) {
-          scratch.dropped.resize(kQueriesAtOnce, keys);
-          auto dropped = scratch.dropped.topLeftCorner(n, some_keys);
-          dropped = a;
-          drop_rows(pass, own.stream, pair * queries + first, dropped, keys);
-          out.noalias() = dropped * value_rows;
-        } else {
-          out.noalias() = a * value_rows;
-        }
-      }
-    }
-  });
+  for_heads(pass, q, k, v, mask, heads_, own,
+            [&](const Head& head, const Part& of_queries, const Part&, Buffers& b) {
+              forward_of_head(head, b);
+              of_queries(own.o) = b.o;
+              of_queries(o) = b.o;
+            });
 }
 
 void FullAttention::backward(Pass& pass, const Mat& q, const Mat& k, const Mat& v,
                              const AttentionMask& mask, Activations& kept, const Mat& do_, Mat& dq,
                              Mat& dk, Mat& dv) const {
-  const std::int64_t queries = pass.length(q), keys = pass.length(k);
-  const std::int64_t pairs = pass.examples * heads_;
   auto& own = static_cast<AttentionActivations&>(kept);
-  SCALING_CHECK(own.probabilities.rows() == pairs * queries && own.probabilities.cols() == keys);
+  SCALING_CHECK(std::int64_t(own.largest.size()) == q.rows() * heads_ && own.o.rows() == q.rows());
   SCALING_CHECK(do_.rows() == q.rows() && do_.cols() == q.cols());
   dq.resize(q.rows(), q.cols());
   dk.resize(k.rows(), k.cols());
-  dv.resize(v.rows(), v.cols());
-  const float scale = 1 / std::sqrt(float(d_head_));
-  parallel_for(pairs, [&](std::int64_t begin, std::int64_t end) {
-    Scratch& scratch = own.scratch[std::size_t(begin)];
-    scratch.gradient.resize(kQueriesAtOnce, keys);
-    if (pass.drops()) scratch.dropped.resize(kQueriesAtOnce, keys);
-    for (std::int64_t pair = begin; pair < end; ++pair) {
-      const std::int64_t example = pair / heads_, at = pair % heads_ * d_head_;
-      const std::uint8_t* seen = mask.keys ? mask.keys + example * keys : nullptr;
-      dk.block(example * keys, at, keys, d_head_).setZero();
-      dv.block(example * keys, at, keys, d_head_).setZero();
-      for (std::int64_t first = 0; first < queries; first += kQueriesAtOnce) {
-        const std::int64_t n = std::min(kQueriesAtOnce, queries - first);
-        const std::int64_t some_keys = mask.causal ? first + n : keys;
-        const auto a = own.probabilities.block(pair * queries + first, 0, n, some_keys);
-        const auto dout = do_.block(example * queries + first, at, n, d_head_);
-        auto dvalues = dv.block(example * keys, at, some_keys, d_head_);
-        auto g = scratch.gradient.topLeftCorner(n, some_keys);
-        g.noalias() = dout * v.block(example * keys, at, some_keys, d_head_).transpose();
-        if (pass.drops()) {
-          auto dropped = scratch.dropped.topLeftCorner(n, some_keys);
-          dropped = a;
-          drop_rows(pass, own.stream, pair * queries + first, dropped, keys);
-          dvalues.noalias() += dropped.transpose() * dout;
-          drop_rows(pass, own.stream, pair * queries + first, g, keys);
-        } else {
-          dvalues.noalias() += a.transpose() * dout;
-        }
-        for (std::int64_t i = 0; i < n; ++i) {
-          const std::int64_t visible = mask.causal ? first + i + 1 : keys;
-          softmax_backward(a.row(i).data(), g.row(i).data(), visible, some_keys, seen, scale);
-        }
-        dq.block(example * queries + first, at, n, d_head_).noalias() =
-            g * k.block(example * keys, at, some_keys, d_head_);
-        dk.block(example * keys, at, some_keys, d_head_).noalias() +=
-            g.transpose() * q.block(example * queries + first, at, n, d_head_);
-      }
-    }
-  });
-}
-
-void FullAttention::step(const StepContext& ctx, KeyValueCache& cache, const float* q,
-                         const float* k, const float* v, float* o) const {
-  SCALING_CHECK(ctx.position < cache.capacity);
-  const Range share = ctx.share(ctx.tokens * heads_);
-  for (std::int64_t unit = share.begin; unit < share.end; ++unit) {
-    const int token = int(unit / heads_);
-    const std::int64_t head = unit % heads_, at = unit * d_head_;
-    float* keys = cache.keys_of(token, head);
-    float* values = cache.values_of(token, head);
-    std::copy_n(k + at, d_head_, keys + ctx.position * d_head_);
-    std::copy_n(v + at, d_head_, values + ctx.position * d_head_);
-    ctx.kernels.attend(q + at, keys, values, ctx.position + 1, d_head_,
-                       cache.scores_of(token, head), o + at);
-  }
-  ctx.sync();
-}
-
-void FullAttention::step_fixed(const StepContext& ctx, KeyValueCache& cache, std::int64_t length,
-                               const float* q, float* o) const {
-  const Range share = ctx.share(ctx.tokens * heads_);
-  for (std::int64_t unit = share.begin; unit < share.end; ++unit) {
-    const int token = int(unit / heads_);
-    const std::int64_t head = unit % heads_, at = unit * d_head_;
-    ctx.kernels.attend(q + at, cache.keys_of(token, head), cache.values_of(token, head), length,
-                       d_head_, cache.scores_of(token, head), o + at);
-  }
-  ctx.sync();
-}
-
-Cost FullAttention::step_cost(int tokens, std::int64_t length) const {
-  const double floats = 2 * double(length) * double(heads_ * d_head_) * tokens;
-  return {{"attention", 0, floats * 4, 2 * floats}};
+  dv.resize(k.rows(), k.cols());
+  for_heads(pass, q, k, v, mask, heads_, own,
+            [&](const Head& head, const Part& of_queries, const Part& of_keys, Buffers& b) {
+              b.o = of_queries(own.o);
+              b.dout = of_queries(do_);
+              backward_of_head(head, b);
+              of_queries(dq) = b.dq;
+              of_keys(dk) = b.dk;
+              of_keys(dv) = b.dv;
+            });
 }
 
 }  // namespace scaling

@@ -5,6 +5,7 @@
 
 namespace scaling {
 
+/// Memory is linear in length: of the probabilities, backward finds no more than their normalisers.
 class FullAttention : public Attention {
  public:
   explicit FullAttention(const ModelConfig& config);

@@ -3,10 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "models/layer.h"
+#include "models/layers/lsh_head.h"
 
 namespace scaling {
 
@@ -24,42 +27,20 @@ class LshAttention : public Attention {
  public:
   explicit LshAttention(const ModelConfig& config);
 
-  /// The buckets of one round: those of one hash, or of two together.
-  struct Hashing {
-    std::int64_t first = 2, second = 1;
-    std::int64_t buckets() const { return first * second; }
-    /// Random directions; a bucket is a direction or its opposite.
-    std::int64_t columns() const { return first / 2 + second / 2; }
-  };
-  /// lsh_buckets, or if that is 0 two a chunk; more than 128 are made of two hashes (fewer buckets
-  /// than asked for, if their number does not split).
-  Hashing hashing_of(std::int64_t length) const;
+  /// The buckets of one round: lsh_buckets, or if that is 0 two a chunk.
+  LshHashing hashing_of(std::int64_t length) const;
 
-  /// One thread's buffers for one example and head.
-  struct Scratch {
-    Mat qk, unit, dqk, dunit;                      ///< (length, d_head); unit: keys of length one
-    std::vector<float> inverse_lengths, deltas;    ///< (length)
-    Mat rotation;                                  ///< (d_head, rounds * columns)
-    Mat rotated;                                   ///< of some positions
-    std::vector<std::int64_t> starts;              ///< of buckets
-    std::vector<std::int32_t> order;               ///< (rounds * length): positions as sorted
-    std::vector<std::int32_t> positions;           ///< of the keys that a chunk sees
-    Mat queries, outputs, dqueries;                ///< (chunk, d_head)
-    Mat keys, values, dkeys, dvalues;              ///< (keys in view, d_head)
-    Mat scores, gradient;                          ///< (chunk, keys in view)
-    std::vector<float> normalizers, inverse_sums;  ///< (chunk)
-  };
-  /// What make_activations makes; a pass that replays takes `buckets` from here.
+  /// What make_activations makes. chosen: buckets, (examples * heads, rounds, length); padding is
+  /// in one of its own behind all others.
   struct Kept : Activations {
-    std::uint64_t rotation_stream = 0;
-    /// (examples * heads, rounds, length); padding is in a bucket of its own behind all others.
-    std::vector<std::int32_t> buckets;
+    /// The stream after that of the dropout.
+    std::uint64_t rotation_stream() const { return stream + 1; }
     /// (examples * heads, length): log of the sum of exp(logit) over all rounds; -infinity where
     /// nothing was in view.
     std::vector<float> normalizers;
     Mat o;  ///< the last result
     /// A thread uses the one at its first pair of example and head, so only a few are ever sized.
-    std::vector<Scratch> scratch;
+    std::vector<LshHead> scratch;
     /// Numbers in the largest buffer, and in all of them.
     std::int64_t largest_buffer() const;
     std::int64_t elements() const;
@@ -94,31 +75,26 @@ class LshAttention : public Attention {
   /// Positions that a step chooses: as many as a query sees in all rounds of forward.
   std::int64_t slots() const { return rounds_ * chunk_ * (1 + before_); }
 
+  /// Positions of a chunk's queries and of the keys in its view, both ascending.
+  using ViewVisitor = std::function<void(std::span<const std::int32_t> queries,
+                                         std::span<const std::int32_t> keys)>;
+  /// Who saw whom in the last forward of pair = example * heads + head, chunk by chunk through all
+  /// rounds: before causal masks and before positions are hidden from themselves, but without
+  /// padding keys (`seen` of the example; null: all are seen).
+  void visit_views(const Kept& kept, std::int64_t pair, std::int64_t length,
+                   const std::uint8_t* seen, const ViewVisitor& visit) const;
+
  private:
-  struct Head;
   struct Memory;
 
-  std::int64_t chunk_of(std::int64_t length) const;
-  std::int64_t keys_in_view(std::int64_t length) const;
-  Head head_of(const Pass& pass, const AttentionMask& mask, const Kept& kept, std::int64_t pair,
-               std::int64_t length) const;
-  void size(const Head& head, bool for_backward, Scratch& s) const;
-  void share_projections(const Head& head, const Mat& q, const Mat& k, Scratch& s) const;
-  void draw_rotation(std::uint64_t seed, std::uint64_t stream, std::int64_t index,
-                     const Hashing& hashing, float* rotation) const;
-  void hash(const Head& head, std::int32_t* buckets, Scratch& s) const;
-  void sort(const Head& head, const std::int32_t* buckets, Scratch& s) const;
-  Range gather(const Head& head, std::int64_t chunk, const Mat& v, Scratch& s) const;
-  void attend(const Head& head, const Mat& v, float* normalizers, Scratch& s, Mat& o) const;
-  float own_share(const Head& head, std::int64_t entry) const;
-  void softmax(const Head& head, Range entries, Scratch& s) const;
-  void combine(const Head& head, Range entries, const Mat& v, float* normalizers, const Scratch& s,
-               Mat& o) const;
-  void softmax_backward(const Head& head, Range entries, const float* normalizers, Scratch& s,
-                        const Mat& do_, Mat& dv) const;
-  void attend_backward(const Head& head, const Mat& v, const float* normalizers, Scratch& s,
-                       const Mat& do_, Mat& dv) const;
-  void unshare_projections(const Head& head, const Scratch& s, Mat& dq, Mat& dk) const;
+  /// Stream of rotations in evaluation; passes count theirs from 0.
+  static constexpr std::uint64_t kFixedRotations = 0x6c73682d726f7461;
+
+  [[noreturn]] static void refuse_cross_attention();
+  LshCut cut_of(std::int64_t length) const;
+  LshCall call_of(const Pass& pass, const AttentionMask& mask, Kept& kept, std::int64_t pair,
+                  std::int64_t length) const;
+  void hash(const LshCall& call, std::uint64_t rotation_stream, LshHead& head) const;
   void step_head(const StepContext& ctx, KeyValueCache& cache, Memory& memory, std::int64_t unit,
                  const float* q, const float* k, const float* v, float* o) const;
 

@@ -81,7 +81,7 @@ MoeFeedForward::Choice MoeFeedForward::choose(const float* logits) const {
 void MoeFeedForward::forward(Pass& pass, const Mat& x, Activations& kept, Mat& y) const {
   auto& own = static_cast<Kept&>(kept);
   kept.take_stream(pass);
-  if (pass.replay) {
+  if (pass.recalls_decisions()) {
     SCALING_CHECK(std::int64_t(own.chosen.size()) == x.rows());
   } else {
     own.chosen.resize(std::size_t(x.rows()));
@@ -106,9 +106,9 @@ void MoeFeedForward::select(const Pass& pass, std::int64_t row, Kept& own) const
   float* z = own.p.data() + row * experts_;
   std::int32_t* chosen = own.chosen.data() + row;
   const bool is_noisy = pass.training && own.is_hard && tau_ > 0;
-  if (!pass.replay && !is_noisy) choose_largest(shape(), z, chosen);
+  if (!pass.recalls_decisions() && !is_noisy) choose_largest(shape(), z, chosen);
   subtract_largest(shape(), z);
-  if (!pass.replay && is_noisy) {
+  if (!pass.recalls_decisions() && is_noisy) {
     // dz is free until backward.
     float* scratch = own.dz.data() + row * experts_;
     choose_noisily(pass, own.stream, row, shape(), tau_, z, scratch, chosen);

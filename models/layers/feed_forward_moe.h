@@ -18,13 +18,11 @@ class MoeFeedForward : public FeedForward {
   std::int64_t workspace_floats(int tokens, int threads) const override;
   std::unique_ptr<LayerState> make_state(int tokens) const override;
 
-  /// What make_activations makes: decisions of the last forward, for diagnostics and tests; a pass
-  /// that replays takes is_hard and chosen from here.
+  /// What make_activations makes. chosen: expert of every position, in a soft call the likeliest;
+  /// is_hard: always for Switch.
   struct Kept : Activations {
-    bool is_hard = true;               ///< always for Switch
-    std::vector<std::int32_t> chosen;  ///< expert of every position; in a soft call the likeliest
-    Mat p;                             ///< (positions, experts), the router's softmax
-    Mat h;                             ///< (positions, d_ff), after mask and ReLU
+    Mat p;  ///< (positions, experts), the router's softmax
+    Mat h;  ///< (positions, d_ff), after mask and ReLU
     Mat dh, dz;
   };
   std::unique_ptr<Activations> make_activations() const override;

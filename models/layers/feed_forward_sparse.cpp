@@ -124,15 +124,15 @@ void SparseFeedForward::forward(Pass& pass, const Mat& x, Activations& kept, Mat
   auto& own = static_cast<Kept&>(kept);
   kept.take_stream(pass);
   own.has_probabilities = pass.training && selector_ == Selector::learned;
-  if (pass.replay) {
-    SCALING_CHECK(std::int64_t(own.selected.size()) == x.rows() * blocks_);
+  if (pass.recalls_decisions()) {
+    SCALING_CHECK(std::int64_t(own.chosen.size()) == x.rows() * blocks_);
     SCALING_CHECK(own.is_hard || own.has_probabilities);
   } else {
-    own.selected.resize(std::size_t(x.rows() * blocks_));
+    own.chosen.resize(std::size_t(x.rows() * blocks_));
     own.is_hard = !own.has_probabilities || draw_hard_call(pass, own.stream, hard_probability_);
   }
   if (selector_ == Selector::hash) {
-    SCALING_CHECK(pass.replay || pass.ids != nullptr);
+    SCALING_CHECK(pass.recalls_decisions() || pass.ids != nullptr);
   } else {
     compute_logits(pass, x, own.hidden, own.p);
   }
@@ -143,7 +143,7 @@ void SparseFeedForward::forward(Pass& pass, const Mat& x, Activations& kept, Mat
       select(pass, row, own);
       float* h = own.h.data() + row * f_;
       if (own.is_hard) {
-        mask_hard(own.selected.data() + row * blocks_, h);
+        mask_hard(own.chosen.data() + row * blocks_, h);
       } else {
         mask_soft(own.p.data() + row * f_, h);
       }
@@ -155,18 +155,18 @@ void SparseFeedForward::forward(Pass& pass, const Mat& x, Activations& kept, Mat
 
 /// Completes the row's logits and makes of them selections and, in training, probabilities.
 void SparseFeedForward::select(const Pass& pass, std::int64_t row, Kept& own) const {
-  std::int32_t* selected = own.selected.data() + row * blocks_;
+  std::int32_t* selected = own.chosen.data() + row * blocks_;
   if (selector_ == Selector::hash) {
-    if (!pass.replay) select_by_hash(pass.ids[row], {0, blocks_}, selected);
+    if (!pass.recalls_decisions()) select_by_hash(pass.ids[row], {0, blocks_}, selected);
     return;
   }
   float* z = own.p.data() + row * f_;
   Row(z, f_) += ConstRow(controller_bias_.vector(), f_);
   const bool is_noisy = own.has_probabilities && own.is_hard && tau_ > 0;
-  if (!pass.replay && !is_noisy) choose_largest(shape(), z, selected);
+  if (!pass.recalls_decisions() && !is_noisy) choose_largest(shape(), z, selected);
   if (!own.has_probabilities) return;
   subtract_largest(shape(), z);
-  if (!pass.replay && is_noisy) {
+  if (!pass.recalls_decisions() && is_noisy) {
     // dz is free until backward.
     float* scratch = own.dz.data() + row * f_;
     choose_noisily(pass, own.stream, row, shape(), tau_, z, scratch, selected);
@@ -232,7 +232,7 @@ void SparseFeedForward::backward(Pass& pass, const Mat& x, Activations& kept, co
 void SparseFeedForward::mask_hard_backward(const Kept& own, std::int64_t row, float* dh,
                                            float* dz) const {
   const float* h = own.h.data() + row * f_;
-  const std::int32_t* selected = own.selected.data() + row * blocks_;
+  const std::int32_t* selected = own.chosen.data() + row * blocks_;
   for (std::int64_t b = 0; b < blocks_; ++b) {
     const std::int64_t first = b * n_, last = first + n_, k = first + selected[b];
     const float g = h[k] > 0 ? dh[k] : 0.0f;

@@ -18,12 +18,9 @@ class SparseFeedForward : public FeedForward {
   std::int64_t workspace_floats(int tokens, int threads) const override;
   std::unique_ptr<LayerState> make_state(int tokens) const override;
 
-  /// What make_activations makes: decisions of the last forward, for diagnostics and tests; a pass
-  /// that replays takes is_hard and selected from here.
+  /// What make_activations makes. chosen: (positions, d_ff / N), neuron within its block; in a soft
+  /// call the likeliest.
   struct Kept : Activations {
-    bool is_hard = false;
-    /// (positions, d_ff / N), neuron within its block; in a soft call the likeliest.
-    std::vector<std::int32_t> selected;
     /// (positions, d_ff). Softmax of every block after training, else the logits; empty for hash.
     Mat p;
     bool has_probabilities = false;

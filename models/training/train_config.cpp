@@ -11,6 +11,8 @@
 namespace scaling {
 namespace {
 
+constexpr std::int64_t kMostOffsets = std::int64_t(1) << 31;
+
 void require_known(const char* name, const std::string& value,
                    const std::vector<std::string>& known) {
   if (std::find(known.begin(), known.end(), value) != known.end()) return;
@@ -71,6 +73,15 @@ std::int64_t TrainConfig::longest_target() const {
   return std::max(training_task(*this).longest_target(), evaluation_task(*this).longest_target());
 }
 
+std::int64_t TrainConfig::positions() const {
+  const std::int64_t longest = std::max(longest_source(), longest_target());
+  if (position_offsets < 1) return longest;
+  if (!is_toy()) return longest + position_offsets - 1;
+  const ToyTask trained = training_task(*this);
+  const std::int64_t in_training = std::max(trained.longest_source(), trained.longest_target());
+  return std::max(longest, in_training + position_offsets - 1);
+}
+
 void TrainConfig::validate() const {
   require_known("task", task,
                 {"causal", "span_corruption", "copy", "addition", "copy_pairs", "addition_pairs"});
@@ -107,6 +118,15 @@ void TrainConfig::validate() const {
   }
   require_at_least("weight_decay_steps", weight_decay_steps, 0);
   require_share("dropout", dropout);
+  require_at_least("position_offsets", position_offsets, 0);
+  if (position_offsets > kMostOffsets) {
+    throw UserError("position_offsets " + std::to_string(position_offsets) + " exceeds " +
+                    std::to_string(kMostOffsets) + ", the most of this build; give fewer");
+  }
+  if (!(start_from_zero >= 0 && start_from_zero <= 1)) {
+    throw UserError("start_from_zero " + print_value(start_from_zero) +
+                    " is not a probability; give a number from 0 to 1");
+  }
   require_at_least("evaluate_every", evaluate_every, 1);
   require_at_least("evaluate_batches", evaluate_batches, 1);
   require_at_least("checkpoint_every", checkpoint_every, 1);

@@ -31,6 +31,8 @@ struct TrainConfig {
   double weight_decay = 0;              // wd0 of Adafactor, per step
   std::int64_t weight_decay_steps = 0;  // over which it falls to 0; 0: stays
   double dropout = 0;
+  std::int64_t position_offsets = 0;  // drawn from, in training; 0: positions start at 0 [4.7]
+  double start_from_zero = 0.05;      // share of batches that start at 0 all the same
   std::int64_t evaluate_every = 200;
   std::int64_t evaluate_batches = 20;
   std::int64_t checkpoint_every = 200;
@@ -65,6 +67,10 @@ struct TrainConfig {
     visit("weight_decay_steps", c.weight_decay_steps,
           "over which weight_decay falls to 0; 0: stays");
     visit("dropout", c.dropout, "rate of every dropout");
+    visit("position_offsets", c.position_offsets,
+          "training batches start at a position drawn from so many; 0: all at 0");
+    visit("start_from_zero", c.start_from_zero,
+          "with position_offsets: share of training batches that start at 0 all the same");
     visit("evaluate_every", c.evaluate_every, "steps between evaluations");
     visit("evaluate_batches", c.evaluate_batches, "batches of the fixed validation set");
     visit("checkpoint_every", c.checkpoint_every, "steps between checkpoints");
@@ -80,6 +86,8 @@ struct TrainConfig {
   /// Positions of the longest example, in training or evaluation; source: 0 if there is none.
   std::int64_t longest_source() const;
   std::int64_t longest_target() const;
+  /// Rows that the tables of positions need for these, wherever training starts.
+  std::int64_t positions() const;
 
   /// Throws UserError naming value, reason and remedy.
   void validate() const;

@@ -80,12 +80,11 @@ void require_fit(const TrainConfig& train, const ModelConfig& model) {
                          : "; set encoder_layers 0 and encoder true, or train the task " +
                                (train.is_toy() ? train.task + "_pairs" : "span_corruption")));
   }
-  const std::int64_t longest = std::max(train.longest_source(), train.longest_target());
-  if (longest > model.max_length) {
-    throw UserError("examples of " + std::to_string(longest) + " positions (" +
+  if (train.positions() > model.max_length) {
+    throw UserError("examples take " + std::to_string(train.positions()) + " positions (" +
                     (train.is_toy() ? "digits_max, eval_digits_max" : "length, target_length") +
-                    ") exceed max_length " + std::to_string(model.max_length) +
-                    "; raise max_length or shorten them");
+                    ", position_offsets), more than max_length " +
+                    std::to_string(model.max_length) + "; raise max_length or shorten them");
   }
 }
 
@@ -96,7 +95,7 @@ struct Trainer::Impl {
        const std::string& folder);
 
   TrainReport train_step();
-  Evaluation evaluate();
+  Evaluation evaluate(const Dataset& on);
   void keep_best(const Evaluation& evaluation);
   void save_latest();
   void save(const std::string& path);
@@ -178,7 +177,9 @@ TrainReport Trainer::Impl::train_step() {
               .examples = pieces[piece].examples,
               .training = true,
               .dropout = float(config.dropout),
-              .seed = seed_of(model.config().seed, step, std::int64_t(piece))};
+              .seed = seed_of(model.config().seed, step, std::int64_t(piece)),
+              .start_from_zero = float(config.start_from_zero),
+              .position_offsets = config.position_offsets};
     loss += model.loss_of(pass, pieces[piece], float(1 / weight), *kept).loss;
   }
   loss /= weight;
@@ -195,15 +196,16 @@ TrainReport Trainer::Impl::train_step() {
   return {.step = step,
           .loss = loss,
           .learning_rate = rate,
+          .step_seconds = taken.count(),
           .tokens_per_s = weight / taken.count(),
           .seconds = seconds};
 }
 
-Evaluation Trainer::Impl::evaluate() {
+Evaluation Trainer::Impl::evaluate(const Dataset& on) {
   CrossEntropy sum;
   double bytes = 0;
-  for (std::int64_t index = 0; index < data.validation_batches(); ++index) {
-    data.validation_batch(index, validation);
+  for (std::int64_t index = 0; index < on.validation_batches(); ++index) {
+    on.validation_batch(index, validation);
     bytes += validation.bytes;
     Pass pass{.gemm = gemm, .examples = validation.examples};
     const CrossEntropy one = model.loss_of(pass, validation, 0.0f, *kept);
@@ -312,7 +314,7 @@ bool Trainer::run(const std::function<void(const TrainReport&)>& report,
     const bool is_last = own.step == own.config.steps;
     Evaluation evaluation;
     if (is_last || own.step % own.config.evaluate_every == 0) {
-      evaluation = own.evaluate();
+      evaluation = own.evaluate(own.data);
       own.keep_best(evaluation);
       done.evaluation = &evaluation;
     }
@@ -322,7 +324,9 @@ bool Trainer::run(const std::function<void(const TrainReport&)>& report,
   return true;
 }
 
-Evaluation Trainer::evaluate() { return impl_->evaluate(); }
+Evaluation Trainer::evaluate(const Dataset& data) { return impl_->evaluate(data); }
+
+Evaluation Trainer::evaluate() { return evaluate(impl_->data); }
 
 std::int64_t Trainer::step() const { return impl_->step; }
 

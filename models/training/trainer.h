@@ -26,8 +26,9 @@ struct TrainReport {
   std::int64_t step = 0;  ///< done
   double loss = 0;        ///< of the step's batch, nats per token
   double learning_rate = 0;
-  double tokens_per_s = 0;  ///< target tokens of this step, evaluation and checkpoints left out
-  double seconds = 0;       ///< trained so far, over all resumptions
+  double step_seconds = 0;                 ///< of this step, evaluation and checkpoints left out
+  double tokens_per_s = 0;                 ///< weighted target tokens of this step, likewise
+  double seconds = 0;                      ///< trained so far, over all resumptions
   const Evaluation* evaluation = nullptr;  ///< if this step was followed by one
 };
 
@@ -53,7 +54,8 @@ class Trainer {
   /// last good checkpoint) and for a full disk.
   bool run(const std::function<void(const TrainReport&)>& report,
            const std::function<bool()>& stopped);
-  /// Over the whole validation set.
+  /// Over the whole validation set of `data`, which may be another one than is trained on.
+  Evaluation evaluate(const Dataset& data);
   Evaluation evaluate();
   std::int64_t step() const;
   /// Floating-point operations of the matrix products of one optimiser step, forward and backward;

@@ -1,0 +1,18 @@
+// Lists of whole numbers and thread counts on command lines.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace scaling {
+
+/// "512,2,8" -> {2, 8, 512}: ascending, each once. Throws UserError naming the flag for what is no
+/// whole number of at least `least`, or has more than nine digits.
+std::vector<std::int64_t> parse_counts(const std::string& flag, const std::string& text,
+                                       std::int64_t least = 1);
+
+/// "2" or "all" -> threads, no more than this process may use; throws UserError.
+int parse_one_thread_count(const std::string& text);
+
+}  // namespace scaling

@@ -1,0 +1,14 @@
+// Bytes of the heap in use, counted by the C library.
+#pragma once
+
+#include <malloc.h>
+
+namespace scaling {
+
+/// Carved out of arenas or mapped; freed memory does not count.
+inline double heap_bytes() {
+  const struct mallinfo2 info = mallinfo2();
+  return double(info.uordblks) + double(info.hblkhd);
+}
+
+}  // namespace scaling

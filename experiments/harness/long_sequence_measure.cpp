@@ -1,0 +1,182 @@
+// Clocks around the attention seat's forward and backward, heap counted by the C library.
+#include "experiments/harness/long_sequence_measure.h"
+
+#include <malloc.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <numeric>
+
+#include "experiments/harness/interrupt.h"
+#include "experiments/harness/training_diagnostics.h"
+#include "kernels/gemm.h"
+#include "kernels/gemm_rate.h"
+#include "kernels/parallel.h"
+#include "kernels/random.h"
+#include "models/catalog.h"
+#include "models/layers/attention_lsh.h"
+
+namespace scaling {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::int64_t kGemmSize = 2048;
+constexpr std::uint64_t kOrderStream = 1;
+constexpr int kMatrices = 8;
+/// An evaluation takes about a third of a training step.
+constexpr double kRoundOfStep = 4.0 / 3;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// In use, whether carved out of an arena or mapped; freed memory does not count.
+double heap_bytes() {
+  const struct mallinfo2 info = mallinfo2();
+  return double(info.uordblks) + double(info.hblkhd);
+}
+
+/// Inputs of variance 1, outputs of the same size.
+struct Matrices {
+  Mat q, k, v, dout, o, dq, dk, dv;
+
+  Matrices(const ModelConfig& model, std::int64_t length) {
+    std::uint64_t stream = 0;
+    for (Mat* m : {&q, &k, &v, &dout, &o, &dq, &dk, &dv}) {
+      m->resize(length, model.d_model);
+      ++stream;
+      parallel_for(length, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t row = begin; row < end; ++row) {
+          Rng random(model.seed, (stream << 32) + std::uint64_t(row));
+          for (float& x : m->row(row)) x = random.uniform(-1.732f, 1.732f);
+        }
+      });
+    }
+  }
+};
+
+/// The attention of one row.
+class Core {
+ public:
+  Core(const ModelConfig& model, const Gemm& gemm)
+      : model_(model),
+        gemm_(gemm),
+        attention_(make_attention(model.attention, model)),
+        kept_(attention_->make_activations()) {}
+
+  double forward_seconds(Matrices& m) {
+    check_interrupt();
+    Pass pass{.gemm = gemm_, .seed = model_.seed};
+    const auto start = Clock::now();
+    attention_->forward(pass, m.q, m.k, m.v, {.causal = true}, *kept_, m.o);
+    return seconds_since(start);
+  }
+
+  double step_seconds(Matrices& m) {
+    check_interrupt();
+    Pass pass{.gemm = gemm_, .training = true, .seed = model_.seed};
+    const AttentionMask mask{.causal = true};
+    const auto start = Clock::now();
+    attention_->forward(pass, m.q, m.k, m.v, mask, *kept_, m.o);
+    attention_->backward(pass, m.q, m.k, m.v, mask, *kept_, m.dout, m.dq, m.dk, m.dv);
+    return seconds_since(start);
+  }
+
+  /// Those of the last forward, as CoreCost says.
+  void count_flops(std::int64_t length, CoreCost* cost) const {
+    double pairs = double(model_.n_heads) * double(length) * double(length + 1) / 2, hashes = 0;
+    if (const auto* lsh = dynamic_cast<const LshAttention*>(attention_.get())) {
+      pairs = pairs_in_view(*lsh, length);
+      hashes = 2.0 * double(length * model_.d_model) *
+               double(model_.lsh_rounds * lsh->hashing_of(length).columns());
+    }
+    cost->forward_flops = hashes + 4 * pairs * double(model_.d_head());
+    cost->step_flops = hashes + 12 * pairs * double(model_.d_head());
+  }
+
+ private:
+  double pairs_in_view(const LshAttention& lsh, std::int64_t length) const {
+    double pairs = 0;
+    for (std::int64_t head = 0; head < model_.n_heads; ++head) {
+      lsh.visit_views(static_cast<const LshAttention::Kept&>(*kept_), head, length, nullptr,
+                      [&pairs](auto queries, auto keys) {
+                        for (const std::int32_t t : queries) {
+                          const auto end = std::lower_bound(keys.begin(), keys.end(), t);
+                          pairs += double(end - keys.begin());
+                        }
+                      });
+    }
+    return pairs;
+  }
+
+  const ModelConfig model_;
+  const Gemm& gemm_;
+  std::unique_ptr<Attention> attention_;
+  std::unique_ptr<Activations> kept_;
+};
+
+/// Seconds of the row's first step, whose memory is noted.
+double first_step(Core& core, Matrices& m, std::int64_t length, CoreCost* cost) {
+  reset_peak_memory();
+  const double resident = peak_memory(), heap = heap_bytes();
+  const double seconds = core.step_seconds(m);
+  cost->heap_bytes = heap_bytes() - heap;
+  const double peak = peak_memory() - resident;
+  cost->peak_bytes = peak > 0 ? peak : 0;
+  core.count_flops(length, cost);
+  return seconds;
+}
+
+}  // namespace
+
+double core_input_bytes(const ModelConfig& model, std::int64_t length) {
+  return double(kMatrices) * double(length) * double(model.d_model) * sizeof(float);
+}
+
+CoreCosts measure_cores(const std::vector<Row>& rows, const CoreSetting& setting) {
+  CoreCosts costs;
+  costs.gemm_gflops = best_gemm_gflops(kGemmSize, setting.threads);
+  set_gemm_threads(setting.threads);
+  const Gemm& gemm = find_gemm("auto");
+  costs.gemm = gemm.name;
+  costs.rows.resize(rows.size());
+  Matrices matrices(rows.front().model, setting.length);
+  std::vector<std::unique_ptr<Core>> cores;
+  std::vector<double> first;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    cores.push_back(std::make_unique<Core>(rows[i].model, gemm));
+    first.push_back(first_step(*cores[i], matrices, setting.length, &costs.rows[i]));
+  }
+  if (kRoundOfStep * std::accumulate(first.begin(), first.end(), 0.0) > setting.seconds) {
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      CoreCost& cost = costs.rows[i];
+      cost.step_seconds = {first[i]};
+      cost.forward_seconds = {cores[i]->forward_seconds(matrices)};
+      cost.warm = false;
+    }
+    return costs;
+  }
+  std::vector<std::size_t> turns(2 * rows.size());
+  std::iota(turns.begin(), turns.end(), std::size_t(0));
+  Rng random(rows.front().model.seed, kOrderStream);
+  const auto start = Clock::now();
+  for (int repeat = 0; repeat < setting.repeats; ++repeat) {
+    if (repeat > 0 && seconds_since(start) > setting.seconds) break;
+    for (std::size_t i = turns.size(); i > 1; --i) {
+      std::swap(turns[i - 1], turns[random.below(std::uint32_t(i))]);
+    }
+    for (const std::size_t turn : turns) {
+      CoreCost& cost = costs.rows[turn / 2];
+      if (turn % 2 == 0) {
+        cost.forward_seconds.push_back(cores[turn / 2]->forward_seconds(matrices));
+      } else {
+        cost.step_seconds.push_back(cores[turn / 2]->step_seconds(matrices));
+      }
+    }
+  }
+  return costs;
+}
+
+}  // namespace scaling

@@ -1,0 +1,141 @@
+"""Full against LSH attention from records: curves over length, their crossing, recall."""
+
+import math
+
+import derive
+import report_tables as tables
+
+EXPERIMENT = "long_sequence"
+SPEEDUP_LENGTH = 16384
+DISTRIBUTIONS = ("random", "clustered")
+
+
+def threads_of(records):
+    """The most threads that the experiment was measured with."""
+    return max((r["threads"] for r in records.history(EXPERIMENT)), default=0)
+
+
+def curves(records, metric):
+    """{full | lsh: [(length, Value)] ascending}."""
+    found = derive.sweep(records, EXPERIMENT, threads_of(records), metric, "length")
+    return {name: found[name] for name in ("full", "lsh") if name in found}
+
+
+def speedups(records):
+    """[(length, Value)]: full over LSH attention, a training step, where both were measured."""
+    steps = curves(records, "step_ms")
+    full, lsh = (dict(steps.get(name, ())) for name in ("full", "lsh"))
+    return [(length, derive.ratio(full[length], lsh[length])) for length in sorted(full)
+            if length in lsh]
+
+
+def crossover(records):
+    """The length from which on LSH attention is faster, log-log between measured ones, or None.
+
+    None too where it already is at the shortest length: then the crossing was not seen. The spread
+    is that of the nearer ratio, divided by the slope.
+    """
+    points = speedups(records)
+    for (shorter, before), (longer, after) in zip(points[-2::-1], points[:0:-1]):
+        low, high = math.log(before.value), math.log(after.value)
+        if low <= 0 < high:
+            step = math.log(longer / shorter)
+            length = shorter * math.exp(step * low / (low - high))
+            near = before if -low < high else after
+            spread = length * step * near.spread / near.value / (high - low)
+            return derive.combine(length, "positions", spread, (before, after))
+    return None
+
+
+def recall(records, distribution, metric="recall"):
+    """{chunk: [(rounds, Value)] ascending}."""
+    found = {}
+    threads = threads_of(records)
+    for row in records.rows(EXPERIMENT):
+        record = records.get(EXPERIMENT, row, threads, metric)
+        if record and derive.setting(record, "distribution") == distribution:
+            point = (derive.setting(record, "lsh_rounds"), derive.of_record(record))
+            found.setdefault(derive.setting(record, "lsh_chunk"), []).append(point)
+    return {chunk: sorted(found[chunk]) for chunk in sorted(found)}
+
+
+def figures(records):
+    """{id: Value} for summary.json."""
+    found = {"lsh.crossover_length": crossover(records),
+             f"lsh.speedup_{SPEEDUP_LENGTH}": dict(speedups(records)).get(SPEEDUP_LENGTH),
+             "lsh.memory_exponent": derive.fit_exponent(
+                 curves(records, "heap_bytes").get("lsh", ()))}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def cost_table(report):
+    """Time, memory and efficiency of a training step over length."""
+    records = report.records
+    steps, memory, efficiency = (curves(records, metric) for metric in
+                                 ("step_us_per_token", "heap_bytes", "step_efficiency"))
+    ratios = dict(speedups(records))
+    lines = tables.header("length", "full, µs a token", "LSH, µs a token", "full / LSH",
+                          "full, kB a token", "LSH, kB a token", "full, efficiency",
+                          "LSH, efficiency")
+    by_length = {what: {name: dict(points) for name, points in found.items()}
+                 for what, found in (("us", steps), ("bytes", memory), ("share", efficiency))}
+
+    def cell(what, name, length, scale=1):
+        value = by_length[what].get(name, {}).get(length)
+        if value is None:
+            return tables.gap(report, EXPERIMENT, f"{name}_l{length:.0f}", threads_of(records))
+        return tables.cell(report, tables.scaled(value, scale), spread=what == "us")
+
+    for length in sorted({x for points in steps.values() for x, _ in points}):
+        lines.append(tables.line(
+            f"{length:,.0f}", cell("us", "full", length), cell("us", "lsh", length),
+            tables.cell(report, ratios.get(length), "×"),
+            *(cell("bytes", name, length, 1e-3 / length) for name in ("full", "lsh")),
+            *(cell("share", name, length) for name in ("full", "lsh"))))
+    return lines
+
+
+def recall_table(report, distribution):
+    found = recall(report.records, distribution)
+    if not found:
+        return []
+    rounds = sorted({r for points in found.values() for r, _ in points})
+    lines = tables.header("chunk", *(f"{r} round{'s' * (r > 1)}" for r in rounds))
+    density = recall(report.records, distribution, "density")
+    for chunk, points in found.items():
+        of_rounds, pairs = dict(points), dict(density.get(chunk, ()))
+        lines.append(tables.line(f"{chunk}", *(
+            tables.cell(report, of_rounds.get(r))
+            + (f" ({tables.number(pairs[r].value)})" if r in pairs else "") for r in rounds)))
+    return lines
+
+
+def write(report):
+    """The report's section."""
+    records = report.records
+    if not records.rows(EXPERIMENT):
+        return
+    report.add("## Long sequences: full and LSH attention", "",
+               "The attention core, what lies between the projections, of one causal example, in "
+               "a training step (training forward and backward) without dropout. Memory is what "
+               "such a step leaves allocated, inputs and outputs not counted. Efficiency: products "
+               "over pairs that may see each other, neither masked nor made again, at the rate of "
+               "the best linked library's large product in the same process.")
+    report.add(*cost_table(report))
+    crossing = crossover(records)
+    if crossing:
+        report.add(f"LSH attention is faster from about {tables.cell(report, crossing)} positions "
+                   "on.")
+    length = max((derive.setting(r, "length", 0) for r in records.history(EXPERIMENT)
+                  if derive.setting(r, "distribution")), default=0)
+    for distribution in DISTRIBUTIONS:
+        lines = recall_table(report, distribution)
+        if lines:
+            report.add(f"**{distribution} queries and keys, {length:,} positions: share of the "
+                       "exact softmax that falls on keys in view (in brackets: of all pairs, those "
+                       "in view)**", "", *lines)
+    report.add("*random*: all components normal. *clustered*: groups of 64 positions around "
+               "centres, three quarters of the variance theirs.")
+    report.figure(EXPERIMENT)
+    report.repeat("./build/release/experiments/long_sequence --config "
+                  "experiments/configs/long_sequence.cfg")

@@ -1,0 +1,39 @@
+"""Table 4: accuracy of every seed on longer numbers, medians marked, one model beside the other."""
+
+import chart
+import table4
+
+LABELS = {"transformer": "Trans-\nformer", "terraformer": "Terra-\nformer",
+          "no_reversible": "without\nreversible", "no_second_attention": "without 2nd\nattention",
+          "no_sru": "without\nSRU"}
+LOOKS = {"copy": {"color": "#0072b2", "marker": "o"},
+         "addition": {"color": "#d55e00", "marker": "^"}}
+APART = 0.18  # of a model's two tasks, in models
+
+
+def draw(records, experiment="table4_reduced"):
+    found = table4.experiments(records).get(experiment)
+    models = [m for m in LABELS if found and any(
+        table4.seeds(found, f"{m}.{task}", "token_accuracy") for task in LOOKS)]
+    if not models:
+        raise chart.Missing(f"no finished curves in {experiment}")
+    figure, panels = chart.new(3.6, panels=len(table4.METRICS), sharex=True)
+    for axes, ending in zip(panels, table4.METRICS):
+        for side, (task, look) in zip((-1, 1), LOOKS.items()):
+            for place, model in enumerate(models):
+                row, x = f"{model}.{task}", place + side * APART
+                values = [100 * r["value"] for r in table4.seeds(found, row, ending)]
+                if not values:
+                    continue
+                axes.plot([x] * len(values), values, linestyle="", markersize=4,
+                          markerfacecolor="none", **look)
+                middle = 100 * table4.median(found, row, ending).value
+                axes.plot([x - 0.8 * APART, x + 0.8 * APART], [middle] * 2, color=look["color"])
+        axes.set_ylim(-4, 104)
+        axes.set_ylabel(f"{ending.split('_')[0]}s right, %")
+    for task, look in LOOKS.items():
+        panels[0].plot([], [], linestyle="", markerfacecolor="none", label=task, **look)
+    chart.legend_above(panels[0], *panels[0].get_legend_handles_labels())
+    panels[-1].set_xticks(range(len(models)), [LABELS[m] for m in models])
+    panels[-1].set_xlim(-0.5, len(models) - 0.5)
+    return figure

@@ -1,0 +1,144 @@
+"""Table 4, copying and adding numbers: accuracies over seeds, differences, and their report."""
+
+import math
+import statistics
+
+import curves
+import derive
+import paper
+from report_tables import header, line
+
+TASKS = ("copy", "addition")
+MODELS = ("transformer", "terraformer")
+METRICS = {"token_accuracy": "accuracy", "sequence_accuracy": "sequence_accuracy"}
+SURE = 2  # a difference counts if it is more than so many standard deviations
+
+
+def experiments(records):
+    """{name: Experiment}; its rows are <model>.<task>."""
+    return {name: curves.Experiment(records, name) for name in sorted(curves.trained(records))
+            if name.startswith(curves.TOYS)}
+
+
+def median(experiment, row, ending):
+    """Over seeds, spread = their standard deviation; None if none is finished."""
+    return curves.over_seeds(seeds(experiment, row, ending), statistics.median)
+
+
+def best(experiment, row, ending):
+    found = seeds(experiment, row, ending)
+    return derive.of_record(max(found, key=lambda r: r["value"])) if found else None
+
+
+def seeds(experiment, row, ending):
+    """The records of every finished seed, seeds ascending."""
+    found = experiment.by_seed(row, METRICS.get(ending, ending))
+    return [found[seed] for seed in sorted(found)]
+
+
+def difference(experiment, task, ending):
+    """Terraformer's median - Transformer's, spread: both rows' deviations in quadrature."""
+    theirs, ours = (median(experiment, f"{model}.{task}", ending) for model in MODELS)
+    if ours is None or theirs is None:
+        return None
+    return derive.combine(ours.value - theirs.value, ours.unit,
+                          math.hypot(ours.spread, theirs.spread), (ours, theirs))
+
+
+def verdict(experiment, task, ending):
+    """Whether the Terraformer is ahead by more than seeds explain."""
+    found = difference(experiment, task, ending)
+    if found is None:
+        return "not measured"
+    if min(len(seeds(experiment, f"{model}.{task}", ending)) for model in MODELS) < 2:
+        return "undecided, one seed"
+    if abs(found.value) > SURE * found.spread:
+        return "ahead" if found.value > 0 else "behind"
+    return "not ahead" if found.value <= 0 else f"ahead by less than {SURE} sd"
+
+
+def figures(records):
+    """{id: Value} for summary.json."""
+    found = {}
+    for name, experiment in experiments(records).items():
+        for ending in METRICS:
+            for row in experiment.rows:
+                found[f"{name}.{row}.{ending}"] = median(experiment, row, ending)
+                found[f"{name}.{row}.{ending}.best"] = best(experiment, row, ending)
+            for task in TASKS:
+                found[f"{name}.difference.{task}.{ending}"] = difference(experiment, task, ending)
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def percent(value, sign=""):
+    """99.9 ± 0.1."""
+    if value is None:
+        return "–"
+    spread = f" ± {100 * value.spread:.1f}" if value.spread else ""
+    return f"{100 * value.value:{sign}.1f}{spread}"
+
+
+def rows_table(experiment):
+    lines = header("row", "parameters", "tokens on trained lengths", "tokens", "best", "each seed",
+                   "sequences", "best", "each seed")
+    for row in experiment.rows:
+        params = experiment.result(row, "params")
+        if params is None:
+            reached = experiment.points(row)
+            where = f"unfinished, reached step {reached[-1][0]}" if reached else "no evaluation yet"
+            lines.append(line(f"`{row}`", where, *["–"] * 7))
+            continue
+        cells = []
+        for ending in METRICS:
+            each = " ".join(f"{100 * r['value']:.1f}" for r in seeds(experiment, row, ending))
+            cells += [percent(median(experiment, row, ending)),
+                      percent(best(experiment, row, ending)), each]
+        trained = median(experiment, row, "trained_length_accuracy")
+        lines.append(line(f"`{row}`", f"{params.value:,.0f}", percent(trained), *cells))
+    return lines
+
+
+def published(model, task, ending):
+    """The paper's, in percent."""
+    return next(float(r[f"{ending}_percent"]) for r in paper.table("table4")
+                if (r["model"], r["task"]) == (model, task))
+
+
+def difference_table(experiment):
+    lines = header("", "Transformer", "Terraformer", "difference", "Terraformer is",
+                   "paper: Transformer", "Terraformer")
+    for task in TASKS:
+        for ending in METRICS:
+            ours = [percent(median(experiment, f"{model}.{task}", ending)) for model in MODELS]
+            theirs = [f"{published(model, task, ending):g}" for model in MODELS]
+            lines.append(line(f"{task}, {ending.split('_')[0]}s", *ours,
+                              percent(difference(experiment, task, ending), "+"),
+                              f"**{verdict(experiment, task, ending)}**", *theirs))
+    return lines
+
+
+def write(report):
+    """The section of the report; nothing if nothing was trained."""
+    found = experiments(report.records)
+    if not found:
+        return
+    report.add("## Table 4: copying and adding numbers", "",
+               "Percent right on numbers longer than any trained on, teacher-forced: *sequences* "
+               "are wholly right, as a greedy decode would have them. Medians over seeds ± their "
+               "standard deviation; a difference has both rows' in quadrature, and counts from "
+               f"{SURE} of these on. All rows of an experiment have as many parameters within "
+               "0.5 % and the same positions, starting at random in training. The paper trains on "
+               "at most 128 digits and evaluates on 256 to 300; it does not say how many seeds.")
+    for name, experiment in found.items():
+        record = next((r for row in experiment.rows
+                       for r in experiment.by_seed(row, "log_perplexity").values()), None)
+        title = f"### `{name}`"
+        if record:
+            digits = [derive.setting(record, knob, "?")
+                      for knob in ("digits_max", "eval_digits_min", "eval_digits_max")]
+            title += ": trained on at most {} digits, evaluated on {} to {}".format(*digits)
+        report.add(title, "", *difference_table(experiment))
+        report.add(*rows_table(experiment))
+        report.figure(name)
+        report.repeat("./build/release/experiments/perplexity --config "
+                      f"experiments/configs/training/{name}.cfg")

@@ -1,0 +1,132 @@
+"""Tests of the long-sequence part of plots/ on small made-up records: crossing, exponents, gaps."""
+
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+
+PLOTS = pathlib.Path(__file__).resolve().parent.parent / "plots"
+sys.path.insert(0, str(PLOTS))
+
+import chart  # noqa: E402
+import long_sequence  # noqa: E402
+import make_report  # noqa: E402
+import plot_long_sequence  # noqa: E402
+import records as rec  # noqa: E402
+
+
+def record(row, metric, value, status="ok", **more):
+    config = {"length": int(row.rsplit("_l", 1)[-1]) if "_l" in row else 4096,
+              **more.pop("config", {})}
+    return {"experiment": "long_sequence", "row": row, "against": row, "threads": 2,
+            "metric": metric, "value": value, "unit": "ms", "spread": 0.0, "status": status,
+            "note": "", "config": config, "commit": "c1", "dirty": False, "cpu": "a processor",
+            "cores": 2, "date": "2026-01-01T00:00:00Z", **more}
+
+
+def core(name, length, milliseconds, heap, **more):
+    return [record(f"{name}_l{length}", metric, value, **more) for metric, value in (
+        ("heap_bytes", heap), ("step_efficiency", 0.5),
+        ("step_us_per_token", 1e3 * milliseconds / length), ("forward_ms", milliseconds / 3),
+        ("step_ms", milliseconds))]
+
+
+def seen(distribution, chunk, rounds, value):
+    config = {"distribution": distribution, "lsh_chunk": chunk, "lsh_rounds": rounds}
+    return [record(f"{distribution}_c{chunk}_r{rounds}", metric, v, config=config)
+            for metric, v in (("recall", value), ("density", value / 2))]
+
+
+# Full grows with the square, LSH linearly: they meet at 2048, half-way between two lengths.
+CORES = [r for length in (512, 1024, 1024 * 4, 16384)
+         for r in core("full", length, (length / 2048) ** 2, length * 100)
+         + core("lsh", length, length / 2048, length * 40)] + core("lsh", 32768, 16, 32768 * 40)
+SKIPPED = record("full_l32768", "step_ms", None, status="skipped", note="too long")
+RECALLS = [r for d in ("random", "clustered") for c in (16, 64) for n in (1, 2)
+           for r in seen(d, c, n, 0.1 * n + c / 1000)]
+
+
+class WithFolder(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+
+    def load(self, items):
+        text = "\n".join(json.dumps(item) for item in items) + "\n"
+        (self.folder / "long_sequence.jsonl").write_text(text)
+        return rec.Records(self.folder)
+
+
+class FiguresTest(WithFolder):
+    def test_crossing_is_interpolated_between_logarithms(self):
+        crossing = long_sequence.crossover(self.load(CORES))
+        self.assertAlmostEqual(crossing.value, 2048, delta=0.01)
+        self.assertEqual((crossing.unit, crossing.spread), ("positions", 0))
+
+    def test_the_last_crossing_counts(self):
+        items = CORES + core("full", 256, 99, 1) + core("lsh", 256, 1, 1)
+        self.assertAlmostEqual(long_sequence.crossover(self.load(items)).value, 2048, delta=0.01)
+
+    def test_crossing_that_was_not_seen_is_absent(self):
+        late = [r for r in CORES if r["config"]["length"] > 2048]
+        self.assertIsNone(long_sequence.crossover(self.load(late)))
+        early = [r for r in CORES if r["config"]["length"] < 2048]
+        self.assertIsNone(long_sequence.crossover(self.load(early)))
+
+    def test_spread_of_the_crossing_follows_the_slope(self):
+        noisy = [dict(r, spread=0.1 * r["value"]) if r["row"] == "full_l1024" else r
+                 for r in CORES]
+        crossing = long_sequence.crossover(self.load(noisy))
+        # The ratio grows as length: a tenth of it is a tenth of the length.
+        self.assertLessEqual(crossing.spread, 0.1001 * 2048)
+
+    def test_summary_has_the_three_figures(self):
+        figures = long_sequence.figures(self.load(CORES + [SKIPPED]))
+        self.assertEqual(set(figures), {"lsh.crossover_length", "lsh.speedup_16384",
+                                        "lsh.memory_exponent"})
+        self.assertAlmostEqual(figures["lsh.speedup_16384"].value, 8)
+        self.assertAlmostEqual(figures["lsh.memory_exponent"].value, 1)
+        self.assertEqual(long_sequence.figures(rec.Records(self.folder / "nothing")), {})
+
+    def test_recall_is_sorted_by_chunk_and_rounds(self):
+        found = long_sequence.recall(self.load(RECALLS), "clustered")
+        self.assertEqual(list(found), [16, 64])
+        self.assertEqual([r for r, _ in found[16]], [1, 2])
+        self.assertAlmostEqual(found[64][1][1].value, 0.264)
+
+
+class SectionTest(WithFolder):
+    def test_report_has_numbers_gaps_and_recall(self):
+        report = make_report.Report(self.load(CORES + [SKIPPED] + RECALLS))
+        long_sequence.write(report)
+        text = report.text()
+        self.assertIn("| 16,384 | 3.91 | 0.488 | 8.00× | 0.100 | 0.0400 | 0.500 | 0.500 |", text)
+        self.assertIn("| 32,768 | gap [1] |", text)
+        self.assertIn("2,048 positions on", text)
+        self.assertIn("| 64 | 0.164 (0.0820) | 0.264 (0.132) |", text)
+        self.assertIn("too long", " ".join(report.notes))
+
+    def test_without_records_there_is_no_section(self):
+        report = make_report.Report(rec.Records(self.folder))
+        long_sequence.write(report)
+        self.assertEqual(report.lines, [])
+
+
+class FigureTest(WithFolder):
+    def test_it_is_drawn_with_and_without_recall(self):
+        for items, panels in ((CORES + RECALLS, 4), (CORES, 2)):
+            figure = plot_long_sequence.draw(self.load(items))
+            self.assertEqual(len(figure.axes), panels)
+            self.assertEqual(figure.axes[0].get_xscale(), "log")
+            chart.save(figure, self.folder / "long_sequence")
+        self.assertTrue((self.folder / "long_sequence.svg").exists())
+
+    def test_nothing_to_draw_is_said(self):
+        with self.assertRaises(chart.Missing):
+            plot_long_sequence.draw(self.load(RECALLS))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,153 @@
+"""Tests of Table 4 and of Table 8's perplexities in plots/ on made-up records."""
+
+import math
+import pathlib
+import sys
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "plots")]
+
+import chart  # noqa: E402
+import curves  # noqa: E402
+import curves_plot_test as made_up  # noqa: E402
+import make_report  # noqa: E402
+import plot_curves  # noqa: E402
+import plot_table4  # noqa: E402
+import table4  # noqa: E402
+import table8_quality  # noqa: E402
+
+NAME = "table4_reduced"
+
+
+def row(name, tokens, sequences, **more):
+    """A finished row: one seed for each pair of accuracies."""
+    found = []
+    for seed, (token, sequence) in enumerate(zip(tokens, sequences), start=1):
+        settings = {"digits_max": 16, "eval_digits_min": 32, "eval_digits_max": 38}
+        for metric, value in (("params", 2e5), ("accuracy", token), ("sequence_accuracy", sequence),
+                              ("trained_length_accuracy", 0.999), ("log_perplexity", 1.0)):
+            found.append(made_up.record(name, metric, value, seed, NAME, config=settings, **more))
+        found.append(made_up.record(name, "evaluation", 1.0, seed, NAME, step=100, **more))
+    return found
+
+
+REDUCED = row("transformer.copy", (0.3, 0.4, 0.2, 0.35, 0.25), (0, 0, 0, 0, 0)) \
+    + row("terraformer.copy", (0.9, 1.0, 0.99, 0.98, 0.97), (0.5, 1.0, 0.9, 0.8, 0.7)) \
+    + row("transformer.addition", (0.3, 0.4, 0.2, 0.35, 0.25), (0, 0, 0, 0, 0)) \
+    + row("terraformer.addition", (0.3, 0.5, 0.2, 0.4, 0.3), (0, 0, 0, 0, 0)) \
+    + row("no_sru.copy", (0.5, 0.4, 0.45), (0, 0.1, 0))
+
+
+class Table4Test(made_up.WithFolder):
+    def of(self, items):
+        records = self.load(items)
+        return records, table4.experiments(records)[NAME]
+
+    def test_medians_with_deviations_and_the_best(self):
+        records, _ = self.of(REDUCED)
+        found = table4.figures(records)
+        entry = found["table4_reduced.terraformer.copy.token_accuracy"]
+        self.assertAlmostEqual(entry.value, 0.98)
+        self.assertAlmostEqual(entry.spread, 0.0396232, places=6)
+        self.assertAlmostEqual(
+            found["table4_reduced.terraformer.copy.token_accuracy.best"].value, 1.0)
+        self.assertAlmostEqual(
+            found["table4_reduced.no_sru.copy.sequence_accuracy.best"].value, 0.1)
+        self.assertEqual(found["table4_reduced.transformer.addition.sequence_accuracy"].value, 0)
+
+    def test_differences_have_both_deviations_and_a_verdict(self):
+        _, e = self.of(REDUCED)
+        value = table4.difference(e, "copy", "token_accuracy")
+        self.assertAlmostEqual(value.value, 0.98 - 0.3)
+        self.assertAlmostEqual(value.spread, math.hypot(0.0396232, 0.0790569), places=6)
+        self.assertEqual(table4.verdict(e, "copy", "token_accuracy"), "ahead")
+        self.assertEqual(table4.verdict(e, "addition", "token_accuracy"), "not ahead")
+        self.assertEqual(table4.verdict(e, "addition", "sequence_accuracy"), "not ahead")
+        _, weak = self.of(row("transformer.copy", (0.3, 0.5), (0, 0))
+                          + row("terraformer.copy", (0.4, 0.6), (0.1, 0.1)))
+        self.assertEqual(table4.verdict(weak, "copy", "token_accuracy"), "ahead by less than 2 sd")
+        self.assertEqual(table4.verdict(weak, "copy", "sequence_accuracy"), "ahead")
+        self.assertEqual(table4.verdict(weak, "addition", "token_accuracy"), "not measured")
+        _, behind = self.of(row("transformer.copy", (0.9, 0.91), (0, 0))
+                            + row("terraformer.copy", (0.4, 0.41), (0, 0)))
+        self.assertEqual(table4.verdict(behind, "copy", "token_accuracy"), "behind")
+
+    def test_one_seed_decides_nothing(self):
+        _, e = self.of(row("transformer.copy", (0.3,), (0,))
+                       + row("terraformer.copy", (0.9,), (0.5,)))
+        self.assertEqual(table4.verdict(e, "copy", "token_accuracy"), "undecided, one seed")
+
+    def test_report_shows_every_seed_beside_the_paper(self):
+        records, _ = self.of(REDUCED)
+        report = make_report.Report(records)
+        table4.write(report)
+        text = report.text()
+        self.assertIn("trained on at most 16 digits, evaluated on 32 to 38", text)
+        self.assertIn("| copy, sequences | 0.0 | 80.0 ± 19.2 | +80.0 ± 19.2 | **ahead** | 0 "
+                      "| 93.9 |", text)
+        self.assertIn("90.0 100.0 99.0 98.0 97.0", text)
+        self.assertIn("| `no_sru.copy` | 200,000 | 99.9 |", text)
+        self.assertIn("--config experiments/configs/training/table4_reduced.cfg", text)
+
+    def test_nothing_trained_leaves_no_trace(self):
+        records = self.load(made_up.FIGURE1)
+        report = make_report.Report(records)
+        table4.write(report)
+        self.assertEqual(report.lines, [])
+        self.assertEqual(table4.figures(records), {})
+        with self.assertRaises(chart.Missing):
+            plot_table4.draw(records)
+
+    def test_unfinished_rows_say_how_far_they_are(self):
+        running = [made_up.record("terraformer.copy", "evaluation", 1.0, 1, NAME, step=300)]
+        records, e = self.of(row("transformer.copy", (0.3,), (0,)) + running)
+        self.assertIn("unfinished, reached step 300", "\n".join(table4.rows_table(e)))
+        self.assertEqual(table4.verdict(e, "copy", "token_accuracy"), "not measured")
+        chart.save(plot_table4.draw(records), self.folder / "table4_reduced")
+
+    def test_curves_of_text_are_apart_and_still_drawn(self):
+        records = self.load(made_up.FIGURE1 + REDUCED)
+        self.assertEqual(list(curves.experiments(records)), ["fig1_small"])
+        self.assertFalse([name for name in curves.figures(records) if "table4" in name])
+        chart.save(plot_table4.draw(records), self.folder / "points")
+        chart.save(plot_curves.draw(records, NAME), self.folder / "curves")
+        self.assertTrue((self.folder / "points.png").exists())
+
+
+def three(name, final):
+    return made_up.three(name, final, experiment="table8_small",
+                         config={"steps": 2100, "batch": 64})
+
+
+class Table8Test(made_up.WithFolder):
+    CURVES = three("transformer", 1.5) + three("sparse_transformer", 1.56) \
+        + three("terraformer_175k", 1.52)
+
+    def rename_baseline(self, items):
+        return [dict(r, against="transformer") for r in items]
+
+    def test_rows_stand_beside_the_papers(self):
+        records = self.load(self.rename_baseline(self.CURVES))
+        lines = table8_quality.lines(curves.experiments(records)["table8_small"])
+        self.assertEqual(len(lines), 5)
+        self.assertIn("| 2,100 | 64 | 1.5200 ± 0.0020 | +0.0200", lines[-1])
+        self.assertIn("| 175,000 | 16 | 1.59 | +0.02 |", lines[-1])
+
+    def test_verdict(self):
+        for final, expected in ((1.52, "reproduced"), (1.56, "tie within the seeds' spread"),
+                                (1.7, "not reproduced")):
+            items = three("transformer", 1.5) + three("sparse_transformer", 1.56) \
+                + three("terraformer_175k", final)
+            verdicts = self.verdicts(self.rename_baseline(items))
+            self.assertEqual([v for c, v in verdicts.items() if "Table 8" in c], [expected])
+
+    def test_ids(self):
+        records = self.load(self.rename_baseline(self.CURVES))
+        found = curves.figures(records)
+        self.assertAlmostEqual(found["table8.small.terraformer_175k.gap"].value, 0.02)
+        self.assertIn("table8.small.transformer.log_perplexity", found)
+
+
+if __name__ == "__main__":
+    unittest.main()
