@@ -7,8 +7,9 @@ usage() {
   cat <<'EOF'
 ./run_all.sh [options]       tables, sweeps, perplexity curves (Figure 1, mini, one seed), plots and report of this
                              machine: under an hour on two cores, besides installing and building
-  --full          also Figures 3, 5, 7 and the mixture of experts at mini size, and what no table of the report shows:
-                  published shapes, bf16 kernel sets, single layers; 25 minutes more
+  --full          also Figures 3, 5, 7 and the mixture of experts at mini size, the Terraformer (Tables 6 and 8,
+                  reversibility, long sequences), and what no table of the report shows: published shapes, bf16
+                  kernel sets, single layers; an hour more
   --quick         under ten minutes on two cores: fewer rows, fewer repeats, no curves
   --smoke         about a minute: tiny shapes into a temporary folder, to see that everything runs
   --peers         also PyTorch and JAX on the same block (installs them under build/peers, about 7 GB): 12 minutes more,
@@ -80,6 +81,13 @@ case $mode in
     "10;fig5_mini;--seeds 1"
     "4;fig7_mini;--seeds 1"
     "2;moe_mini;--seeds 1"
+    "5;table8_mini;--seeds 1"
+    "3;table6_17b;--time-budget 10"
+    "6;table6_17b_bf16;--time-budget 10"
+    "2.5;table8;--time-budget 10"
+    "2.5;table8_bf16;--time-budget 10"
+    "7;reversibility;"
+    "8;long_sequence;"
     # Of no table or figure: last, so that an interrupted run has those.
     "1;kernel_sets;--time-budget 6"
     "2.5;shapes;--time-budget 4"
@@ -100,7 +108,9 @@ case $mode in
     "0.1;ceilings;--quick --threads 1"
     "0.2;bench_kernels;--benchmark_min_time=0.001 --benchmark_filter=800m_low_rank/simd/[a-z0-9]+/1/real_time"
     "0.2;bench_layers;--benchmark_min_time=0.001 --benchmark_filter=low_rank/f32/t1/"
-    "0.2;tiny_curve;--steps 20 --rows dense,ff_qkv") ;;
+    "0.2;tiny_curve;--steps 20 --rows dense,ff_qkv"
+    "0.2;reversibility;--quick --d_model 32 --d_ff 64 --max_length 32 --n_heads 2 --vocab_size 32 --depths 2,4 --batches 1 --rows dense_plain,dense_reversible"
+    "0.2;long_sequence;--quick --repeats 1 --d_model 16 --n_heads 2 --lsh_chunk 4 --lengths 16,32 --recall-length 64 --recall-chunks 4,8 --recall-rounds 1,2") ;;
 esac
 if [[ $peers == yes ]]; then
   [[ $mode == smoke ]] && { echo "run_all.sh: --peers goes with --quick or alone, not with --smoke" >&2; exit 2; }
@@ -189,7 +199,8 @@ run_one() {
     bench_kernels) run_benchmark "$name" "$results/kernels.json" "$@" ;;
     bench_layers) run_benchmark "$name" "$results/layers.json" "$@" ;;
     peers_python) run_peers "$@" ;;
-    fig*|moe_*|tiny_curve) run_curves "$name" "$@" ;;
+    fig*|moe_*|table8_mini|tiny_curve) run_curves "$name" "$@" ;;
+    reversibility|long_sequence) $bin/$name --config "experiments/configs/$name.cfg" --results "$results" "$@" ;;
     *) $bin/decode_time --config "experiments/configs/$name.cfg" --results "$results" "$@" ;;
   esac
 }

@@ -6,10 +6,12 @@ import chart
 import plot_batch_sweep
 import plot_context_sweep
 import plot_curves
+import plot_long_sequence
 import plot_reversibility
 import plot_roofline
 import plot_table1
 import plot_table2
+import plot_table4
 import plot_width_sweep
 import records as rec
 
@@ -22,11 +24,14 @@ FIGURES = {
     "context_sweep": plot_context_sweep.draw,
     "batch_sweep": plot_batch_sweep.draw,
     "reversibility": plot_reversibility.draw,
+    "long_sequence": plot_long_sequence.draw,
+    **{name: functools.partial(plot_table4.draw, experiment=name)
+       for name in ("table4_reduced", "table4")},
     "roofline": plot_roofline.draw,
     **{name: functools.partial(plot_curves.draw, experiment=name)
        for name in ("fig1_mini", "fig1_small", "fig3_mini", "fig3_small", "fig5_mini",
                     "fig5_small", "fig7_mini", "fig7_small", "moe_mini", "moe_small", "c4_small",
-                    "hour")},
+                    "hour", "table8_mini", "table8_small")},
 }
 
 

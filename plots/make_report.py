@@ -5,9 +5,12 @@ import shlex
 import claims
 import curves
 import derive
+import long_sequence
 import records as rec
 import report_tables as tables
 import reversibility
+import table4
+import table8_quality
 
 TITLES = {
     "table1_800m": "Table 1, 800M",
@@ -36,7 +39,7 @@ TRAIN = "./build/release/experiments/perplexity --config experiments/configs/tra
 CURVES = {"fig1": "Figure 1", "fig3": "Figure 3: N of the sparse feed-forward",
           "fig5": "Figure 5: projections", "fig7": "Figure 7: sparse loss",
           "moe": "Section 3.1: mixture of experts", "c4": "Figure 1 on the C4 sample alone",
-          "hour": "An hour a curve"}
+          "hour": "An hour a curve", "table8": "Table 8: log-perplexity"}
 DECODE = "./build/release/experiments/decode_time --config experiments/configs/{}.cfg"
 
 
@@ -176,6 +179,8 @@ def write_curves(report):
         if experiment.result("iso_read_ff", "log_perplexity"):
             report.add(f"Power: {curves.power(experiment).text()}.")
         report.add(*tables.curve_table(report, experiment))
+        if figure == "table8":
+            report.add(*table8_quality.lines(experiment))
         report.figure(name)
         commands = dict.fromkeys(corpus_of(experiment, row) for row in experiment.rows)
         report.repeat(TRAIN.format(name) + next((c for c in commands if c), ""))
@@ -216,7 +221,7 @@ def write_machine(report):
 
 
 SECTIONS = (write_head, write_claims, write_tables, write_sweeps, reversibility.write,
-            write_curves, write_machine)
+            long_sequence.write, write_curves, table4.write, write_machine)
 
 
 def make(records):

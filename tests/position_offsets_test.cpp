@@ -66,14 +66,14 @@ TEST(PositionOffsets, NothingIsDrawnUnlessAskedFor) {
     EXPECT_EQ(Mat(plain.row(row)), t.row_of_position(row % kLength)) << row;
   }
   // Evaluation starts at 0, whatever training does.
-  pass = pass_from(7, 30, 0, false);
-  embed(pass, t.tokens, t.positions, t.ids, kept, x);
-  EXPECT_EQ(pass.streams, 2u);
+  Pass evaluation = pass_from(7, 30, 0, false);
+  embed(evaluation, t.tokens, t.positions, t.ids, kept, x);
+  EXPECT_EQ(evaluation.streams, 2u);
   EXPECT_EQ(kept.first, 0);
   EXPECT_EQ(x, plain);
   // Always from zero.
-  pass = pass_from(7, 30, 1);
-  embed(pass, t.tokens, t.positions, t.ids, kept, x);
+  Pass from_zero = pass_from(7, 30, 1);
+  embed(from_zero, t.tokens, t.positions, t.ids, kept, x);
   EXPECT_EQ(x, plain);
 }
 

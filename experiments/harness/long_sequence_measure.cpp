@@ -1,13 +1,12 @@
 // Clocks around the attention seat's forward and backward, heap counted by the C library.
 #include "experiments/harness/long_sequence_measure.h"
 
-#include <malloc.h>
-
 #include <algorithm>
 #include <chrono>
 #include <memory>
 #include <numeric>
 
+#include "experiments/harness/heap.h"
 #include "experiments/harness/interrupt.h"
 #include "experiments/harness/training_diagnostics.h"
 #include "kernels/gemm.h"
@@ -30,12 +29,6 @@ constexpr double kRoundOfStep = 4.0 / 3;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-/// In use, whether carved out of an arena or mapped; freed memory does not count.
-double heap_bytes() {
-  const struct mallinfo2 info = mallinfo2();
-  return double(info.uordblks) + double(info.hblkhd);
 }
 
 /// Inputs of variance 1, outputs of the same size.
