@@ -104,7 +104,8 @@ class Run {
   /// Libraries are compared only if there is something to measure.
   const StackMeasurement& measurement() {
     if (!measurement_) {
-      measurement_.emplace(experiment_, options_, provenance_, fastest_library(options_.threads));
+      measurement_.emplace(experiment_, options_, provenance_,
+                           fastest_library(options_.threads, options_.quick));
     }
     return *measurement_;
   }

@@ -21,7 +21,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::int64_t kGemmSize = 2048;
 constexpr std::uint64_t kOrderStream = 1;
 constexpr int kMatrices = 8;
 /// An evaluation takes about a third of a training step.
@@ -130,7 +129,7 @@ double core_input_bytes(const ModelConfig& model, std::int64_t length) {
 
 CoreCosts measure_cores(const std::vector<Row>& rows, const CoreSetting& setting) {
   CoreCosts costs;
-  costs.gemm_gflops = best_gemm_gflops(kGemmSize, setting.threads);
+  costs.gemm_gflops = best_gemm_gflops(setting.gemm_size, setting.threads);
   set_gemm_threads(setting.threads);
   const Gemm& gemm = find_gemm("auto");
   costs.gemm = gemm.name;

@@ -28,6 +28,7 @@ struct CoreSetting {
   int threads = 1;
   int repeats = 1;
   double seconds = 0;
+  std::int64_t gemm_size = 2048;  ///< of the product that tells the library's rate
 };
 
 struct CoreCosts {

@@ -15,6 +15,8 @@
 namespace scaling {
 namespace {
 
+constexpr std::int64_t kGemmSize = 2048, kQuickGemmSize = 512;
+
 // For the plan only: FLOP/s of a core, seconds to set a length up, those of one distribution.
 constexpr double kRate = 120e9, kSetUpSeconds = 2, kRecallSeconds = 20;
 /// Of the available memory, what a length may take.
@@ -193,7 +195,8 @@ void LongSequenceRun::fail(std::int64_t length, const std::string& why) {
 }
 
 std::string LongSequenceRun::measure_rows(const std::vector<Row>& rows, std::int64_t length) {
-  const CoreSetting setting = {length, options_.threads, options_.repeats, options_.seconds};
+  const CoreSetting setting = {length, options_.threads, options_.repeats, options_.seconds,
+                               options_.quick ? kQuickGemmSize : kGemmSize};
   const auto costs =
       in_child([&] { return nlohmann::json(measure_cores(rows, setting)); }).get<CoreCosts>();
   std::string text;

@@ -13,16 +13,17 @@
 namespace scaling {
 namespace {
 
-constexpr std::int64_t kProductSize = 2048;
+constexpr std::int64_t kProductSize = 2048, kQuickProductSize = 512;
 constexpr int kSeeds = 3, kQuickSeeds = 1;
 
 }  // namespace
 
-Library fastest_library(int threads) {
-  const nlohmann::json found = in_child([threads]() -> nlohmann::json {
+Library fastest_library(int threads, bool quick) {
+  const nlohmann::json found = in_child([threads, quick]() -> nlohmann::json {
     set_gemm_threads(threads);
     const std::string name = find_gemm("auto").name;
-    return {{"name", name}, {"gflops", best_gemm_gflops(kProductSize, threads)}};
+    return {{"name", name},
+            {"gflops", best_gemm_gflops(quick ? kQuickProductSize : kProductSize, threads)}};
   });
   return {found["name"], found["gflops"]};
 }

@@ -8,12 +8,13 @@
 
 namespace scaling {
 
-/// The fastest linked library for products, and its rate on a large one: the ceiling of mfu.
+/// The fastest linked library for products, and its rate on a large one (quick: a smaller one): the
+/// ceiling of mfu.
 struct Library {
   std::string name;
   double gflops = 0;
 };
-Library fastest_library(int threads);
+Library fastest_library(int threads, bool quick);
 
 /// Measures rows in processes of their own (see in_child), so that nothing stays behind.
 class StackMeasurement {
