@@ -61,6 +61,19 @@ const Mat& branch_gradient(const Pass& pass, const Activations* dropout, const M
   return buffer;
 }
 
+/// Of both attentions.
+struct AttentionKept : Branch::Kept {
+  void for_each_decisions(const std::function<void(Decisions&)>& fn) override {
+    fn(*projection);
+    fn(*attention);
+    fn(dropout);
+  }
+  Norm::Kept norm;
+  Mat normed, o;
+  std::unique_ptr<Activations> projection, attention;
+  Activations dropout;
+};
+
 }  // namespace
 
 void add_to(Mat& to, const Mat& more, float factor) {
@@ -72,19 +85,8 @@ void add_to(Mat& to, const Mat& more, float factor) {
 
 // -- self-attention -------------------------------------------------------------------------------
 
-struct SelfAttentionBranch::Kept : Branch::Kept {
-  void for_each_decisions(const std::function<void(Decisions&)>& fn) override {
-    for (Decisions* of :
-         {static_cast<Decisions*>(projection.get()), static_cast<Decisions*>(attention.get()),
-          static_cast<Decisions*>(&dropout)}) {
-      fn(*of);
-    }
-  }
-  Norm::Kept norm;
-  Mat normed, o;
+struct SelfAttentionBranch::Kept : AttentionKept {
   Projection::QKV qkv;
-  std::unique_ptr<Activations> projection, attention;
-  Activations dropout;
 };
 
 SelfAttentionBranch::SelfAttentionBranch(const ModelConfig& config, Place place, int number,
@@ -139,19 +141,9 @@ void SelfAttentionBranch::backward(Pass& pass, const Surroundings& around, const
 
 // -- cross-attention ------------------------------------------------------------------------------
 
-struct CrossAttentionBranch::Kept : Branch::Kept {
-  void for_each_decisions(const std::function<void(Decisions&)>& fn) override {
-    for (Decisions* of :
-         {static_cast<Decisions*>(projection.get()), static_cast<Decisions*>(attention.get()),
-          static_cast<Decisions*>(&dropout)}) {
-      fn(*of);
-    }
-  }
-  Norm::Kept norm;
-  Mat normed, q, o;
+struct CrossAttentionBranch::Kept : AttentionKept {
+  Mat q;
   CrossProjection::Memory memory;
-  std::unique_ptr<Activations> projection, attention;
-  Activations dropout;
 };
 
 CrossAttentionBranch::CrossAttentionBranch(const ModelConfig& config, const std::string& prefix)

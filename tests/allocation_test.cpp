@@ -2,56 +2,14 @@
 // counted where the C library makes them.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-
 #include "kernels/random.h"
 #include "models/catalog.h"
 #include "models/training/optimizer.h"
 #include "models/transformer.h"
+#include "tests/allocation_counter.h"
 #include "tests/layer_harness.h"
 
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
-namespace {
-
-constexpr std::size_t kLarge = 1024;  // bytes: below every matrix of the models here
-std::atomic<bool> is_counting{false};
-std::atomic<int> large{0};
-
-void count(std::size_t bytes) {
-  if (is_counting.load(std::memory_order_relaxed) && bytes >= kLarge) ++large;
-}
-
-}  // namespace
-
-extern "C" {
-void* __libc_malloc(std::size_t bytes);
-void* __libc_calloc(std::size_t n, std::size_t bytes);
-void* __libc_realloc(void* old, std::size_t bytes);
-void* __libc_memalign(std::size_t alignment, std::size_t bytes);
-
-void* malloc(std::size_t bytes) {
-  count(bytes);
-  return __libc_malloc(bytes);
-}
-void* calloc(std::size_t n, std::size_t bytes) {
-  count(n * bytes);
-  return __libc_calloc(n, bytes);
-}
-void* realloc(void* old, std::size_t bytes) {
-  count(bytes);
-  return __libc_realloc(old, bytes);
-}
-void* aligned_alloc(std::size_t alignment, std::size_t bytes) {
-  count(bytes);
-  return __libc_memalign(alignment, bytes);
-}
-int posix_memalign(void** to, std::size_t alignment, std::size_t bytes) {
-  count(bytes);
-  *to = __libc_memalign(alignment, bytes);
-  return *to ? 0 : 12;
-}
-}
+#ifdef SCALING_COUNTS_ALLOCATIONS
 
 namespace scaling {
 namespace {
@@ -102,7 +60,7 @@ int large_allocations_of_later_steps(const ModelConfig& config, const std::strin
   const Gemm gemm{"plain", plain_gemm};
   const Batch batches[] = {random_batch(config, 1), random_batch(config, 2),
                            random_batch(config, 3)};
-  large = 0;
+  large_allocations = 0;
   for (std::uint64_t step = 0; step < 3; ++step) {
     is_counting = step > 0;
     Pass pass{.gemm = gemm, .training = true, .dropout = 0.1f, .seed = step};
@@ -111,16 +69,16 @@ int large_allocations_of_later_steps(const ModelConfig& config, const std::strin
     optimizer->update(std::int64_t(step) + 1, 0.01);
   }
   is_counting = false;
-  return large;
+  return large_allocations;
 }
 
 TEST(Allocation, TheCounterCounts) {
-  large = 0;
+  large_allocations = 0;
   is_counting = true;
   Mat taken(64, 64);
   taken.setZero();
   is_counting = false;
-  EXPECT_EQ(large, 1);
+  EXPECT_EQ(large_allocations, 1);
 }
 
 TEST(Allocation, StepsAfterTheFirstTakeNothing) {

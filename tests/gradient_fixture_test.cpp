@@ -5,44 +5,24 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
-#include <xtensor/xnpy.hpp>
-#include <xtensor/xtensor.hpp>
 
 #include "models/training/optimizer.h"
 #include "models/transformer.h"
 #include "tests/seat_under_test.h"
+#include "tests/training_fixture.h"
 
 namespace scaling {
 namespace {
-
-namespace fs = std::filesystem;
-
-const fs::path kFolder = fs::path(SOURCE_DIR) / "tests" / "fixtures" / "training";
 
 /// Of the largest expected magnitude.
 constexpr double kForwardTolerance = 1e-5, kGradientTolerance = 1e-4, kUpdateTolerance = 1e-5;
 /// Of a loss.
 constexpr double kLossTolerance = 1e-4;
-
-/// Folders whose name begins so; none if the folder of fixtures is missing.
-std::vector<std::string> names_with(const std::string& prefix) {
-  std::vector<std::string> names;
-  if (!fs::exists(kFolder)) return names;
-  for (const auto& entry : fs::directory_iterator(kFolder)) {
-    const std::string name = entry.path().filename().string();
-    if (name.rfind(prefix, 0) == 0) names.push_back(name);
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
 
 std::string seat_of(const std::string& name) {
   for (const std::string& seat : seat_names()) {
@@ -53,89 +33,10 @@ std::string seat_of(const std::string& name) {
 
 std::vector<std::string> layer_names() {
   std::vector<std::string> names;
-  for (const std::string& name : names_with("")) {
+  for (const std::string& name : fixtures_with("")) {
     if (!seat_of(name).empty()) names.push_back(name);
   }
   return names;
-}
-
-struct Fixture {
-  ModelConfig config;
-  std::vector<std::string> order;  // of the arrays
-  Mats arrays;
-
-  const Mat& at(const std::string& name) const {
-    const auto found = arrays.find(name);
-    if (found != arrays.end()) return found->second;
-    ADD_FAILURE() << "the fixture has no " << name;
-    static const Mat none = Mat::Zero(1, 1);
-    return none;
-  }
-  /// Arrays called prefix + name, by name.
-  Mats with(const std::string& prefix) const {
-    Mats found;
-    for (const auto& [name, value] : arrays) {
-      if (name.rfind(prefix, 0) == 0) found[name.substr(prefix.size())] = value;
-    }
-    return found;
-  }
-};
-
-Fixture load(const std::string& name) {
-  Fixture f;
-  std::ifstream config(kFolder / name / "config.txt");
-  for (std::string line; std::getline(config, line);) {
-    const std::size_t equals = line.find('=');
-    set_field(f.config, line.substr(0, equals), line.substr(equals + 1));
-  }
-  const xt::xtensor<float, 1> values =
-      xt::load_npy<float>((kFolder / name / "values.npy").string());
-  std::ifstream manifest(kFolder / name / "manifest.txt");
-  std::size_t at = 0;
-  for (std::string line; std::getline(manifest, line);) {
-    std::istringstream fields(line);
-    std::string array;
-    std::int64_t rows = 0, cols = 0;
-    fields >> array >> rows >> cols;
-    Mat m(rows, cols);
-    if (at + std::size_t(m.size()) > values.size()) break;
-    for (std::int64_t i = 0; i < m.size(); ++i) m.data()[i] = values(at++);
-    f.order.push_back(array);
-    f.arrays[array] = m;
-  }
-  EXPECT_EQ(at, values.size()) << name << ": manifest.txt and values.npy disagree";
-  return f;
-}
-
-/// Largest difference, against the largest expected magnitude or `least`, whichever is more.
-void expect_close(const Mat& ours, const Mat& expected, double tolerance, const std::string& what,
-                  double least = 0) {
-  ASSERT_EQ(ours.rows(), expected.rows()) << what;
-  ASSERT_EQ(ours.cols(), expected.cols()) << what;
-  ASSERT_TRUE(ours.allFinite()) << what;
-  const double scale = std::max(double(expected.cwiseAbs().maxCoeff()), least);
-  ASSERT_GT(scale, 0) << what << ": nothing to compare";
-  Eigen::Index row = 0, col = 0;
-  const double worst = double((ours - expected).cwiseAbs().maxCoeff(&row, &col));
-  EXPECT_LE(worst, tolerance * scale)
-      << what << "[" << row << "][" << col << "] is " << ours(row, col) << ", expected "
-      << expected(row, col) << ", largest expected " << scale;
-}
-
-/// Gives every parameter the fixture's value; names and shapes must match one to one.
-void set_parameters(const Fixture& f, const std::vector<Parameter*>& parameters) {
-  Mats values = f.with("parameter.");
-  for (Parameter* p : parameters) {
-    const auto found = values.find(p->name);
-    ASSERT_NE(found, values.end()) << "the fixture has no parameter " << p->name;
-    ASSERT_EQ(found->second.rows(), p->rows) << p->name;
-    ASSERT_EQ(found->second.cols(), p->cols) << p->name;
-    for (std::int64_t i = 0; i < p->count(); ++i) {
-      p->set(i / p->cols, i % p->cols, found->second.data()[i]);
-    }
-    values.erase(found);
-  }
-  for (const auto& [name, value] : values) ADD_FAILURE() << "there is no parameter " << name;
 }
 
 Mat gradient_of(const Parameter& p) {
@@ -155,7 +56,7 @@ std::string implementation_of(const std::string& seat, const ModelConfig& config
 class LayerFixtureTest : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    fixture_ = load(GetParam());
+    fixture_ = load_fixture(GetParam());
     const std::string seat = seat_of(GetParam());
     seat_ = make_seat(seat, implementation_of(seat, fixture_.config), fixture_.config);
     set_parameters(fixture_, seat_->parameters);
@@ -177,11 +78,11 @@ class LayerFixtureTest : public testing::TestWithParam<std::string> {
 
   void expect_gradients() {
     for (const auto& [name, expected] : fixture_.with("input_gradient.")) {
-      expect_close(seat_->din[name], expected, kGradientTolerance, GetParam() + " d" + name);
+      expect_within(seat_->din[name], expected, kGradientTolerance, GetParam() + " d" + name);
     }
     for (const Parameter* p : seat_->parameters) {
-      expect_close(gradient_of(*p), fixture_.at("parameter_gradient." + p->name),
-                   kGradientTolerance, GetParam() + " gradient of " + p->name);
+      expect_within(gradient_of(*p), fixture_.at("parameter_gradient." + p->name),
+                    kGradientTolerance, GetParam() + " gradient of " + p->name);
     }
   }
 
@@ -195,7 +96,7 @@ TEST_P(LayerFixtureTest, ForwardAndBackward) {
   Pass pass = make_pass();
   seat_->forward(pass);
   for (const auto& [name, ours] : seat_->out) {
-    expect_close(ours, fixture_.at("output." + name), kForwardTolerance, GetParam() + " " + name);
+    expect_within(ours, fixture_.at("output." + name), kForwardTolerance, GetParam() + " " + name);
   }
   if (auto* loss = dynamic_cast<LossUnderTest*>(seat_.get())) {
     const Mat &targets = fixture_.at("constant.targets"),
@@ -222,7 +123,7 @@ INSTANTIATE_TEST_SUITE_P(Fixtures, LayerFixtureTest, testing::ValuesIn(layer_nam
 
 class ModelFixtureTest : public testing::TestWithParam<std::string> {
  protected:
-  void SetUp() override { fixture_ = load(GetParam()); }
+  void SetUp() override { fixture_ = load_fixture(GetParam()); }
 
   /// Rows of the step's examples.
   template <class T>
@@ -253,8 +154,8 @@ class ModelFixtureTest : public testing::TestWithParam<std::string> {
     }
     for (const Parameter* p : parameters) {
       // The bias of keys has no effect, so that its gradient is rounding errors.
-      expect_close(gradient_of(*p), fixture_.at("parameter_gradient." + p->name),
-                   kGradientTolerance, what + " gradient of " + p->name, 1e-2 * largest);
+      expect_within(gradient_of(*p), fixture_.at("parameter_gradient." + p->name),
+                    kGradientTolerance, what + " gradient of " + p->name, 1e-2 * largest);
     }
   }
 
@@ -298,7 +199,7 @@ TEST_P(ModelFixtureTest, FirstGradientsAndLosses) {
   for (const Gemm& gemm : gemms()) train(gemm);
 }
 
-INSTANTIATE_TEST_SUITE_P(Fixtures, ModelFixtureTest, testing::ValuesIn(names_with("model_")),
+INSTANTIATE_TEST_SUITE_P(Fixtures, ModelFixtureTest, testing::ValuesIn(fixtures_with("model_")),
                          [](const auto& test) { return test.param; });
 
 // -- optimiser ------------------------------------------------------------------------------------
@@ -308,8 +209,8 @@ std::vector<std::int64_t> integers(const Mat& m) {
 }
 
 TEST(AdafactorFixtureTest, ThreeUpdatesOfEveryRank) {
-  if (!fs::exists(kFolder / "adafactor")) GTEST_FAIL() << kFolder << " has no adafactor";
-  const Fixture f = load("adafactor");
+  ASSERT_FALSE(fixtures_with("adafactor").empty()) << training_fixtures();
+  const Fixture f = load_fixture("adafactor");
   std::vector<std::string> names;
   for (const std::string& array : f.order) {
     const std::string ending = ".start";
@@ -351,8 +252,8 @@ TEST(AdafactorFixtureTest, ThreeUpdatesOfEveryRank) {
     }
     optimizer->update(step, double(f.at("learning_rates")(0, step - 1)));
     for (std::size_t i = 0; i < names.size(); ++i) {
-      expect_close(values[i], f.at(names[i] + ".value" + number), kUpdateTolerance,
-                   names[i] + " after step " + number);
+      expect_within(values[i], f.at(names[i] + ".value" + number), kUpdateTolerance,
+                    names[i] + " after step " + number);
     }
   }
 }
@@ -367,15 +268,15 @@ TEST(TrainingFixtures, CoverEverySeat) {
                                                           {"recurrence", {"none"}}};
   for (const std::string& name : layer_names()) {
     const std::string seat = seat_of(name);
-    covered[seat].insert(implementation_of(seat, load(name).config));
+    covered[seat].insert(implementation_of(seat, load_fixture(name).config));
   }
   for (const std::string& seat : seat_names()) {
     for (const std::string& implementation : implementations_of(seat)) {
       EXPECT_TRUE(covered[seat].count(implementation))
-          << "no fixture in " << kFolder << " has " << seat << "=" << implementation;
+          << "no fixture in " << training_fixtures() << " has " << seat << "=" << implementation;
     }
   }
-  EXPECT_GE(names_with("model_").size(), 4u);
+  EXPECT_GE(fixtures_with("model_").size(), 4u);
 }
 
 }  // namespace
