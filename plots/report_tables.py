@@ -11,7 +11,7 @@ MEANING = {
                    "mean stands for all.",
     "extrapolated": "Extrapolated: a full token put together as layers × block + rest.",
     "untrusted": "Untrusted: faster than the machine's measured limit allows, or measured while "
-                 "that limit kept changing.",
+                 "that limit kept changing so much that the median efficiency is uncertain by more than 5 %.",
 }
 BF16 = "The paper's rows are float32."
 KIND = {"token": ("reads_limit", "token_roofline_limit"),

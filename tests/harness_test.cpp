@@ -276,14 +276,15 @@ TEST(Protocol, BudgetEndsAnImpreciseRow) {
   EXPECT_EQ(run({&a}, settings).at(0).kept.size(), 6u);
 }
 
-TEST(Protocol, DiscardsWhatDisagreeingCeilingsBracketAndGivesUpDiscarding) {
+TEST(Protocol, SetsAsideWhatDisagreeingCeilingsBracketAndGivesThatUp) {
   std::vector<std::string> log;
   FakeSubject a("a", &log);
   a.unsteady = true;
   const Samples samples = run({&a}, {}).at(0);
-  EXPECT_EQ(samples.discarded, 8);
   EXPECT_TRUE(samples.restless);
-  EXPECT_GE(samples.kept.size(), 6u);
+  EXPECT_TRUE(samples.set_aside.empty());
+  EXPECT_EQ(int(samples.kept.size()), samples.attempts);
+  EXPECT_GE(samples.attempts, 8);
   EXPECT_DOUBLE_EQ(samples.kept[0].ceilings.read_bytes_per_second, 65e9);
   // The reading after one decode serves as the one before the next.
   EXPECT_EQ(a.measured, samples.attempts + 1);

@@ -12,6 +12,7 @@ namespace {
 
 // Above this the floor is not a floor: something is measured or counted wrongly.
 constexpr double kMaxEfficiency = 1.03;
+constexpr double kMaxEfficiencyUncertainty = 0.05;  // of the median, 95 % interval
 
 nlohmann::ordered_json typed(const std::string& value) {
   if (value == "true" || value == "false") return value == "true";
@@ -93,6 +94,11 @@ std::string notes_of(const Row& row, const Transformer& model, const Samples& sa
                        std::to_string(model.config().decoder_layers) +
                        " blocks held, token = blocks x block + rest");
   }
+  if (samples.restless) {
+    add_note(note,
+             "restless machine: decodes kept although the ceilings before and after differed "
+             "by more than 5 %");
+  }
   const double uncertainty = uncertainty_of(samples);
   if (!std::isfinite(uncertainty)) {
     add_note(note, std::to_string(samples.kept.size()) + " decodes, too few for a 95 % interval");
@@ -102,14 +108,20 @@ std::string notes_of(const Row& row, const Transformer& model, const Samples& sa
   return note;
 }
 
+/// The larger 95 % interval of the two efficiencies' medians, as a share of them.
+double uncertainty_of_efficiency(const Columns& c) {
+  return std::max(relative_uncertainty(c.token_efficiency),
+                  relative_uncertainty(c.block_efficiency));
+}
+
 /// Why the row's times should not be believed, or nothing.
 std::string doubts_of(const Columns& c, const Samples& samples) {
   std::string doubts;
-  if (samples.restless) {
-    add_note(doubts, "the ceilings before and after disagreed in " +
-                         std::to_string(samples.discarded) + " of " +
-                         std::to_string(samples.attempts) +
-                         " decodes, so that disagreeing ones were kept in the end");
+  if (samples.restless && !(uncertainty_of_efficiency(c) <= kMaxEfficiencyUncertainty)) {
+    add_note(doubts,
+             "the ceilings before and after disagreed too often, and the median efficiency "
+             "is uncertain by more than " +
+                 percent(kMaxEfficiencyUncertainty));
   }
   const double efficiency =
       std::max(summarize(c.token_efficiency).median, summarize(c.block_efficiency).median);
@@ -188,7 +200,7 @@ std::vector<Record> decode_records(const Record& base, const Row& row, Transform
   write.counted("block_bytes", "B", block.bytes);
   write.counted("token_flops", "FLOP", token.flops);
   write.counted("block_flops", "FLOP", block.flops);
-  write.counted("discarded_pairs", "decodes", samples.discarded);
+  write.counted("discarded_pairs", "decodes", double(samples.set_aside.size()));
   write.measured("rows_touched", "rows", c.rows_touched, Status::ok);
   write.measured("read_gbps", "GB/s", c.read, Status::ok);
   write.measured("fma_gflops", "GFLOP/s", c.fma, Status::ok);

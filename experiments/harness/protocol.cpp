@@ -87,11 +87,12 @@ class Rounds {
     const DecodeTimes times = subject.decode(number);
     const Ceilings after = subject.ceilings();
     last_ = {&subject, after, Clock::now()};
-    if (agree(before, after) || samples.restless) {
-      samples.kept.push_back({times, mean(before, after)});
-    } else {
-      ++samples.discarded;
-      samples.restless = hopeless(samples);
+    (agree(before, after) || samples.restless ? samples.kept : samples.set_aside)
+        .push_back({times, mean(before, after)});
+    if (!samples.restless && hopeless(samples)) {
+      samples.restless = true;
+      samples.kept.insert(samples.kept.end(), samples.set_aside.begin(), samples.set_aside.end());
+      samples.set_aside.clear();
     }
     samples.seconds += seconds_since(start);
   }
@@ -99,10 +100,11 @@ class Rounds {
  private:
   /// Whether waiting for a steady machine has cost enough.
   bool hopeless(const Samples& samples) const {
+    const int aside = int(samples.set_aside.size());
     const bool too_many =
-        samples.attempts >= kAttemptsBeforeRestless && 4 * samples.discarded > 3 * samples.attempts;
-    const bool too_long = samples.seconds > 2 * settings_.budget_seconds &&
-                          samples.discarded > int(samples.kept.size());
+        samples.attempts >= kAttemptsBeforeRestless && 4 * aside > 3 * samples.attempts;
+    const bool too_long =
+        samples.seconds > 2 * settings_.budget_seconds && aside > int(samples.kept.size());
     return too_many || too_long;
   }
 

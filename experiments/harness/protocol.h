@@ -56,10 +56,12 @@ struct Sample {
 
 struct Samples {
   std::vector<Sample> kept;
+  std::vector<Sample> set_aside;  ///< the ceilings before and after disagreed
   int attempts = 0;
-  int discarded = 0;
-  bool restless = false;  ///< too many discards: later decodes were kept whatever the ceilings did
-  double seconds = 0;     ///< spent on this row, all included
+  /// Too much had to be set aside: everything was kept, and is kept from then on. A ratio to the
+  /// mean of both ceilings is then believed only if its median is certain enough.
+  bool restless = false;
+  double seconds = 0;  ///< spent on this row, all included
 };
 
 /// Largest relative uncertainty of the medians of token and block time.

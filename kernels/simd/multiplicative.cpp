@@ -84,7 +84,7 @@ HWY_INLINE void tile(const float* left, std::int64_t stride, const Right* const 
   // Fewer instructions besides the multiply-adds: they compete for the same ports.
   HWY_UNROLL(2)
   for (std::int64_t k = 0; k < rows; ++k) {
-    for (int p = 0; p < kAsk; ++p) prefetch(ask[p] + k * kPanel);
+    for (int p = 0; p < kAsk; ++p) prefetch_far(ask[p] + k * kPanel);
     Vector w[kPanels][kVectorsOfPanel];
     for (int p = 0; p < kPanels; ++p) {
       for (int v = 0; v < kVectorsOfPanel; ++v) w[p][v] = load(right[p] + k * kPanel + v * kLanes);

@@ -64,6 +64,16 @@ HWY_INLINE void prefetch(const T* p) {
 #endif
 }
 
+/// The same into the second-level cache, for what is read only after everything now at hand.
+template <class T>
+HWY_INLINE void prefetch_far(const T* p) {
+#if defined(__GNUC__)
+  __builtin_prefetch(p, 0, 2);
+#else
+  hwy::Prefetch(p);
+#endif
+}
+
 /// How many elements ahead of its use a stream of weights is asked for: the best of 512 to 1536
 /// bytes in f32 and of 256 to 2048 bytes in bf16, with four streams.
 template <class T>
