@@ -12,8 +12,8 @@ usage() {
                   kernel sets, single layers; an hour more
   --quick         under ten minutes on two cores: fewer rows, fewer repeats, no curves
   --smoke         about a minute: tiny shapes into a temporary folder, to see that everything runs
-  --peers         also PyTorch and JAX on the same block (installs them under build/peers, about 7 GB): 12 minutes more,
-                  3 with --quick
+  --peers         also PyTorch and JAX on the same block, and PyTorch's training step beside ours (installs them under
+                  build/peers, about 7 GB): 15 minutes more, 4 with --quick
   --corpus PATH   text to train on: a file, a folder or a quoted glob; default: generated
   --results DIR   folder of records; default results/local/<machine>
   --publish       records into results/published; only from a clean git tree
@@ -57,8 +57,8 @@ python=/usr/bin/python3
 [[ -x $python ]] || python=python3
 export PYTHONDONTWRITEBYTECODE=1
 
-# The plan: one line an experiment, "minutes at most; name; arguments". decode_time reads configs/<name>.cfg,
-# perplexity configs/training/<name>.cfg.
+# The plan: one line an experiment, "minutes at most; name; arguments". perplexity reads configs/training/<name>.cfg where
+# there is one, else decode_time configs/<name>.cfg.
 case $mode in
   default|full) plan=(
     "0.6;ceilings;"
@@ -114,8 +114,12 @@ case $mode in
 esac
 if [[ $peers == yes ]]; then
   [[ $mode == smoke ]] && { echo "run_all.sh: --peers goes with --quick or alone, not with --smoke" >&2; exit 2; }
-  if [[ $mode == quick ]]; then plan+=("3;peers_python;--seconds 2 --rows 800m.pytorch,800m.jax,800m.jax.ff_qkv_cross")
-  else plan+=("12;peers_python;--seconds 10"); fi
+  if [[ $mode == quick ]]; then plan+=(
+    "3;peers_python;--seconds 2 --rows 800m.pytorch,800m.jax,800m.jax.ff_qkv_cross"
+    "1;peers_training;--rounds 2 --steps 10")
+  else plan+=(
+    "12;peers_python;--seconds 10"
+    "3;peers_training;--rounds 5 --steps 20"); fi
 fi
 
 minutes_of() { printf '%s\n' "$@" | awk -F';' '{sum += $1} END {printf "%.1f", sum + 0}'; }
@@ -156,8 +160,9 @@ fi
 mkdir -p "$results"
 
 # Python peers live in a virtual environment of their own, made once.
-run_peers() {
-  local home=${SCALING_PEERS:-build/peers} needed_gb=10
+peers_home=${SCALING_PEERS:-build/peers}
+install_peers() {
+  local home=$peers_home needed_gb=10
   if [[ ! -e $home/ready ]] || ! cmp -s $home/ready experiments/peers/requirements.txt; then
     mkdir -p "$home"
     local free_gb=$(( $(df --output=avail -k "$home" | tail -n 1) / 1048576 ))
@@ -169,17 +174,33 @@ run_peers() {
     $python -m venv "$home" && "$home/bin/pip" install --quiet --requirement experiments/peers/requirements.txt || return 1
     cp experiments/peers/requirements.txt "$home/ready"
   fi
-  "$home/bin/python" experiments/peers/run_peers.py --results "$results" "$@"
+}
+
+run_peers() {
+  install_peers || return 1
+  "$peers_home/bin/python" experiments/peers/run_peers.py --results "$results" "$@"
+}
+
+# Written at its end only: kept as a benchmark is.
+run_training_peers() {
+  install_peers || return 1
+  local out=$results/peers_training.jsonl made_by
+  made_by="$(cat "$bin/bench_training" "$peers_home/ready" experiments/peers/*.py | sha256sum | cut -c1-16) $*"
+  if is_made_by "$out" "$made_by"; then return; fi
+  $python experiments/peers/compare_training.py --results "$results" --python pytorch="$peers_home/bin/python" "$@" || return
+  echo "$made_by" >"$out.made_by"
+}
+
+# Whether this program with these arguments has made the file; says so.
+is_made_by() {
+  [[ -s $1 && -f $1.made_by && $(<"$1.made_by") == "$2" ]] && echo "already measured"
 }
 
 # Google Benchmark writes one file at its end; it is kept if the same program made it with the same arguments.
 run_benchmark() {
   local name=$1 out=$2; shift 2
   local made_by; made_by="$(sha256sum <"$bin/$name" | cut -c1-16) $*"
-  if [[ -s $out && -f $out.made_by && $(<"$out.made_by") == "$made_by" ]]; then
-    echo "already measured"
-    return 0
-  fi
+  if is_made_by "$out" "$made_by"; then return; fi
   "$bin/$name" "$@" --benchmark_out="$out.partial" --benchmark_out_format=json \
     --benchmark_context=commit="$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)" || return
   mv "$out.partial" "$out"
@@ -199,9 +220,11 @@ run_one() {
     bench_kernels) run_benchmark "$name" "$results/kernels.json" "$@" ;;
     bench_layers) run_benchmark "$name" "$results/layers.json" "$@" ;;
     peers_python) run_peers "$@" ;;
-    fig*|moe_*|table8_mini|tiny_curve) run_curves "$name" "$@" ;;
+    peers_training) run_training_peers "$@" ;;
     reversibility|long_sequence) $bin/$name --config "experiments/configs/$name.cfg" --results "$results" "$@" ;;
-    *) $bin/decode_time --config "experiments/configs/$name.cfg" --results "$results" "$@" ;;
+    *)
+      if [[ -e experiments/configs/training/$name.cfg ]]; then run_curves "$name" "$@"
+      else $bin/decode_time --config "experiments/configs/$name.cfg" --results "$results" "$@"; fi ;;
   esac
 }
 

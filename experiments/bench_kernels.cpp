@@ -9,13 +9,13 @@
 
 #include <algorithm>
 #include <boost/program_options.hpp>
-#include <chrono>
 #include <iostream>
 #include <memory>
 
 #include "kernels/cases.h"
 #include "kernels/ceilings.h"
 #include "kernels/check.h"
+#include "kernels/clock.h"
 #include "kernels/library_threads.h"
 
 namespace scaling {
@@ -47,7 +47,7 @@ class Bench {
     // nothing.
     std::int64_t& call = warm ? warm_call_ : cold_call_;
     const std::int64_t step = warm ? 0 : 1;
-    const auto start = std::chrono::steady_clock::now();
+    const Clock::time_point start = Clock::now();
     if (team_.threads() == 1) {
       for (auto _ : state) problem.run(set, call += step, 0);
     } else {
@@ -56,8 +56,8 @@ class Bench {
         team_.run([&](int thread) { problem.run(set, call, thread); });
       }
     }
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    report(state, problem, warm, seconds.count() / double(state.iterations()));
+    const double seconds = seconds_since(start);
+    report(state, problem, warm, seconds / double(state.iterations()));
   } catch (const UserError& error) {
     state.SkipWithError(error.what());
   }
@@ -78,11 +78,10 @@ class Bench {
 
   /// The limits beside the case, no older than two seconds.
   void measure(const Problem& problem) {
-    const auto now = std::chrono::steady_clock::now();
-    if (measured_ != Time{} && now - measured_ < std::chrono::seconds(2)) return;
+    if (measured_ != Clock::time_point() && seconds_since(measured_) < 2) return;
     read_rate_ = measure_read_rate(team_, problem.weights(), problem.weight_bytes());
     fma_rate_ = measure_fma_rate(team_);
-    measured_ = std::chrono::steady_clock::now();
+    measured_ = Clock::now();
   }
 
   void report(benchmark::State& state, const Problem& problem, bool warm, double seconds) {
@@ -95,14 +94,13 @@ class Bench {
     state.counters["%ceiling"] = 100 * floor_seconds({cost}, read_rate_, fma_rate_) / seconds;
   }
 
-  using Time = std::chrono::steady_clock::time_point;
   Team team_;
   const std::uint64_t rotation_;
   const Case* case_ = nullptr;
   WeightType type_ = WeightType::f32;
   std::unique_ptr<CheckedProblem> problem_;
   std::int64_t cold_call_ = 0, warm_call_ = 0;
-  Time measured_;
+  Clock::time_point measured_;
   double read_rate_ = 0, fma_rate_ = 0;
 };
 

@@ -2,13 +2,14 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <functional>
 #include <memory>
 
+#include "experiments/harness/reference_check.h"
 #include "kernels/ceilings.h"
 #include "kernels/check.h"
+#include "kernels/clock.h"
 #include "models/catalog.h"
 #include "models/initialize.h"
 #include "models/layers/partial_sums.h"
@@ -123,12 +124,12 @@ void run(benchmark::State& bench, const std::string& title, const Seat<L>& seat,
     const StepContext ctx{kernels, team.barrier(), thread, threads, 1, position, aligned};
     seat.step(*copies.layers[at], ctx, copies.states[at].get(), buffers);
   };
-  const auto start = std::chrono::steady_clock::now();
+  const Clock::time_point start = Clock::now();
   for (auto _ : bench) {
     team.run(job);
     if (++at == copies.layers.size()) at = 0, ++position;
   }
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  const double seconds = seconds_since(start);
   const Ceilings after = measure(team, copies.arena);
   const Cost cost = seat.cost(*copies.layers[0], config.weight_type);
   const Phase sum = total(cost);
@@ -140,21 +141,25 @@ void run(benchmark::State& bench, const std::string& title, const Seat<L>& seat,
   if (before.read_bytes_per_second > 0) {
     bench.counters["GB/s_ceiling"] = read / 1e9;
     bench.counters["percent_of_ceiling"] =
-        100 * floor_seconds(cost, read, fma) * double(bench.iterations()) / seconds.count();
+        100 * floor_seconds(cost, read, fma) * double(bench.iterations()) / seconds;
   }
 }
 
+/// Throws UserError unless a small model with this layer in its seat decodes like ref.
 template <class L>
 void add(const std::string& seat_name, const std::string& name, const Seat<L>& seat,
          const ModelConfig& shape, const KernelSet& kernels) {
   std::vector<int> teams{1};
   if (available_threads() > 1) teams.push_back(available_threads());
   for (const WeightType type : {WeightType::f32, WeightType::bf16}) {
+    ModelConfig config = shape;
+    config.weight_type = type;
+    set_field(config, seat_name, name);
+    const std::string layer = seat_name + ":" + name + "/" + name_of(type);
+    Team widest(teams.back());
+    require_agreement_with_ref(layer, config, kernels, 1, widest);
     for (const int threads : teams) {
-      ModelConfig config = shape;
-      config.weight_type = type;
-      const std::string title =
-          seat_name + ":" + name + "/" + name_of(type) + "/t" + std::to_string(threads);
+      const std::string title = layer + "/t" + std::to_string(threads);
       benchmark::RegisterBenchmark(title.c_str(),
                                    [=, &kernels](benchmark::State& bench) {
                                      try {

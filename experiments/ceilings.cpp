@@ -17,14 +17,14 @@ int ceilings(int argc, char** argv) {
     std::fputs(ceiling_help().c_str(), stdout);
     return 0;
   }
+  const std::vector<CeilingCase> cases = ceiling_cases(options);
   const Provenance provenance = read_provenance();
   RecordFile file(prepare_results_dir(options.results, provenance.machine), "ceilings");
-  const std::vector<CeilingCase> cases = ceiling_cases(options);
   std::printf("ceilings: %zu measurements, about %s\n", cases.size(),
               readable_seconds(1.0 * double(cases.size())).c_str());
   std::fflush(stdout);
   Progress progress(double(cases.size()));
-  CeilingMeter meter(options);
+  CeilingMeter meter(options, cases);
   for (const CeilingCase& one : cases) {
     check_interrupt();
     const Record base = ceiling_record(one, options, provenance);

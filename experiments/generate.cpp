@@ -5,11 +5,11 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "experiments/harness/flags.h"
 #include "experiments/harness/interrupt.h"
 #include "experiments/harness/options.h"
 #include "experiments/harness/run_experiment.h"
@@ -58,32 +58,8 @@ po::options_description flags() {
   return all;
 }
 
-std::string help_of(const po::options_description& all) {
-  std::ostringstream text;
-  text << all;
-  return text.str();
-}
-
-po::variables_map read_flags(int argc, const char* const* argv) {
-  const po::options_description all = flags();
-  po::variables_map values;
-  try {
-    const int style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
-    const po::positional_options_description none;
-    po::store(po::command_line_parser(argc, argv).options(all).positional(none).style(style).run(),
-              values);
-  } catch (const po::unknown_option& error) {
-    std::string known;
-    for (const auto& flag : all.options()) known += " --" + flag->long_name();
-    throw UserError("there is no flag '" + error.get_option_name() + "'; known are:" + known);
-  } catch (const po::error& error) {
-    throw UserError(std::string(error.what()) + "; --help lists the flags");
-  }
-  return values;
-}
-
 GenerateOptions parse_generate_options(int argc, const char* const* argv) {
-  const po::variables_map values = read_flags(argc, argv);
+  const po::variables_map values = parse_flags(argc, argv, {flags()});
   GenerateOptions options;
   options.help = values.count("help") > 0;
   if (options.help) return options;
@@ -238,7 +214,7 @@ void check_length(const char* what, std::size_t ids, std::int64_t room) {
 int generate(int argc, char** argv) {
   const GenerateOptions options = parse_generate_options(argc, argv);
   if (options.help) {
-    std::fputs(help_of(flags()).c_str(), stdout);
+    std::fputs(help_of({flags()}).c_str(), stdout);
     return 0;
   }
   const CheckpointInfo info = read_checkpoint_info(options.checkpoint);

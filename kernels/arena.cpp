@@ -42,31 +42,6 @@ std::uint64_t group_leaves(const std::string& folder, const char* limit_name,
   return limit - std::min(limit, used);
 }
 
-/// The least that any control group from this process's own up to the root leaves.
-std::uint64_t control_groups_leave() {
-  std::uint64_t least = kUnlimited;
-  std::ifstream groups("/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {
-    const auto first = line.find(':');
-    const auto second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    const bool unified = controllers.empty();
-    if (!unified && controllers.find("memory") == std::string::npos) continue;
-    const std::string root = unified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
-    const char* limit = unified ? "memory.max" : "memory.limit_in_bytes";
-    const char* usage = unified ? "memory.current" : "memory.usage_in_bytes";
-    std::string path = line.substr(second + 1);
-    for (;;) {
-      least = std::min(least, group_leaves(root + path, limit, usage));
-      if (path.empty() || path == "/") break;
-      path.erase(path.rfind('/'));
-    }
-    least = std::min(least, group_leaves(root, limit, usage));
-  }
-  return least;
-}
-
 std::uint64_t machine_available() {
   std::ifstream info("/proc/meminfo");
   std::string key;
@@ -86,7 +61,33 @@ std::string gib(std::uint64_t bytes) {
 
 }  // namespace
 
-std::uint64_t available_memory() { return std::min(machine_available(), control_groups_leave()); }
+std::uint64_t control_groups_leave(const std::string& own_groups, const std::string& mounted_at) {
+  std::uint64_t least = kUnlimited;
+  std::ifstream groups(own_groups);
+  for (std::string line; std::getline(groups, line);) {
+    const auto first = line.find(':');
+    const auto second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    const bool unified = controllers.empty();
+    if (!unified && controllers.find("memory") == std::string::npos) continue;
+    const std::string root = unified ? mounted_at : mounted_at + "/memory";
+    const char* limit = unified ? "memory.max" : "memory.limit_in_bytes";
+    const char* usage = unified ? "memory.current" : "memory.usage_in_bytes";
+    std::string path = line.substr(second + 1);
+    for (;;) {
+      least = std::min(least, group_leaves(root + path, limit, usage));
+      const auto slash = path.rfind('/');
+      if (slash == std::string::npos) break;
+      path.erase(slash);
+    }
+  }
+  return least;
+}
+
+std::uint64_t available_memory() {
+  return std::min(machine_available(), control_groups_leave("/proc/self/cgroup", "/sys/fs/cgroup"));
+}
 
 void require_memory(std::uint64_t bytes, const std::string& what, const std::string& remedy) {
   const std::uint64_t available = available_memory();

@@ -11,6 +11,11 @@ namespace scaling {
 /// limit (a container's, version 1 or 2) leaves, whichever is less.
 std::uint64_t available_memory();
 
+/// The least that any control group from a process's own up to the root leaves, bytes; the largest
+/// number there is if none sets a limit or what it says cannot be read. own_groups: the process's
+/// list of them (/proc/self/cgroup). mounted_at: /sys/fs/cgroup.
+std::uint64_t control_groups_leave(const std::string& own_groups, const std::string& mounted_at);
+
 /// Throws UserError naming both numbers and `remedy` if `bytes` exceed available memory less a
 /// reserve of 512 MiB.
 void require_memory(std::uint64_t bytes, const std::string& what, const std::string& remedy);

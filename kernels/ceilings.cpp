@@ -67,7 +67,6 @@ float MultiplyAdd(std::int64_t rounds, float seed) {
 
 std::int64_t FlopsOfRound() { return 12 * 2 * kLanes; }
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace scaling
 HWY_AFTER_NAMESPACE();

@@ -51,6 +51,7 @@ void require_known(const char* seat, const std::string& name) {
   require_one_of(seat, name, implementations_of(seat));
 }
 
+constexpr const char* kAuto = "auto";  // blocks: as many as fit
 constexpr double kMaxSelectionNoise = 1000;
 constexpr std::int64_t kMaxBuckets = 65536;
 
@@ -140,31 +141,23 @@ void set_field(ModelConfig& config, const std::string& name, const std::string& 
   if (name == "shape") {
     // Sizes come from the shape; who sits in which seat, how weights are stored and the seed stay.
     ModelConfig sized = config_of_shape(value);
-    sized.feed_forward = config.feed_forward;
-    sized.feed_forward_bias = config.feed_forward_bias;
-    sized.selector = config.selector;
-    sized.selection_noise = config.selection_noise;
-    sized.hard_probability = config.hard_probability;
-    sized.kernel_scaling = config.kernel_scaling;
-    sized.projection = config.projection;
-    sized.cross_projection = config.cross_projection;
-    sized.attention = config.attention;
-    sized.loss = config.loss;
-    sized.residual_stack = config.residual_stack;
-    sized.attention_layers = config.attention_layers;
-    sized.source = config.source;
-    sized.encoder_swaps = config.encoder_swaps;
-    sized.recompute_decisions = config.recompute_decisions;
-    sized.recurrence = config.recurrence;
-    sized.weight_type = config.weight_type;
-    sized.seed = config.seed;
+    for (const char* knob :
+         {"feed_forward", "feed_forward_bias", "selector", "selection_noise", "hard_probability",
+          "kernel_scaling", "projection", "cross_projection", "attention", "loss", "residual_stack",
+          "attention_layers", "source", "encoder_swaps", "recompute_decisions", "recurrence",
+          "weight_type", "seed"}) {
+      set_field(sized, knob, get_field(config, knob));
+    }
     config = sized;
-    return;
+  } else if (name == "blocks" && value == kAuto) {
+    config.blocks = 0;
+  } else {
+    set_named_field(config, name, value);
   }
-  set_named_field(config, name, value);
 }
 
 std::string get_field(const ModelConfig& config, const std::string& name) {
+  if (name == "blocks" && config.blocks == 0) return kAuto;
   return get_named_field(config, name);
 }
 

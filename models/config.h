@@ -20,7 +20,8 @@ struct ModelConfig {
   std::int64_t max_length = 512;
   std::int64_t encoder_layers = 24;
   std::int64_t decoder_layers = 24;
-  /// Distinct decoder blocks held in memory; 0: as many as memory holds, at most decoder_layers.
+  /// Distinct decoder blocks held in memory; 0, as text auto: as many as memory holds, at most
+  /// decoder_layers.
   std::int64_t blocks = 0;
   /// false: no encoder is built, its output vectors are drawn at random, and records say so.
   bool encoder = true;
@@ -71,7 +72,7 @@ struct ModelConfig {
     visit("max_length", c.max_length, "rows of each positional table");
     visit("encoder_layers", c.encoder_layers, "encoder blocks");
     visit("decoder_layers", c.decoder_layers, "decoder blocks of the full model");
-    visit("blocks", c.blocks, "distinct decoder blocks in memory; 0: as many as fit");
+    visit("blocks", c.blocks, "distinct decoder blocks in memory, or auto: as many as fit");
     visit("encoder", c.encoder, "build the encoder; false: random encoder output");
     visit("feed_forward", c.feed_forward, "implementation of the feed-forward seat");
     visit("sparsity", c.sparsity, "N: one neuron in N is computed");
@@ -129,8 +130,8 @@ struct ModelConfig {
   void validate() const;
 };
 
-/// Sets one knob by name from text ("sparsity", "64"). Setting `shape` sets its sizes too. Throws
-/// UserError for an unknown knob (lists the known) or an unreadable value.
+/// Sets one knob by name from text ("sparsity", "64"; "blocks", "auto"). Setting `shape` sets its
+/// sizes too. Throws UserError for an unknown knob (lists the known) or an unreadable value.
 void set_field(ModelConfig& config, const std::string& name, const std::string& value);
 /// The text set_field would read back.
 std::string get_field(const ModelConfig& config, const std::string& name);

@@ -3,24 +3,18 @@
 #include "models/decoder.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <functional>
 
 #include "kernels/arena.h"
 #include "kernels/check.h"
+#include "kernels/clock.h"
 #include "models/initialize.h"
 #include "models/layers/partial_sums.h"
 #include "models/sampler.h"
 
 namespace scaling {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 struct SelfAttentionState {
   KeyValueCache cache;

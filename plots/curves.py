@@ -1,8 +1,7 @@
-"""Training curves from records: points over steps, results over seeds, gaps, power and verdicts."""
+"""Training curves from records: points over steps, results over seeds, gaps, failures."""
 
 import math
 import statistics
-from typing import NamedTuple, Optional
 
 import derive
 
@@ -10,37 +9,55 @@ FIGURES = ("fig1", "fig3", "fig5", "fig7", "moe", "c4", "hour", "table8")
 TOYS = "table4"  # how the names of experiments on numbers begin: plots/table4.py has their figures
 SIZES = ("small", "mini")  # the larger one first: it decides
 ENDINGS = ("log_perplexity", "gap", "bits_per_byte", "params")
-
-# What a run must show to decide anything, and what counts as enough (nats a token).
-POWER_GAP, POWER_SPREADS, ENOUGH = 0.1, 5, 0.25
+EXPERTS = ("moe_block", "moe_switch")
+CORPUS = ("corpus", "text_key", "validation")
+# Settings by which the same curve may differ: how its sizes were found, where text is cached.
+INCIDENTAL = ("solve", "reference_row", "cache")
 
 
 class Experiment:
-    """The curves of one experiment that were trained on the same text as its newest record."""
+    """The curves of one experiment that were trained on the same text as its newest record.
+
+    A curve that was trained again replaces its older self: the newest key of a row and seed. One
+    whose newest record is a failure has no results.
+    """
 
     def __init__(self, records, name):
-        mine = [r for r in records.history(name)
-                if (r.get("config") or {}).get("data") and r["value"] is not None]
-        newest = mine[-1]["config"]["data"] if mine else None
-        mine = [r for r in mine if r["config"]["data"] == newest]
+        mine = of_newest_text(records.history(name))
+        last = {(r["row"], r["seed"]): r for r in mine}
+        mine = [r for r in mine if r.get("key") == last[r["row"], r["seed"]].get("key")]
         self.name = name
+        self.data = next((r["config"]["data"] for r in mine if r["value"] is not None), None)
         self.rows = list(dict.fromkeys(r["row"] for r in mine))
         self.baseline = next((r["against"] for r in mine if r.get("against")), "dense")
-        # A curve that was trained again replaces its older self: the newest key of a row and seed.
-        keys = {(r["row"], r["seed"]): r.get("key") for r in mine}
-        mine = [r for r in mine if r.get("key") == keys[r["row"], r["seed"]]]
+        self._failed = {at: r for at, r in last.items() if r["value"] is None}
         self._points, self._results = {}, {}
         for r in mine:
             at = (r["row"], r["seed"])
             if r["metric"] == "evaluation":
                 self._points.setdefault(at, {})[r["config"]["step"]] = r
-            else:
+            elif at not in self._failed and r["value"] is not None:
                 self._results.setdefault(r["metric"], {})[at] = r
 
     def by_seed(self, row, metric):
         """{seed: record} of a result."""
         return {seed: r for (name, seed), r in self._results.get(metric, {}).items()
                 if name == row}
+
+    def failures(self, row):
+        """{seed: reason} of the seeds that failed."""
+        return {seed: r.get("note") or "no reason given"
+                for (name, seed), r in sorted(self._failed.items()) if name == row}
+
+    def state(self, row):
+        """Why a row has no result, in words."""
+        failures = self.failures(row)
+        if failures:
+            return "failed: " + "; ".join(dict.fromkeys(failures.values()))
+        reached = self.points(row)
+        if reached:
+            return f"unfinished, reached step {reached[-1][0]}"
+        return "no evaluation yet" if row in self.rows else "not trained"
 
     def result(self, row, metric):
         """Mean over seeds as a Value, spread = their standard deviation; None if nothing ended."""
@@ -49,13 +66,18 @@ class Experiment:
     def gap(self, row):
         """Log-perplexity above the baseline's, seed by seed where both have it."""
         mine, base = (self.by_seed(r, "log_perplexity") for r in (row, self.baseline))
-        shared = [s for s in mine if s in base]
+        shared = self.shared_seeds(row)
         pairs = [dict(mine[s], value=mine[s]["value"] - base[s]["value"]) for s in shared]
         value = over_seeds(pairs)
         if value is None:
             return None
         inputs = [derive.of_record(r) for s in shared for r in (mine[s], base[s])]
         return derive.combine(value.value, value.unit, value.spread, inputs)
+
+    def shared_seeds(self, row):
+        """Seeds that have a result of both the row and the baseline."""
+        base = self.by_seed(self.baseline, "log_perplexity")
+        return [seed for seed in self.by_seed(row, "log_perplexity") if seed in base]
 
     def seed_spread(self):
         """Standard deviation over seeds, pooled over all rows that have two or more; or None."""
@@ -68,8 +90,12 @@ class Experiment:
         return math.sqrt(sum((len(g) - 1) * statistics.variance(g) for g in groups) / freedom)
 
     def points(self, row):
-        """[(step, mean, lowest, highest)] where every seed that has begun the row is."""
-        seeds = [points for (name, _), points in self._points.items() if name == row]
+        """[(step, mean, lowest, highest)] where every seed that has begun the row is.
+
+        Failed seeds count only where no other has begun.
+        """
+        begun = {seed: points for (name, seed), points in self._points.items() if name == row}
+        seeds = [begun[seed] for seed in self.seeds(row) if seed in begun] or list(begun.values())
         if not seeds:
             return []
         steps = sorted(set.intersection(*(set(s) for s in seeds)) or set(seeds[0]))
@@ -80,8 +106,9 @@ class Experiment:
         return found
 
     def seeds(self, row):
-        return sorted({seed for name, seed in (*self._points, *self._results.get(
-            "log_perplexity", {})) if name == row})
+        """Those that have begun and have not failed."""
+        begun = {*self._points, *self._results.get("log_perplexity", {})} - {*self._failed}
+        return sorted(seed for name, seed in begun if name == row)
 
     def floor(self):
         for row in self.rows:
@@ -93,6 +120,34 @@ class Experiment:
     def unfinished(self, row):
         """Seeds that have points but no result yet."""
         return [s for s in self.seeds(row) if s not in self.by_seed(row, "log_perplexity")]
+
+
+def of_newest_text(history):
+    """Its records of the text that was trained on last. A failure names only its corpus."""
+    def corpus(record):
+        return tuple(derive.setting(record, knob) for knob in CORPUS)
+
+    usable = [r for r in history if r["value"] is not None and derive.setting(r, "data")]
+    newest = usable[-1]["config"]["data"] if usable else None
+    corpora = {corpus(r) for r in usable if r["config"]["data"] == newest
+               and r["metric"] != "evaluation"}
+
+    def counts(record):
+        if record["value"] is not None:
+            return bool(newest) and derive.setting(record, "data") == newest
+        return record["status"] == "failed" and (not corpora or corpus(record) in corpora)
+
+    return [r for r in history if counts(r)]
+
+
+def alike(one, other):
+    """Whether two experiments have the same baseline: same text, same settings at a shared seed."""
+    def settings(experiment):
+        return {seed: {k: v for k, v in (r.get("config") or {}).items() if k not in INCIDENTAL}
+                for seed, r in experiment.by_seed(experiment.baseline, "log_perplexity").items()}
+
+    mine, theirs = settings(one), settings(other)
+    return one.data == other.data and any(mine[s] == theirs[s] for s in mine if s in theirs)
 
 
 def over_seeds(records, centre=statistics.fmean):
@@ -129,242 +184,27 @@ def identifier(name):
 
 
 def figures(records):
-    """{id: Value} for summary.json."""
+    """{id: Value} for summary.json; experts under Figure 1 too, where it has their baseline."""
+    known = experiments(records)
     found = {}
-    for name, experiment in experiments(records).items():
-        if name.startswith("tiny"):
-            continue
-        prefix = identifier(name)
-        for row in experiment.rows:
-            for ending in ENDINGS:
-                value = experiment.gap(row) if ending == "gap" else experiment.result(row, ending)
-                if value and not (ending == "gap" and row == experiment.baseline):
-                    found[f"{prefix}.{row}.{ending}"] = value
-    speed = dense_speed(records)
-    for metric in ("mfu", "tokens_per_s"):
-        if speed and (value := speed.result(speed.baseline, metric)):
-            found[f"train.{metric}"] = value
-    found.update(step_comparison(records))
+    for name, experiment in known.items():
+        if not name.startswith("tiny"):
+            found.update(_row_figures(experiment, experiment.rows, identifier(name)))
+    for size in SIZES:
+        figure1, experts = known.get(f"fig1_{size}"), known.get(f"moe_{size}")
+        if figure1 and experts and alike(figure1, experts):
+            found = {**_row_figures(experts, EXPERTS, f"fig1.{size}"), **found}
     return found
 
 
-def step_comparison(records):
-    """{id: Value}: our training step beside other frameworks', timed in turn; replaces the curves' own speed."""
-    threads = max((r["threads"] for r in records.history("peers_training")), default=0)
-
-    def of(row, metric):
-        return derive.measured(records, "peers_training", row, threads, metric)
-
-    found = {f"train.{metric}": value for metric in ("mfu", "tokens_per_s") if (value := of("ours", metric))}
-    for row in records.rows("peers_training"):
-        if row != "ours" and (value := derive.ratio(of(row, "step_seconds"), of("ours", "step_seconds"))):
-            found[f"train.vs_{row}"] = value
+def _row_figures(experiment, rows, prefix):
+    found = {}
+    for row in rows:
+        for ending in ENDINGS:
+            value = experiment.gap(row) if ending == "gap" else experiment.result(row, ending)
+            if value and not (ending == "gap" and row == experiment.baseline):
+                found[f"{prefix}.{row}.{ending}"] = value
     return found
-
-
-def dense_speed(records):
-    """The experiment whose dense curve stands for training speed: `small` before `mini`."""
-    known = experiments(records)
-    for size in SIZES:
-        for figure in FIGURES:
-            experiment = known.get(f"{figure}_{size}")
-            if experiment and experiment.result(experiment.baseline, "mfu"):
-                return experiment
-    return None
-
-
-class Line(NamedTuple):
-    claim: str
-    verdict: str
-    evidence: str
-
-
-class Power(NamedTuple):
-    """Whether an experiment can decide: the gap of iso_read_ff against the seeds' spread."""
-    gap: Optional[derive.Value]
-    spread: Optional[float]
-    decides: bool
-
-    def text(self):
-        if self.gap is None:
-            return "no gap of iso_read_ff: nothing tells a loss from a tie"
-        beside = f"seeds' sd {self.spread:.4f}" if self.spread is not None else \
-            "one seed, so no spread is known"
-        word = "enough" if self.decides else "not enough"
-        return (f"iso_read_ff lies {self.gap.value:+.4f} nats/token above dense, {beside}: power "
-                f"{word} (wanted: at least {POWER_GAP} and {POWER_SPREADS} sd)")
-
-
-def power(experiment):
-    gap, spread = experiment.gap("iso_read_ff"), experiment.seed_spread()
-    decides = bool(gap and spread is not None and gap.value >= POWER_GAP
-                   and gap.value >= POWER_SPREADS * spread)
-    return Power(gap, spread, decides)
-
-
-def sized(known, figure):
-    """The largest trained size of a figure."""
-    for size in SIZES:
-        if f"{figure}_{size}" in known:
-            return known[f"{figure}_{size}"]
-    return None
-
-
-def pair(experiment, rows):
-    return ", ".join(f"`{row}` {gap.value:+.4f}" for row in rows
-                     if (gap := experiment.gap(row)) is not None)
-
-
-def tolerance(experiment):
-    """Differences of gaps below this are a tie: twice the error of a difference of two seeds."""
-    spread = experiment.seed_spread()
-    return 2 * math.sqrt(2) * spread if spread is not None else None
-
-
-def ordered(experiment, rows):
-    """Verdict on gaps that should rise along `rows`, against the seeds' spread."""
-    gaps = [experiment.gap(row).value for row in rows]
-    slack = tolerance(experiment)
-    if slack is None:
-        return "in the stated order, one seed" if gaps == sorted(gaps) else \
-            "not in the stated order, one seed"
-    if any(b < a - slack for a, b in zip(gaps, gaps[1:])):
-        return "not reproduced"
-    return "reproduced" if gaps[-1] > gaps[0] + slack else "tie within the seeds' spread"
-
-
-def judged(records):
-    """[Line]: what the paper says of perplexity, and what these curves say."""
-    known = experiments(records)
-    lines = []
-    for name, paper in (("fig1", _figure1), ("fig3", _figure3), ("fig5", _figure5),
-                        ("fig7", _figure7), ("moe", _moe), ("table8", _table8)):
-        experiment = sized(known, name)
-        if experiment:
-            lines += paper(experiment)
-    return lines
-
-
-def _where(experiment):
-    return f" ({identifier(experiment.name)})"
-
-
-def sparse_rows(experiment):
-    """[(N, row)] of rows ff_n<N>, N ascending."""
-    found = [(int(row[4:]), row) for row in experiment.rows
-             if row.startswith("ff_n") and row[4:].isdigit() and experiment.gap(row)]
-    return sorted(found)
-
-
-def _figure1(e):
-    strength = power(e)
-    lines = []
-    both, least = e.gap("ff_qkv"), strength.gap
-    claim = "Sparse FF+QKV reaches the dense log-perplexity at equally many parameters (Fig 1)"
-    if both and least and least.value > 0:
-        share = both.value / least.value
-        words = f"gap {both.value:+.4f} nats/token (paper +0.04 with a sparse loss too), " \
-                f"{share:.2f} of iso_read_ff's"
-        verdict = "reproduced" if share <= ENOUGH else "not reproduced"
-        if not strength.decides:
-            verdict = f"undecided (it would be: {verdict})"
-        lines.append(Line(claim + _where(e), verdict, f"{words}; {strength.text()}"))
-    elif both:
-        lines.append(Line(claim + _where(e), "undecided", strength.text()))
-    sparse = sparse_rows(e)
-    if sparse:
-        first = sparse[0][1]
-        lines += _controls(e, first)
-    qkv = [r for r in ("qkv_mult", "qkv_mult_conv") if e.gap(r)]
-    if qkv and least and least.value > 0:
-        near = all(e.gap(r).value <= ENOUGH * least.value for r in qkv)
-        verdict = "reproduced" if near else "not reproduced"
-        if not strength.decides:
-            verdict = f"undecided (it would be: {verdict})"
-        lines.append(Line("Sparse QKV alone is similar to the baseline (Fig 1)" + _where(e),
-                          verdict, pair(e, qkv)))
-    return lines
-
-
-def _controls(e, row):
-    """Does the sparse feed-forward beat each control by more than seeds explain?"""
-    lines = []
-    for control, compared, words in (
-            ("iso_read_ff", row, "a dense feed-forward with as many weights read a token"),
-            ("iso_read_model", "ff_qkv", "a narrower dense model with as many weights read"),
-            ("random_controller", row, "a controller that is never trained"),
-            ("hash_selector", row, "a hash of the token id")):
-        mine, theirs = e.gap(compared), e.gap(control)
-        if mine is None or theirs is None:
-            continue
-        slack = tolerance(e)
-        lead = theirs.value - mine.value
-        if slack is None:
-            verdict = ("ahead" if lead > 0 else "behind") + ", one seed"
-        else:
-            verdict = "yes" if lead > slack else "no" if lead < -slack else "tie"
-        lines.append(Line(f"`{compared}` beats {words}: `{control}`" + _where(e), verdict,
-                          f"{pair(e, (compared, control))}"))
-    return lines
-
-
-def _figure3(e):
-    rows = [row for _, row in sparse_rows(e)]
-    if len(rows) < 2:
-        return []
-    return [Line("Log-perplexity grows with N (Fig 3: N=64 as dense, 128 slightly worse)"
-                 + _where(e), ordered(e, rows), pair(e, rows))]
-
-
-def _figure5(e):
-    rows = [r for r in e.rows if r.startswith("qkv_mult") and e.gap(r)]
-    best = min(rows, key=lambda r: e.gap(r).value, default=None)
-    if not best:
-        return []
-    verdict = "reproduced" if best == "qkv_mult" else "not reproduced"
-    if tolerance(e) is None:
-        verdict += ", one seed"
-    return [Line("Of the sparse projections the multiplicative one is best (Fig 5)" + _where(e),
-                 verdict, f"best is `{best}`; {pair(e, rows)}")]
-
-
-def _figure7(e):
-    rows = [r for r in ("loss_s2", "loss_s4", "loss_s8") if e.gap(r)]
-    if len(rows) < 2:
-        return []
-    return [Line("A sparse loss degrades slightly with S (Fig 7)" + _where(e), ordered(e, rows),
-                 pair(e, rows))]
-
-
-def _moe(e):
-    sparse = sparse_rows(e)
-    experts = [r for r in ("moe_block", "moe_switch") if e.gap(r)]
-    if not sparse or not experts:
-        return []
-    row = sparse[0][1]
-    slack = tolerance(e)
-    leads = [e.gap(r).value - e.gap(row).value for r in experts]
-    verdict = "reproduced" if min(leads) > (slack or 0) else \
-        "not reproduced" if max(leads) < -(slack or 0) else "partly reproduced"
-    if slack is None:
-        verdict += ", one seed"
-    return [Line("Mixture of experts is worse than the sparse feed-forward (§3.1)" + _where(e),
-                 verdict, pair(e, [row, *experts]))]
-
-
-def _table8(e):
-    rows = ("sparse_transformer", "terraformer_175k")
-    if not all(e.gap(row) for row in rows):
-        return []
-    lead = e.gap(rows[0]).value - e.gap(rows[1]).value
-    slack = tolerance(e)
-    if slack is None:
-        verdict = ("reproduced" if lead > 0 else "not reproduced") + ", one seed"
-    else:
-        verdict = "reproduced" if lead > slack else \
-            "not reproduced" if lead < -slack else "tie within the seeds' spread"
-    return [Line("A Terraformer with 4 × the batch and 0.35 of the steps comes below the sparse "
-                 "Transformer (Table 8: 1.59 against 1.61)" + _where(e), verdict, pair(e, rows))]
 
 
 def newest(records):

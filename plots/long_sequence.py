@@ -21,10 +21,10 @@ def curves(records, metric):
     return {name: found[name] for name in ("full", "lsh") if name in found}
 
 
-def speedups(records):
-    """[(length, Value)]: full over LSH attention, a training step, where both were measured."""
-    steps = curves(records, "step_ms")
-    full, lsh = (dict(steps.get(name, ())) for name in ("full", "lsh"))
+def speedups(records, metric="step_ms"):
+    """[(length, Value)]: full over LSH attention where both were measured."""
+    times = curves(records, metric)
+    full, lsh = (dict(times.get(name, ())) for name in ("full", "lsh"))
     return [(length, derive.ratio(full[length], lsh[length])) for length in sorted(full)
             if length in lsh]
 
@@ -68,31 +68,56 @@ def figures(records):
     return {name: value for name, value in found.items() if value is not None}
 
 
-def cost_table(report):
-    """Time, memory and efficiency of a training step over length."""
+def per_token(points, factor):
+    """[(length, Value)] of a whole example's."""
+    return [(x, tables.scaled(v, factor / x)) for x, v in points]
+
+
+def forward_us_per_token(records):
+    return {name: per_token(points, 1e3) for name, points in curves(records, "forward_ms").items()}
+
+
+def kilobytes_per_token(records, metric):
+    return {name: per_token(points, 1e-3) for name, points in curves(records, metric).items()}
+
+
+def cost_table(report, ratio_metric, times, others):
+    """Full and LSH attention over length: times and their ratio, then {words: curves} of others."""
     records = report.records
-    steps, memory, efficiency = (curves(records, metric) for metric in
-                                 ("step_us_per_token", "heap_bytes", "step_efficiency"))
-    ratios = dict(speedups(records))
+    ratios = dict(speedups(records, ratio_metric))
     lines = tables.header("length", "full, µs a token", "LSH, µs a token", "full / LSH",
-                          "full, kB a token", "LSH, kB a token", "full, efficiency",
-                          "LSH, efficiency")
-    by_length = {what: {name: dict(points) for name, points in found.items()}
-                 for what, found in (("us", steps), ("bytes", memory), ("share", efficiency))}
+                          *(f"{name}, {words}" for words in others for name in ("full", "LSH")))
 
-    def cell(what, name, length, scale=1):
-        value = by_length[what].get(name, {}).get(length)
-        if value is None:
-            return tables.gap(report, EXPERIMENT, f"{name}_l{length:.0f}", threads_of(records))
-        return tables.cell(report, tables.scaled(value, scale), spread=what == "us")
+    def cell(found, name, length, **more):
+        return tables.cell(report, dict(found.get(name, ())).get(length), **more)
 
-    for length in sorted({x for points in steps.values() for x, _ in points}):
+    def time(name, length):
+        if length in dict(times.get(name, ())):
+            return cell(times, name, length, spread=True)
+        return tables.gap(report, EXPERIMENT, f"{name}_l{length:.0f}", threads_of(records))
+
+    for length in sorted({x for points in times.values() for x, _ in points}):
         lines.append(tables.line(
-            f"{length:,.0f}", cell("us", "full", length), cell("us", "lsh", length),
+            f"{length:,.0f}", time("full", length), time("lsh", length),
             tables.cell(report, ratios.get(length), "×"),
-            *(cell("bytes", name, length, 1e-3 / length) for name in ("full", "lsh")),
-            *(cell("share", name, length) for name in ("full", "lsh"))))
+            *(cell(found, name, length) for found in others.values() for name in ("full", "lsh"))))
     return lines
+
+
+def step_table(report):
+    """Of a training step."""
+    records = report.records
+    return cost_table(report, "step_ms", curves(records, "step_us_per_token"),
+                      {"kB a token kept": kilobytes_per_token(records, "heap_bytes"),
+                       "kB a token at the peak": kilobytes_per_token(records, "peak_bytes"),
+                       "efficiency": curves(records, "step_efficiency")})
+
+
+def forward_table(report):
+    """Of a forward pass."""
+    records = report.records
+    return cost_table(report, "forward_ms", forward_us_per_token(records),
+                      {"efficiency": curves(records, "forward_efficiency")})
 
 
 def recall_table(report, distribution):
@@ -116,12 +141,15 @@ def write(report):
     if not records.rows(EXPERIMENT):
         return
     report.add("## Long sequences: full and LSH attention", "",
-               "The attention core, what lies between the projections, of one causal example, in "
-               "a training step (training forward and backward) without dropout. Memory is what "
-               "such a step leaves allocated, inputs and outputs not counted. Efficiency: products "
-               "over pairs that may see each other, neither masked nor made again, at the rate of "
-               "the best linked library's large product in the same process.")
-    report.add(*cost_table(report))
+               "The attention core, what lies between the projections, of one causal example "
+               "without dropout. A training step is a training forward and its backward. Memory, "
+               "inputs and outputs not counted: *kept* is what a step leaves allocated, *peak* the "
+               "most that was resident in it. Efficiency: products over pairs that may see each "
+               "other, neither masked nor made again, at the rate of the best linked library's "
+               "large product in the same process.")
+    report.add("**A training step**", "", *step_table(report))
+    if curves(records, "forward_ms"):
+        report.add("**A forward pass, as in evaluation**", "", *forward_table(report))
     crossing = crossover(records)
     if crossing:
         report.add(f"LSH attention is faster from about {tables.cell(report, crossing)} positions "

@@ -3,6 +3,8 @@
 import shlex
 
 import claims
+import curve_judge
+import curve_verdicts
 import curves
 import derive
 import long_sequence
@@ -11,6 +13,7 @@ import report_tables as tables
 import reversibility
 import table4
 import table8_quality
+import training_speed
 
 TITLES = {
     "table1_800m": "Table 1, 800M",
@@ -40,7 +43,20 @@ CURVES = {"fig1": "Figure 1", "fig3": "Figure 3: N of the sparse feed-forward",
           "fig5": "Figure 5: projections", "fig7": "Figure 7: sparse loss",
           "moe": "Section 3.1: mixture of experts", "c4": "Figure 1 on the C4 sample alone",
           "hour": "An hour a curve", "table8": "Table 8: log-perplexity"}
+PYTHON = ("peers_python", training_speed.EXPERIMENT)  # other frameworks, not our build
 DECODE = "./build/release/experiments/decode_time --config experiments/configs/{}.cfg"
+# What the verdicts on curves mean.
+WORDS = (
+    f"Two gaps *tie* if they differ by less than {curve_judge.SURE} √2 standard deviations over seeds, "
+    "pooled over all rows of the experiment; with one seed, those of Figure 1 stand in where text, "
+    "sizes and baseline are its own, and the verdict names it. *Reproduced*: the stated order, by "
+    "more than a tie. *Close*: a gap of at most a quarter of that of `iso_read_ff`, or one that "
+    "ties with `dense`; a figure without `iso_read_ff` takes Figure 1's on the same terms. "
+    "*Partly*: some of the rows. *Enough*: the gap of `ff_qkv` is at most a quarter of that of "
+    "`iso_read_ff`, and no control ties or lies below the sparse row beside it. *Undecided*: "
+    f"`iso_read_ff` lies less than {curve_judge.POWER_GAP} nats above `dense`, or less than "
+    f"{curve_judge.POWER_SPREADS} standard deviations over seeds, be they of log-perplexities or of "
+    "that gap.")
 
 
 class Report:
@@ -85,7 +101,7 @@ def write_head(report):
     def distinct(field):
         return sorted({str(r[field]) for r in everything if r.get(field) not in (None, "")})
 
-    ours = [r for r in everything if r["experiment"] != "peers_python"]
+    ours = [r for r in everything if r["experiment"] not in PYTHON]
     builds = sorted({f"{r.get('compiler')}, {r.get('flags')}, {NATIVE[bool(r.get('native'))]}"
                      for r in ours if r.get("compiler")})
 
@@ -167,8 +183,9 @@ def write_curves(report):
                "whose d_ff was given (`solve=none`). Gaps are in nats per token over "
                "`dense`, seed by seed; ± is the standard deviation over seeds. Sizes are far below "
                "the paper's, so that only orderings compare.")
-    lines = curves.judged(report.records)
+    lines = curve_verdicts.judged(report.records)
     if lines:
+        report.add(WORDS)
         report.add("| claim | verdict | numbers |", "|---|---|---|",
                    *(f"| {claim} | **{verdict}** | {evidence} |" for claim, verdict, evidence
                      in lines))
@@ -177,19 +194,13 @@ def write_curves(report):
         title = CURVES.get(figure, figure)
         report.add(f"### {title}{', ' + size if size else ''}")
         if experiment.result("iso_read_ff", "log_perplexity"):
-            report.add(f"Power: {curves.power(experiment).text()}.")
+            report.add(f"Power: {curve_judge.power(experiment).text()}.")
         report.add(*tables.curve_table(report, experiment))
         if figure == "table8":
             report.add(*table8_quality.lines(experiment))
         report.figure(name)
         commands = dict.fromkeys(corpus_of(experiment, row) for row in experiment.rows)
         report.repeat(TRAIN.format(name) + next((c for c in commands if c), ""))
-    speed = curves.dense_speed(report.records)
-    if speed:
-        mfu, rate = (speed.result(speed.baseline, m) for m in ("mfu", "tokens_per_s"))
-        text = f"Dense training ({curves.identifier(speed.name)}): {mfu.value:.0%} of the best " \
-               "linked library's large product in the same process"
-        report.add(text + (f", {rate.value:,.0f} tokens/s." if rate else "."))
 
 
 def corpus_of(experiment, row):
@@ -221,7 +232,7 @@ def write_machine(report):
 
 
 SECTIONS = (write_head, write_claims, write_tables, write_sweeps, reversibility.write,
-            long_sequence.write, write_curves, table4.write, write_machine)
+            long_sequence.write, write_curves, training_speed.write, table4.write, write_machine)
 
 
 def make(records):

@@ -82,6 +82,8 @@ def label(found, row):
     seeds = len(found.seeds(row))
     if seeds > 1:
         words += f", {seeds} seeds"
+    if not count and found.failures(row):
+        return f"{words}, failed"
     return words + (" …" if found.unfinished(row) else "")
 
 

@@ -5,34 +5,33 @@ import long_sequence
 
 NAMES = {"full": "full", "lsh": "LSH"}
 STYLES = {"full": chart.DENSE, "lsh": chart.SPARSE}
+SECOND = {"markerfacecolor": "white", "linestyle": ":"}  # beside the first of the same attention
 
 
-def per_token(points):
-    """[(length, Value)] of bytes to kB a token."""
-    return [(x, v._replace(value=v.value / x / 1e3, spread=v.spread / x / 1e3)) for x, v in points]
-
-
-def draw_over_length(axes, curves, label):
-    for name, points in curves.items():
-        axes.errorbar([x for x, _ in points], [v.value for _, v in points],
-                      chart.error_bars(points), label=NAMES[name], **STYLES[name])
+def draw_over_length(axes, label, first, second):
+    """Each a pair (words, {full | lsh: points}); the second is dotted with hollow marks."""
+    for (words, found), look in ((first, {}), (second, SECOND)):
+        for name, points in found.items():
+            axes.errorbar([x for x, _ in points], [v.value for _, v in points],
+                          chart.error_bars(points), label=f"{NAMES[name]}, {words}",
+                          **{**STYLES[name], **look})
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
-    chart.plain_log(axes.xaxis, sorted({x for points in curves.values() for x, _ in points}))
+    chart.plain_log(axes.xaxis, sorted({x for points in first[1].values() for x, _ in points}))
     axes.tick_params(axis="x", rotation=60)
     chart.plain_log(axes.yaxis)
     axes.set_xlabel("positions")
     axes.set_ylabel(label)
+    chart.legend_above(axes)
 
 
-def mark_crossing(axes, records, steps):
+def mark_crossing(axes, records):
     crossing = long_sequence.crossover(records)
     if crossing is None:
         return
     axes.axvline(crossing.value, **chart.LIMIT)
-    lowest = min(v.value for points in steps.values() for _, v in points)
-    axes.annotate(f"equal at {crossing.value:,.0f}", (crossing.value, lowest), xytext=(3, 0),
-                  textcoords="offset points", fontsize=7)
+    axes.annotate(f"steps equal at {crossing.value:,.0f}", (crossing.value, 0.02), xytext=(3, 0),
+                  xycoords=("data", "axes fraction"), textcoords="offset points", fontsize=7)
 
 
 def draw_recall(axes, records, distribution):
@@ -51,16 +50,17 @@ def draw_recall(axes, records, distribution):
 
 def draw(records):
     steps = long_sequence.curves(records, "step_us_per_token")
-    memory = long_sequence.curves(records, "heap_bytes")
+    kept, peak = (long_sequence.kilobytes_per_token(records, metric)
+                  for metric in ("heap_bytes", "peak_bytes"))
     distributions = [d for d in long_sequence.DISTRIBUTIONS if long_sequence.recall(records, d)]
     if not steps:
         raise chart.Missing(f"no step times in {long_sequence.EXPERIMENT}")
     figure, panels = chart.new(2.1 * (2 + len(distributions)), panels=2 + len(distributions))
-    draw_over_length(panels[0], steps,
-                     f"training step,\nµs a token ({long_sequence.threads_of(records)} threads)")
-    mark_crossing(panels[0], records, steps)
-    chart.legend_above(panels[0])
-    draw_over_length(panels[1], {n: per_token(p) for n, p in memory.items()}, "memory, kB a token")
+    forward = long_sequence.forward_us_per_token(records)
+    draw_over_length(panels[0], f"µs a token ({long_sequence.threads_of(records)} threads)",
+                     ("training step", steps), ("forward", forward))
+    mark_crossing(panels[0], records)
+    draw_over_length(panels[1], "memory of a step,\nkB a token", ("kept", kept), ("peak", peak))
     for axes, distribution in zip(panels[2:], distributions):
         draw_recall(axes, records, distribution)
     if distributions:

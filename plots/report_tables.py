@@ -245,15 +245,14 @@ def kernel_errors(records):
 
 
 def curve_table(report, experiment):
-    """Curves of one training experiment: parameters, log-perplexity, gap, bits a byte, seeds."""
+    """Curves of one training experiment: sizes, log-perplexity, gap, selections, memory, seeds."""
     lines = header("curve", "parameters", "d_ff, N", "log-perplexity, nats/token", "gap to dense",
-                   "bits per byte", "hard − soft", "seeds")
+                   "bits per byte", "hard − soft", "selection entropy, nats", "peak memory, MB",
+                   "seeds")
     for row in experiment.rows:
         value = experiment.result(row, "log_perplexity")
         if value is None:
-            reached = experiment.points(row)
-            where = f"reached step {reached[-1][0]}" if reached else "no evaluation yet"
-            lines.append(line(f"`{row}`", *["–"] * 2, f"unfinished, {where}", *["–"] * 4))
+            lines.append(line(f"`{row}`", *["–"] * 2, experiment.state(row), *["–"] * 6))
             continue
         record = next(iter(experiment.by_seed(row, "log_perplexity").values()))
         params = experiment.result(row, "params")
@@ -262,13 +261,24 @@ def curve_table(report, experiment):
         gap_value = None if row == experiment.baseline else experiment.gap(row)
         note = report.note(f"`{row}`: {record['note']}.") if record.get("note") else ""
         lines.append(line(
-            f"`{row}`" + note, f"{params.value:,.0f}" if params else "–",
+            f"`{row}`" + note + failed_seeds(report, experiment, row),
+            f"{params.value:,.0f}" if params else "–",
             f"{derive.setting(record, 'd_ff', '–')}{sparsity}", perplexity(value),
             "–" if gap_value is None else perplexity(gap_value, "+"),
             perplexity(experiment.result(row, "bits_per_byte")),
             perplexity(experiment.result(row, "hard_soft_gap"), "+"),
+            cell(report, experiment.result(row, "selection_entropy")),
+            cell(report, scaled(experiment.result(row, "peak_memory_bytes"), 1e-6)),
             str(len(experiment.by_seed(row, "log_perplexity")))))
     return lines
+
+
+def failed_seeds(report, experiment, row):
+    """The mark of the seeds that a mean lacks because they failed."""
+    failures = experiment.failures(row)
+    return report.note(f"`{experiment.name}`, `{row}`: " + "; ".join(
+        f"seed {seed} failed: {reason}" for seed, reason in failures.items()) + ".") \
+        if failures else ""
 
 
 def perplexity(value, sign=""):

@@ -8,13 +8,15 @@ import long_sequence
 import records as rec
 import reversibility
 import table4
+import training_speed
 
 TABLES = {"table1_800m": "table1.800m", "table1_800m_bf16": "table1.800m",
           "table1_17b": "table1.17b", "table1_17b_bf16": "table1.17b",
           "table2": "table2", "table6_17b": "table6", "table6_17b_bf16": "table6",
           "table7": "table7", "table8": "table8", "table8_bf16": "table8"}
 # What is measured at one thread count only: functions of the records that return {id: Value}.
-FURTHER = (curves.figures, reversibility.figures, long_sequence.figures, table4.figures)
+FURTHER = (curves.figures, training_speed.figures, reversibility.figures,
+           long_sequence.figures, table4.figures)
 ENDINGS = ("token_ms", "block_ms", "token_speedup", "block_speedup", "reads_limit",
            "block_reads_limit", "roofline_limit", "token_roofline_limit", "block_efficiency",
            "token_efficiency", "share_of_roofline", "token_share_of_roofline")

@@ -6,10 +6,13 @@ import statistics
 import curves
 import derive
 import paper
-from report_tables import header, line
+from report_tables import failed_seeds, header, line
 
 TASKS = ("copy", "addition")
 MODELS = ("transformer", "terraformer")
+# The Terraformer without one of its parts.
+PARTS = {"no_reversible": "the reversible stack", "no_second_attention": "the second attention",
+         "no_sru": "the SRU"}
 METRICS = {"token_accuracy": "accuracy", "sequence_accuracy": "sequence_accuracy"}
 SURE = 2  # a difference counts if it is more than so many standard deviations
 
@@ -36,21 +39,23 @@ def seeds(experiment, row, ending):
     return [found[seed] for seed in sorted(found)]
 
 
-def difference(experiment, task, ending):
-    """Terraformer's median - Transformer's, spread: both rows' deviations in quadrature."""
-    theirs, ours = (median(experiment, f"{model}.{task}", ending) for model in MODELS)
+def difference(experiment, task, ending, other="transformer"):
+    """Terraformer's median - the other's, spread: both rows' deviations in quadrature."""
+    theirs, ours = (median(experiment, f"{model}.{task}", ending)
+                    for model in (other, "terraformer"))
     if ours is None or theirs is None:
         return None
     return derive.combine(ours.value - theirs.value, ours.unit,
                           math.hypot(ours.spread, theirs.spread), (ours, theirs))
 
 
-def verdict(experiment, task, ending):
+def verdict(experiment, task, ending, other="transformer"):
     """Whether the Terraformer is ahead by more than seeds explain."""
-    found = difference(experiment, task, ending)
+    found = difference(experiment, task, ending, other)
     if found is None:
         return "not measured"
-    if min(len(seeds(experiment, f"{model}.{task}", ending)) for model in MODELS) < 2:
+    if min(len(seeds(experiment, f"{model}.{task}", ending))
+           for model in (other, "terraformer")) < 2:
         return "undecided, one seed"
     if abs(found.value) > SURE * found.spread:
         return "ahead" if found.value > 0 else "behind"
@@ -67,6 +72,9 @@ def figures(records):
                 found[f"{name}.{row}.{ending}.best"] = best(experiment, row, ending)
             for task in TASKS:
                 found[f"{name}.difference.{task}.{ending}"] = difference(experiment, task, ending)
+                for part in PARTS:
+                    found[f"{name}.difference.{part}.{task}.{ending}"] = difference(
+                        experiment, task, ending, part)
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -78,15 +86,13 @@ def percent(value, sign=""):
     return f"{100 * value.value:{sign}.1f}{spread}"
 
 
-def rows_table(experiment):
+def rows_table(report, experiment):
     lines = header("row", "parameters", "tokens on trained lengths", "tokens", "best", "each seed",
                    "sequences", "best", "each seed")
     for row in experiment.rows:
         params = experiment.result(row, "params")
         if params is None:
-            reached = experiment.points(row)
-            where = f"unfinished, reached step {reached[-1][0]}" if reached else "no evaluation yet"
-            lines.append(line(f"`{row}`", where, *["–"] * 7))
+            lines.append(line(f"`{row}`", experiment.state(row), *["–"] * 7))
             continue
         cells = []
         for ending in METRICS:
@@ -94,7 +100,8 @@ def rows_table(experiment):
             cells += [percent(median(experiment, row, ending)),
                       percent(best(experiment, row, ending)), each]
         trained = median(experiment, row, "trained_length_accuracy")
-        lines.append(line(f"`{row}`", f"{params.value:,.0f}", percent(trained), *cells))
+        lines.append(line(f"`{row}`" + failed_seeds(report, experiment, row),
+                          f"{params.value:,.0f}", percent(trained), *cells))
     return lines
 
 
@@ -115,6 +122,20 @@ def difference_table(experiment):
                               percent(difference(experiment, task, ending), "+"),
                               f"**{verdict(experiment, task, ending)}**", *theirs))
     return lines
+
+
+def parts_table(experiment):
+    """What the Terraformer has over itself without each of its parts; empty if none was trained."""
+    columns = [(task, ending) for task in TASKS for ending in METRICS]
+    lines = []
+    for part, words in PARTS.items():
+        cells = [(difference(experiment, *column, part), verdict(experiment, *column, part))
+                 for column in columns]
+        if any(value for value, _ in cells):
+            lines.append(line(f"without {words}", *(
+                f"{percent(value, '+')} **{word}**" if value else word for value, word in cells)))
+    names = (f"{task}, {ending.split('_')[0]}s" for task, ending in columns)
+    return [*header("the Terraformer against itself", *names), *lines] if lines else []
 
 
 def write(report):
@@ -138,7 +159,11 @@ def write(report):
                       for knob in ("digits_max", "eval_digits_min", "eval_digits_max")]
             title += ": trained on at most {} digits, evaluated on {} to {}".format(*digits)
         report.add(title, "", *difference_table(experiment))
-        report.add(*rows_table(experiment))
+        parts = parts_table(experiment)
+        if parts:
+            report.add("Which part does it: the Terraformer minus itself without one part, at as "
+                       "many parameters. *Ahead*: that part helps.", "", *parts)
+        report.add(*rows_table(report, experiment))
         report.figure(name)
         report.repeat("./build/release/experiments/perplexity --config "
                       f"experiments/configs/training/{name}.cfg")

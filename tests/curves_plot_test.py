@@ -1,4 +1,4 @@
-"""Tests of the perplexity part of plots/ on small made-up curves: means, gaps, power, verdicts."""
+"""Tests of the curves in plots/ on small made-up ones: means, gaps, failures, ids, programs."""
 
 import json
 import pathlib
@@ -10,6 +10,7 @@ import unittest
 PLOTS = pathlib.Path(__file__).resolve().parent.parent / "plots"
 sys.path.insert(0, str(PLOTS))
 
+import curve_verdicts  # noqa: E402
 import curves  # noqa: E402
 import make_report  # noqa: E402
 import records as rec  # noqa: E402
@@ -42,6 +43,15 @@ def three(row, final, spread=0.002, **more):
     return [r for seed in (1, 2, 3) for r in curve(row, final + (seed - 2) * spread, seed, **more)]
 
 
+def failed(row, why, seed=1, **more):
+    """As a driver writes it: no value, and no text."""
+    found = record(row, "log_perplexity", None, seed,
+                   **{"data": "", "status": "failed", "note": why, "key": f"failed {row} {seed}",
+                      "date": "2026-03-01T00:00:00Z", **more})
+    del found["value"]
+    return found
+
+
 FIGURE1 = three("dense", 1.6) + three("ff_n8", 1.63) + three("ff_n16", 1.66) \
     + three("ff_qkv", 1.62) + three("iso_read_ff", 1.75) + three("iso_read_model", 1.9) \
     + three("random_controller", 1.64) + three("hash_selector", 1.631)
@@ -54,7 +64,10 @@ class WithFolder(unittest.TestCase):
         self.folder = pathlib.Path(temporary.name)
 
     def load(self, items):
+        """A folder of these records alone."""
         files = {}
+        for older in self.folder.glob("*.jsonl"):
+            older.unlink()
         for item in items:
             files.setdefault(item["experiment"], []).append(json.dumps(item))
         for name, lines in files.items():
@@ -65,7 +78,7 @@ class WithFolder(unittest.TestCase):
         return curves.experiments(self.load(items))[name]
 
     def verdicts(self, items):
-        return {line.claim: line.verdict for line in curves.judged(self.load(items))}
+        return {line.claim: line.verdict for line in curve_verdicts.judged(self.load(items))}
 
 
 class ExperimentTest(WithFolder):
@@ -103,10 +116,36 @@ class ExperimentTest(WithFolder):
         self.assertEqual(len(e.by_seed("ff_n8", "log_perplexity")), 3)
 
     def test_a_failed_curve_leaves_the_others(self):
-        failed = record("ff_n8", "log_perplexity", None, status="failed", data="",
-                        date="2026-03-01T00:00:00Z")
-        e = self.one(three("dense", 1.6) + [failed])
-        self.assertEqual(e.rows, ["dense"])
+        e = self.one(three("dense", 1.6) + [failed("ff_n8", "no memory")])
+        self.assertEqual(e.rows, ["dense", "ff_n8"])
+        self.assertEqual(e.data, "d1")
+        self.assertIsNone(e.result("ff_n8", "log_perplexity"))
+        self.assertEqual(e.state("ff_n8"), "failed: no memory")
+        alone = self.one([failed("ff_n8", "no memory")])
+        self.assertEqual(alone.state("ff_n8"), "failed: no memory")
+
+    def test_a_failure_replaces_what_was_there_and_is_replaced(self):
+        e = self.one(three("dense", 1.6) + three("ff_n8", 1.7) + [failed("ff_n8", "a", seed=2)])
+        self.assertEqual(sorted(e.by_seed("ff_n8", "log_perplexity")), [1, 3])
+        self.assertEqual(e.failures("ff_n8"), {2: "a"})
+        self.assertEqual(e.seeds("ff_n8"), [1, 3])
+        again = curve("ff_n8", 1.7, 2, key="retry", date="2026-04-01T00:00:00Z")
+        e = self.one(three("dense", 1.6) + [failed("ff_n8", "a", seed=2)] + again)
+        self.assertEqual(e.failures("ff_n8"), {})
+        self.assertEqual(list(e.by_seed("ff_n8", "log_perplexity")), [2])
+
+    def test_points_up_to_a_failure_are_kept_and_shorten_no_other(self):
+        begun = [r for r in curve("ff_n8", 1.7, 2, finished=False) if r["config"]["step"] < 300]
+        mine = failed("ff_n8", "diverged", seed=2, key=begun[0]["key"])
+        self.assertEqual([p[0] for p in self.one(begun + [mine]).points("ff_n8")], [100, 200])
+        both = self.one(begun + [mine] + curve("ff_n8", 1.7, 1))
+        self.assertEqual([p[0] for p in both.points("ff_n8")], [100, 200, 300])
+
+    def test_a_failure_on_another_corpus_does_not_count(self):
+        wiki, c4 = ({"config": {"corpus": name}} for name in ("wiki", "c4"))
+        items = curve("dense", 1.6, **wiki) + [failed("ff_n8", "a", **c4),
+                                               failed("ff_n16", "b", **wiki)]
+        self.assertEqual(self.one(items).rows, ["dense", "ff_n16"])
 
 
 class SummaryTest(WithFolder):
@@ -122,50 +161,63 @@ class SummaryTest(WithFolder):
         self.assertIn("moe.mini.dense.bits_per_byte", found)
         self.assertNotIn("fig1.small.dense.gap", found)
 
+    def test_experts_stand_under_figure_1_where_it_has_their_baseline(self):
+        experts = [dict(r, experiment="moe_small") for r in three("dense", 1.6)
+                   + three("moe_block", 1.7)]
+        found = summarise.summary(self.load(FIGURE1 + experts))
+        self.assertAlmostEqual(found["fig1.small.moe_block.gap"]["value"], 0.1)
+        self.assertEqual(found["fig1.small.moe_block.params"], found["moe.small.moe_block.params"])
+        self.assertNotIn("fig1.small.moe_switch.gap", found)
+        longer = [dict(r, config={**r["config"], "steps": 9}) for r in experts]
+        other = [dict(r, config={**r["config"], "data": "d2"}) for r in experts]
+        for items in (longer, other):
+            found = summarise.summary(self.load(FIGURE1 + items))
+            self.assertIn("moe.small.moe_block.gap", found)
+            self.assertNotIn("fig1.small.moe_block.gap", found)
 
-class VerdictTest(WithFolder):
-    def test_power_and_share(self):
-        e = self.one(FIGURE1)
-        strength = curves.power(e)
-        self.assertTrue(strength.decides)
-        self.assertAlmostEqual(strength.gap.value, 0.15)
-        verdicts = self.verdicts(FIGURE1)
-        self.assertEqual([v for c, v in verdicts.items() if "FF+QKV reaches" in c], ["reproduced"])
 
-    def test_without_power_nothing_is_decided(self):
-        weak = three("dense", 1.6) + three("ff_qkv", 1.61) + three("iso_read_ff", 1.65)
-        self.assertFalse(curves.power(self.one(weak)).decides)
-        self.assertEqual([v for c, v in self.verdicts(weak).items() if "FF+QKV reaches" in c],
-                         ["undecided (it would be: reproduced)"])
-        single = curve("dense", 1.6) + curve("ff_qkv", 1.61) + curve("iso_read_ff", 1.9)
-        strength = curves.power(self.one(single))
-        self.assertFalse(strength.decides)
-        self.assertIn("one seed", strength.text())
+class TrainingSpeedTest(WithFolder):
+    def step(self, row, seconds, **more):
+        settings = {"d_model": 128, "layers": 3, "batch": 16, "length": 96}
+        return record(row, "step_seconds", seconds, experiment="peers_training", config=settings,
+                      compiler="torch 9", **more)
 
-    def test_controls_are_beaten_tied_or_ahead(self):
-        found = {c.split(": `")[1].split("`")[0]: v for c, v in self.verdicts(FIGURE1).items()
-                 if "beats" in c}
-        self.assertEqual(found, {"iso_read_ff": "yes", "iso_read_model": "yes",
-                                 "random_controller": "yes", "hash_selector": "tie"})
-        worse = [r for r in FIGURE1 if r["row"] != "hash_selector"] + three("hash_selector", 1.6)
-        found = {c.split(": `")[1].split("`")[0]: v for c, v in self.verdicts(worse).items()
-                 if "beats" in c}
-        self.assertEqual(found["hash_selector"], "no")
+    def compared(self):
+        return [self.step("ours", 0.02), self.step("pytorch", 0.03, note="torch 9, eager"),
+                self.step("pytorch_1_13", 0.07),
+                record("ours", "mfu", 0.55, experiment="peers_training"),
+                record("ours", "tokens_per_s", 76800.0, experiment="peers_training")]
 
-    def test_orders_against_the_spread(self):
-        def rows(*finals):
-            return three("dense", 1.0) + [r for s, final in zip((2, 4, 8), finals)
-                                          for r in three(f"loss_s{s}", final)]
-        for finals, verdict in (((1.01, 1.02, 1.05), "reproduced"),
-                                ((1.05, 1.02, 1.01), "not reproduced"),
-                                ((1.01, 1.011, 1.012), "tie within the seeds' spread")):
-            items = [dict(r, experiment="fig7_small") for r in rows(*finals)]
-            e = self.one(items, "fig7_small")
-            self.assertEqual(curves.ordered(e, ["loss_s2", "loss_s4", "loss_s8"]), verdict)
+    def test_a_table_beside_other_frameworks_and_one_source_of_the_utilisation(self):
+        records = self.load(FIGURE1 + self.compared())
+        found = summarise.summary(records)
+        self.assertAlmostEqual(found["train.vs_pytorch"]["value"], 1.5)
+        self.assertAlmostEqual(found["train.vs_pytorch_1_13"]["value"], 3.5)
+        self.assertEqual(found["train.mfu"]["value"], 0.55)
+        text = make_report.make(records)
+        self.assertIn("| PyTorch | 30.0 | 1.50× | 51,200 | torch 9, eager |", text)
+        self.assertIn("| PyTorch 1.13 | 70.0 | 3.50× | 21,943 | – |", text)
+        self.assertIn("timed in turn with the other frameworks: 55% of the best", text)
+        self.assertIn("(blocks 3, d_model 128, batch 16, positions 96)", text)
+        self.assertNotIn("60% of the best", text)
 
-    def test_small_decides_before_mini(self):
-        mini = [dict(r, experiment="fig1_mini", key="m" + r["key"]) for r in FIGURE1]
-        self.assertTrue(all("fig1.small" in c for c in self.verdicts(FIGURE1 + mini)))
+    def test_their_versions_are_no_build_of_ours(self):
+        built = [dict(r, compiler="GNU 12") for r in FIGURE1]
+        text = make_report.make(self.load(built + self.compared()))
+        build = next(line for line in text.split("\n") if line.startswith("| build |"))
+        self.assertIn("GNU 12", build)
+        self.assertNotIn("torch", build)
+
+    def test_without_the_comparison_the_dense_curve_stands_for_it(self):
+        records = self.load(FIGURE1)
+        self.assertEqual(summarise.summary(records)["train.mfu"]["value"], 0.6)
+        self.assertIn("while training `dense` of fig1.small: 60% of the best linked library's "
+                      "large product in the same process, 50,000 tokens/s.",
+                      make_report.make(records))
+
+    def test_nothing_trained_has_no_section(self):
+        text = make_report.make(self.load([record("n", "block_ms", 1.0, experiment="table2")]))
+        self.assertNotIn("## Training steps", text)
 
 
 class ProgramsTest(WithFolder):
@@ -180,6 +232,19 @@ class ProgramsTest(WithFolder):
         self.assertIn("| `ff_qkv` | 1,000,000 |", text)
         self.assertIn("+0.0200", text)
         self.assertIn("--config experiments/configs/training/fig1_small.cfg", text)
+        self.assertIn("Two gaps *tie* if", text)
+
+    def test_report_shows_failures_entropy_and_memory(self):
+        more = [record("ff_qkv", metric, value) for metric, value in
+                (("hard_soft_gap", 0.0123), ("selection_entropy", 1.25),
+                 ("peak_memory_bytes", 456e6))]
+        text = make_report.make(self.load(FIGURE1 + more + [
+            failed("qkv_mult", "no memory"), failed("ff_n16", "diverged", seed=2)]))
+        self.assertIn("| `qkv_mult` | – | – | failed: no memory |", text)
+        self.assertIn("| +0.0123 | 1.25 | 456 | 3 |", text)
+        self.assertIn("`fig1_small`, `ff_n16`: seed 2 failed: diverged.", text)
+        table = next(line for line in text.split("\n") if line.startswith("| `ff_n16`"))
+        self.assertTrue(table.endswith("| 2 |"), table)
 
     def test_a_running_curve_can_be_drawn_and_reported(self):
         self.load(curve("dense", 1.6) + curve("ff_n8", 1.7, finished=False))
@@ -188,6 +253,20 @@ class ProgramsTest(WithFolder):
             self.assertEqual(done.returncode, 0, done.stderr)
         self.assertTrue((self.folder / "figures" / "fig1_small.png").exists())
         self.assertIn("unfinished, reached step 300", (self.folder / "report.md").read_text())
+
+    def test_every_experiment_with_curves_is_drawn(self):
+        self.load([dict(r, experiment="mine") for r in curve("dense", 1.6)]
+                  + [dict(r, experiment="broken") for r in [failed("dense", "no memory")]])
+        done = self.run_program("draw.py")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue((self.folder / "figures" / "mine.png").exists())
+        self.assertIn("skipped broken: no evaluations yet", done.stdout)
+        self.run_program("make_report.py")
+        self.assertIn("figures/mine.png", (self.folder / "report.md").read_text())
+        self.assertEqual(self.run_program("draw.py", "--figures", "mine").returncode, 0)
+        done = self.run_program("draw.py", "--figures", "fig1_small")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("--figures fig1_small: ", done.stderr)
 
 
 if __name__ == "__main__":

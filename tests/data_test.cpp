@@ -397,6 +397,39 @@ TEST(Corpus, HugeLineInBoundedMemory) {
 #endif
 }
 
+TEST(Corpus, ALineOfAGigabyteIsRead) {
+#if defined(__SANITIZE_ADDRESS__)
+  constexpr std::uint64_t kBlocks = 32;
+#else
+  constexpr std::uint64_t kBlocks = 512;
+#endif
+  constexpr std::size_t kBlock = std::size_t(1) << 21;
+  Folder folder;
+  const std::string part = folder / "part.zst", huge = folder / "huge.jsonl.zst";
+  // Frames one after another are one text: the block is compressed once.
+  std::string packed[3];
+  int at = 0;
+  for (const std::string& text :
+       {std::string("{\"text\": \""), std::string(kBlock, 'a'), std::string("\"}\n")}) {
+    write_zstd(part, text);
+    packed[at++] = contents(part);
+  }
+  std::ofstream out(huge, std::ios::binary);
+  out << packed[0];
+  for (std::uint64_t i = 0; i < kBlocks; ++i) out << packed[1];
+  out << packed[2];
+  out.close();
+  [[maybe_unused]] const double before = peak_megabytes();
+  std::uint64_t documents = 0;
+  const CorpusCounts counts =
+      Corpus(huge).read([&](std::string_view, bool last) { documents += last; });
+  EXPECT_EQ(counts.bytes, kBlocks * kBlock);
+  EXPECT_EQ(documents, 1u);
+#if !defined(__SANITIZE_ADDRESS__)
+  EXPECT_LT(peak_megabytes() - before, 24) << "of a line of a gigabyte";
+#endif
+}
+
 TEST(Corpus, MalformedHugeLineEndsItsDocument) {
   Folder folder;
   write_file(folder / "a.jsonl", "{\"text\": \"" + noise(3 << 20, 1) + "\n{\"text\": \"next\"}\n");

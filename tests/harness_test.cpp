@@ -1,8 +1,15 @@
 // The instruments of the experiments: configs, flags, records, statistics, grouping, protocol, the
 // driver.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -13,6 +20,7 @@
 #include "experiments/harness/experiment.h"
 #include "experiments/harness/grouping.h"
 #include "experiments/harness/options.h"
+#include "experiments/harness/progress.h"
 #include "experiments/harness/protocol.h"
 #include "experiments/harness/record.h"
 #include "experiments/harness/results_dir.h"
@@ -223,7 +231,7 @@ class FakeSubject : public Subject {
   DecodeTimes decode(int number) override {
     EXPECT_EQ(number, prepared);
     log_->push_back(name_);
-    return {10 + jitter * (number % 3), 1, 5};
+    return {10 + jitter * (number % 3), 1, 5, between};
   }
   Ceilings ceilings() override {
     ++measured;
@@ -233,6 +241,7 @@ class FakeSubject : public Subject {
   int warm_ups = 0, prepared = -1, measured = 0;
   bool unsteady = false;
   double jitter = 0;
+  std::vector<Ceilings> between;
 
  private:
   std::string name_;
@@ -288,6 +297,21 @@ TEST(Protocol, SetsAsideWhatDisagreeingCeilingsBracketAndGivesThatUp) {
   EXPECT_DOUBLE_EQ(samples.kept[0].ceilings.read_bytes_per_second, 65e9);
   // The reading after one decode serves as the one before the next.
   EXPECT_EQ(a.measured, samples.attempts + 1);
+}
+
+TEST(Protocol, CeilingsBetweenTokensCount) {
+  std::vector<std::string> log;
+  FakeSubject a("a", &log);
+  a.unsteady = true;
+  a.between.assign(8, {50e9, 1e12});  // of ten readings one differs
+  const Samples steady = run({&a}, {}).at(0);
+  EXPECT_FALSE(steady.restless);
+  EXPECT_TRUE(steady.set_aside.empty());
+  EXPECT_DOUBLE_EQ(steady.kept[0].ceilings.read_bytes_per_second, 50e9);
+
+  FakeSubject b("b", &log);
+  b.between.assign(4, {60e9, 1e12});  // of six readings four
+  EXPECT_TRUE(run({&b}, {}).at(0).restless);
 }
 
 TEST(Protocol, PaperWarmsUpBeforeEachOfSix) {
@@ -360,12 +384,15 @@ TEST(Records, FileGrowsAndKnowsWhatIsFinished) {
 
 TEST(Records, ADamagedFileIsNamedAndLeftAlone) {
   const std::string good = to_line(example_record()) + "\n";
+  const std::string other = to_line(example_record("other"));
   const std::vector<std::string> bad = {"not json\n",
+                                        "not json",
                                         "{}\n",
                                         "\n",
-                                        to_line(example_record("other")) + "\n",
-                                        good.substr(0, good.size() / 2),
-                                        good.substr(0, good.size() - 1)};
+                                        other + "\n",
+                                        other,
+                                        good.substr(0, good.size() / 2) + "\n",
+                                        good.substr(0, good.size() / 2) + "\n" + good};
   for (const std::string& line : bad) {
     const Folder folder;
     const std::string path = folder / "some.jsonl";
@@ -375,6 +402,88 @@ TEST(Records, ADamagedFileIsNamedAndLeftAlone) {
                     {path + ":2", "some", "--results"});
     EXPECT_EQ(contents(path), before);
   }
+}
+
+TEST(Records, ARecordCutShortAtTheEndIsDroppedAndTheFileGrowsOn) {
+  const std::string good = to_line(example_record()) + "\n";
+  for (const std::size_t kept : {std::size_t(1), good.size() / 2, good.size() - 1}) {
+    for (const std::string& before : {std::string(), good}) {
+      const Folder folder;
+      const std::string path = folder / "some.jsonl";
+      std::ofstream(path) << before << good.substr(0, kept);
+      testing::internal::CaptureStderr();
+      RecordFile file(folder.path(), "some");
+      expect_mentions(testing::internal::GetCapturedStderr(), {path, "no end", "dropped"});
+      EXPECT_EQ(contents(path), before);
+      file.append({example_record()});
+      EXPECT_EQ(contents(path), before + good);
+      EXPECT_EQ(RecordFile(folder.path(), "some").records().size(), before.empty() ? 1u : 2u);
+    }
+  }
+}
+
+TEST(Records, AFullDiskLeavesTheFileAsItWas) {
+  const Folder folder;
+  RecordFile file(folder.path(), "some");
+  file.append({example_record()});
+  const std::string before = contents(file.path());
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
+  // Room for a part of the next record.
+  const rlimit small{before.size() + 100, limit.rlim_max};
+  const auto handler = signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const std::string message = message_of([&] { file.append({example_record()}); });
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  signal(SIGXFSZ, handler);
+  expect_mentions(message, {file.path(), "free space"});
+  EXPECT_EQ(contents(file.path()), before);
+  EXPECT_EQ(file.records().size(), 1u);
+  file.append({example_record()});
+  EXPECT_EQ(RecordFile(folder.path(), "some").records().size(), 2u);
+}
+
+TEST(Records, ValuesOfKnobsAreTyped) {
+  EXPECT_EQ(typed_value("true").dump(), "true");
+  EXPECT_EQ(typed_value("-3").dump(), "-3");
+  EXPECT_EQ(typed_value("0.25").dump(), "0.25");
+  for (const char* text : {"", "800m", "1.2.3", "nan", "inf", "1 "}) {
+    EXPECT_EQ(typed_value(text), text);
+  }
+}
+
+/// What appears on a terminal of so many columns while `action` has it as standard error.
+std::string on_terminal(unsigned short columns, const std::function<void()>& action) {
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+  EXPECT_EQ(grantpt(terminal), 0);
+  EXPECT_EQ(unlockpt(terminal), 0);
+  const winsize size{24, columns, 0, 0};
+  EXPECT_EQ(ioctl(terminal, TIOCSWINSZ, &size), 0);
+  const int end = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+  const int before = dup(STDERR_FILENO);
+  dup2(end, STDERR_FILENO);
+  action();
+  dup2(before, STDERR_FILENO);
+  char text[4096];
+  const ssize_t got = read(terminal, text, sizeof text);
+  for (const int file : {end, before, terminal}) close(file);
+  return std::string(text, std::size_t(std::max<ssize_t>(got, 0)));
+}
+
+TEST(Progress, TheLiveLineFillsTheTerminalAndNoMore) {
+  const std::string text = "row step 5/9, loss 1.0, 700 tokens/s";
+  const auto shown = [&](unsigned short columns, const std::string& what) {
+    const std::string all = on_terminal(columns, [&] {
+      Progress progress(90);
+      progress.live(what);
+    });
+    return all.substr(0, all.find('\r'));  // what follows wipes it out
+  };
+  EXPECT_EQ(shown(200, text), "[0 s, about 1 min 30 s left] " + text);
+  EXPECT_EQ(shown(60, text), "[1 min 30 s left] " + text);
+  EXPECT_EQ(shown(40, text), ("[1 min 30 s left] " + text).substr(0, 39));
+  EXPECT_EQ(shown(200, std::string(300, 'x')).size(), 199u);
+  EXPECT_EQ(shown(0, std::string(300, 'x')).size(), 100u);
 }
 
 TEST(ResultsDir, RefusesWhatCannotBeWritten) {

@@ -27,7 +27,8 @@ def record(row, metric, value, status="ok", **more):
 
 def core(name, length, milliseconds, heap, **more):
     return [record(f"{name}_l{length}", metric, value, **more) for metric, value in (
-        ("heap_bytes", heap), ("step_efficiency", 0.5),
+        ("heap_bytes", heap), ("peak_bytes", 3 * heap), ("step_efficiency", 0.5),
+        ("forward_efficiency", 0.75),
         ("step_us_per_token", 1e3 * milliseconds / length), ("forward_ms", milliseconds / 3),
         ("step_ms", milliseconds))]
 
@@ -102,8 +103,11 @@ class SectionTest(WithFolder):
         report = make_report.Report(self.load(CORES + [SKIPPED] + RECALLS))
         long_sequence.write(report)
         text = report.text()
-        self.assertIn("| 16,384 | 3.91 | 0.488 | 8.00× | 0.100 | 0.0400 | 0.500 | 0.500 |", text)
-        self.assertIn("| 32,768 | gap [1] |", text)
+        self.assertIn("| 16,384 | 3.91 | 0.488 | 8.00× | 0.100 | 0.0400 | 0.300 | 0.120 | 0.500 "
+                      "| 0.500 |", text)
+        self.assertIn("| 32,768 | gap [1] | 0.488 | – |", text)
+        self.assertIn("| 16,384 | 1.30 | 0.163 | 8.00× | 0.750 | 0.750 |", text)
+        self.assertIn("| 32,768 | gap [1] | 0.163 | – |", text)
         self.assertIn("2,048 positions on", text)
         self.assertIn("| 64 | 0.164 (0.0820) | 0.264 (0.132) |", text)
         self.assertIn("too long", " ".join(report.notes))
@@ -120,6 +124,10 @@ class FigureTest(WithFolder):
             figure = plot_long_sequence.draw(self.load(items))
             self.assertEqual(len(figure.axes), panels)
             self.assertEqual(figure.axes[0].get_xscale(), "log")
+            shown = [axes.get_legend_handles_labels()[1] for axes in figure.axes[:2]]
+            self.assertEqual(shown, [[f"{name}, {words}" for words in pair
+                                      for name in ("full", "LSH")]
+                                     for pair in (("training step", "forward"), ("kept", "peak"))])
             chart.save(figure, self.folder / "long_sequence")
         self.assertTrue((self.folder / "long_sequence.svg").exists())
 

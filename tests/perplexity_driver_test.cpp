@@ -1,7 +1,9 @@
 // The training driver as a user meets it: configs, matched sizes, records, and curves that survive
 // being killed.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +15,7 @@
 #include <cstring>
 #include <map>
 #include <random>
+#include <regex>
 #include <set>
 #include <sstream>
 #include <thread>
@@ -23,6 +26,8 @@
 #include "experiments/harness/training_experiment.h"
 #include "experiments/harness/training_options.h"
 #include "experiments/harness/training_records.h"
+#include "experiments/harness/training_state.h"
+#include "models/training/checkpoint.h"
 #include "tests/harness_helpers.h"
 
 namespace scaling {
@@ -163,13 +168,18 @@ TEST(Curves, EveryTrainingConfigOfTheProjectIsValid) {
 }
 
 TEST(Curves, KeysFollowSettingsAndNotNames) {
-  const CurveExperiment e = parse(kSizes + "row = dense\nrow = same\nrow = other: steps=9\n");
+  const CurveExperiment e = parse(kSizes +
+                                  "row = dense\nrow = same\nrow = other: steps=9\n"
+                                  "row = moved: corpus=a.txt validation=b.txt cache=c\n");
   const Provenance p;
-  const std::string key = curve_key(with_seed(e.curves[0], 1), 2, p);
-  EXPECT_EQ(curve_key(with_seed(e.curves[1], 1), 2, p), key);
-  EXPECT_NE(curve_key(with_seed(e.curves[2], 1), 2, p), key);
-  EXPECT_NE(curve_key(with_seed(e.curves[0], 2), 2, p), key);
-  EXPECT_NE(curve_key(with_seed(e.curves[0], 1), 1, p), key);
+  const std::string key = curve_key(with_seed(e.curves[0], 1), "data", 2, p);
+  EXPECT_EQ(curve_key(with_seed(e.curves[1], 1), "data", 2, p), key);
+  EXPECT_NE(curve_key(with_seed(e.curves[2], 1), "data", 2, p), key);
+  EXPECT_NE(curve_key(with_seed(e.curves[0], 2), "data", 2, p), key);
+  EXPECT_NE(curve_key(with_seed(e.curves[0], 1), "data", 1, p), key);
+  // Of texts the content counts, not the place.
+  EXPECT_EQ(curve_key(with_seed(e.curves[3], 1), "data", 2, p), key);
+  EXPECT_NE(curve_key(with_seed(e.curves[0], 1), "other data", 2, p), key);
 }
 
 TEST(TrainingCsv, AContinuedCurveHasEachStepOnce) {
@@ -318,6 +328,83 @@ TEST(PerplexityDriver, SeedsOfATextNameItAlikeAndTextsDiffer) {
   EXPECT_NE(keys.begin()->second.size(), keys.rbegin()->second.size());
 }
 
+TEST(PerplexityDriver, AnEditedTextIsTrainedAnewAndTheSameElsewhereIsNot) {
+  const Folder folder;
+  const auto train = [&](const std::string& text, const std::string& more = "") {
+    return run_driver(tiny(folder) + " --rows dense --steps 2 --corpus '" + (folder / text) + "'" +
+                      more);
+  };
+  for (const char* name : {"one.txt", "two.txt"}) {
+    std::ofstream(folder / name) << std::string(50000, 'a');
+  }
+  const Outcome first = train("one.txt");
+  ASSERT_EQ(first.status, 0) << first.text;
+  // Nothing is tokenised to find that out.
+  for (const char* name : {"one.txt", "two.txt"}) {
+    const Outcome again = train(name, " --cache '" + (folder / "new_cache") + "'");
+    EXPECT_EQ(again.status, 0) << again.text;
+    expect_mentions(again.text, {"already trained"});
+  }
+  for (const auto& entry : fs::directory_iterator(folder / "new_cache")) {
+    EXPECT_EQ(entry.path().filename().string().rfind("tokens-", 0), std::string::npos);
+  }
+
+  std::ofstream(folder / "one.txt") << std::string(50000, 'b');
+  const Outcome edited = train("one.txt");
+  EXPECT_EQ(edited.status, 0) << edited.text;
+  EXPECT_EQ(edited.text.find("already trained"), std::string::npos) << edited.text;
+  expect_mentions(edited.text, {"starts anew", "another text"});
+  std::set<std::string> data, keys;
+  const RecordFile file(folder.path(), "tiny_curve");
+  for (const Record& r : file.records()) {
+    data.insert(r.config.at("data").get<std::string>());
+    keys.insert(r.key);
+  }
+  EXPECT_EQ(data.size(), 2u);
+  EXPECT_EQ(keys.size(), 2u);
+
+  // Nor is it taken over from another experiment.
+  std::ofstream(folder / "one.txt") << std::string(50000, 'c');
+  std::string config = contents(kTiny);
+  config.replace(config.find("tiny_curve"), 10, "tiny_other");
+  std::ofstream(folder / "tiny_other.cfg") << config;
+  const Outcome other = run_driver("--config '" + (folder / "tiny_other.cfg") +
+                                   "' --gemm eigen --threads 2 --rows dense --steps 2 --corpus '" +
+                                   (folder / "one.txt") + "' --results '" + folder.path() + "'");
+  EXPECT_EQ(other.status, 0) << other.text;
+  EXPECT_EQ(other.text.find("is there as"), std::string::npos) << other.text;
+
+  // A text that is gone fails its curve and leaves the checkpoints where they are.
+  fs::remove(folder / "one.txt");
+  EXPECT_EQ(train("one.txt").status, 1);
+  EXPECT_TRUE(fs::exists(folder / "checkpoints/tiny_curve/dense.1/latest.ckpt"));
+}
+
+TEST(PerplexityDriver, EarlierCheckpointsAreAllKept) {
+  const Folder folder;
+  const std::string checkpoints = folder / "checkpoints/tiny_curve/dense.1";
+  for (const char* steps : {"2", "3", "3 --force", "4"}) {
+    const Outcome outcome = run_driver(tiny(folder) + " --rows dense --steps " + steps);
+    ASSERT_EQ(outcome.status, 0) << outcome.text;
+    const bool first = std::string(steps) == "2";
+    EXPECT_EQ(outcome.text.find("are kept in " + checkpoints) == std::string::npos, first);
+  }
+  std::string kept;
+  for (const char* name : {".before", ".before2", ".before3", ""}) {
+    kept += std::to_string(read_checkpoint_info(checkpoints + name + "/latest.ckpt").step) + " ";
+  }
+  EXPECT_EQ(kept, "2 3 3 4 ");
+}
+
+TEST(PerplexityDriver, MemoryIsAskedForBeforeTheTextIsRead) {
+  const Folder folder;
+  const Outcome outcome =
+      run_driver(tiny(folder) + " --rows dense --solve none --d_ff 10000000000");
+  EXPECT_EQ(outcome.status, 1) << outcome.text;
+  expect_mentions(outcome.text, {"dense, seed 1: failed", "of memory"});
+  EXPECT_FALSE(fs::exists(folder / "cache"));
+}
+
 TEST(PerplexityDriver, DryRunAndCheckRecordNothing) {
   const Folder folder;
   const Outcome dry = run_driver("--config '" + (kConfigs / "paper_800m.cfg").string() +
@@ -356,17 +443,22 @@ TEST(PerplexityDriver, ACurveThatFailsIsRecordedAndTheOthersGoOn) {
   expect_mentions(file.records().front().note, {"text"});
 }
 
-/// Starts the driver on one row; its output goes to <folder>/log.
-pid_t start(const Folder& folder, const std::string& row) {
+constexpr int kSteps = 200;
+
+/// Starts the driver on one row; its output goes to <folder>/log, or standard error to a terminal.
+pid_t start(const Folder& folder, const std::string& row, const char* flag = nullptr,
+            int terminal = -1) {
   const pid_t child = fork();
   if (child == 0) {
     const std::string log = folder / "log";
     if (!std::freopen(log.c_str(), "a", stdout) || !std::freopen(log.c_str(), "a", stderr)) {
       _exit(9);
     }
+    if (terminal >= 0) dup2(terminal, STDERR_FILENO);
+    const std::string steps = std::to_string(kSteps);
     execl(kDriver.c_str(), kDriver.c_str(), "--config", kTiny.c_str(), "--gemm", "eigen",
-          "--threads", "1", "--steps", "400", "--rows", row.c_str(), "--results",
-          folder.path().c_str(), nullptr);
+          "--threads", "1", "--steps", steps.c_str(), "--rows", row.c_str(), "--results",
+          folder.path().c_str(), flag, nullptr);
     _exit(9);
   }
   return child;
@@ -376,6 +468,20 @@ int wait_for(pid_t child) {
   int status = 0;
   waitpid(child, &status, 0);
   return status;
+}
+
+using Clock = std::chrono::steady_clock;
+
+/// Waits for the child and kills it if it takes longer than that; its status.
+int wait_and_kill(pid_t child, std::chrono::duration<double> most) {
+  const auto began = Clock::now();
+  int status = 0;
+  while (Clock::now() - began < most) {
+    if (waitpid(child, &status, WNOHANG) == child) return status;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  kill(child, SIGKILL);
+  return wait_for(child);
 }
 
 /// The arrays in a checkpoint, weights and optimiser's alike, as bytes: without the header, which
@@ -420,24 +526,27 @@ double final_perplexity(const Folder& folder) {
 TEST(PerplexityDriver, KilledAtRandomPointsItEndsBitForBitAsUninterrupted) {
   const std::string row = "ff_qkv";
   const Folder whole;
-  const auto began = std::chrono::steady_clock::now();
+  auto began = Clock::now();
   ASSERT_EQ(wait_for(start(whole, row)), 0) << contents(whole / "log");
-  const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(
-      std::chrono::steady_clock::now() - began);
+  Clock::duration took = Clock::now() - began;
 
+#if defined(__SANITIZE_ADDRESS__)
+  constexpr int kKills = 5;  // each takes seconds
+#else
+  constexpr int kKills = 20;
+#endif
   const char* asked = std::getenv("SCALING_KILLS");
-  const int kills = asked ? std::atoi(asked) : 3;
+  const int kills = asked ? std::atoi(asked) : kKills;
   std::mt19937 random(20);
   const Folder cut;
   int killed = 0;
   for (int attempt = 0; attempt < 50 * kills && killed < kills; ++attempt) {
-    const pid_t child = start(cut, row);
-    std::this_thread::sleep_for(std::chrono::milliseconds(
-        std::uniform_int_distribution<long>(1, std::max<long>(2, long(took.count())))(random)));
-    kill(child, SIGKILL);
-    const int status = wait_for(child);
+    began = Clock::now();
+    const int status =
+        wait_and_kill(start(cut, row), took * std::uniform_real_distribution<double>(0, 1)(random));
     if (WIFSIGNALED(status)) ++killed;
     if (WIFEXITED(status)) {
+      took = Clock::now() - began;  // less than at first, when the text was not in the cache
       ASSERT_EQ(WEXITSTATUS(status), 0) << contents(cut / "log");
       if (killed < kills) {
         // Finished between two kills: the next rounds begin anew, in the same folder.
@@ -460,21 +569,107 @@ TEST(PerplexityDriver, KilledAtRandomPointsItEndsBitForBitAsUninterrupted) {
   for (const auto& [step, count] : steps) EXPECT_EQ(count, 1) << "step " << step;
 }
 
-TEST(PerplexityDriver, AnInterruptedCurveSaysWhereItContinues) {
-  const Folder folder;
-  const pid_t child = start(folder, "dense");
-  const std::string records = folder / "tiny_curve.jsonl";
+/// Starts the row and interrupts it once `file` of the folder has grown; what the driver says.
+std::string interrupt_when_grown(const Folder& folder, const std::string& row,
+                                 const std::string& file, const char* flag = nullptr) {
+  const std::string watched = folder / file;
+  const auto size = [&] { return fs::exists(watched) ? fs::file_size(watched) : 0; };
+  fs::remove(folder / "log");
+  const auto before = size();
+  const pid_t child = start(folder, row, flag);
   int status = 0;
-  while (waitpid(child, &status, WNOHANG) == 0) {
-    if (fs::exists(records) && fs::file_size(records) > 0) break;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  while (waitpid(child, &status, WNOHANG) == 0 && size() == before) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   kill(child, SIGTERM);
   waitpid(child, &status, 0);
-  ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 130) << contents(folder / "log");
-  expect_mentions(contents(folder / "log"), {"interrupted", "after step", "same command"});
+  const std::string log = contents(folder / "log");
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 130) << log;
+  return log;
+}
+
+TEST(PerplexityDriver, AnInterruptedCurveSaysWhereItContinues) {
+  const Folder folder;
+  expect_mentions(interrupt_when_grown(folder, "dense", "tiny_curve.jsonl"),
+                  {"interrupted", "after step", "the same command continues"});
   EXPECT_EQ(wait_for(start(folder, "dense")), 0);
   expect_mentions(contents(folder / "log"), {"continues after step"});
+}
+
+TEST(PerplexityDriver, InterruptedUnderForceItSaysThatTheFlagStartsAnew) {
+  const Folder folder;
+  expect_mentions(interrupt_when_grown(folder, "dense", "tiny_curve.jsonl", "--force"),
+                  {"interrupted", "drop it to continue"});
+  EXPECT_EQ(wait_for(start(folder, "dense")), 0);
+  expect_mentions(contents(folder / "log"), {"continues after step"});
+  const std::string curve = "checkpoints/tiny_curve/dense.1/best.ckpt";
+  fs::remove(folder / curve);
+  expect_mentions(interrupt_when_grown(folder, "dense", curve, "--force"),
+                  {"interrupted", "earlier result stands"});
+}
+
+void replace_all(const std::string& path, const std::string& from, const std::string& to) {
+  std::string text = contents(path);
+  for (auto at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
+    text.replace(at, from.size(), to);
+  }
+  std::ofstream(path) << text;
+}
+
+TEST(PerplexityDriver, WhatAnotherCommitBeganIsContinuedUnderOneKey) {
+  const Folder folder;
+  interrupt_when_grown(folder, "dense", "tiny_curve.jsonl");
+  const std::string curve = folder / "checkpoints/tiny_curve/dense.1";
+  const auto state = read_training_state(curve);
+  ASSERT_TRUE(state.has_value());
+  // As if another commit had done that.
+  const std::string theirs = "0123456789abcdef";
+  replace_all(folder / "tiny_curve.jsonl", state->key, theirs);
+  write_training_state(curve, {theirs, "another", state->gemm});
+
+  ASSERT_EQ(wait_for(start(folder, "dense", "--resume")), 0) << contents(folder / "log");
+  expect_mentions(contents(folder / "log"), {"continues after step"});
+  EXPECT_EQ(read_training_state(curve)->key, state->key);
+  std::map<std::int64_t, int> steps;
+  const RecordFile file(folder.path(), "tiny_curve");
+  for (const Record& r : file.records()) {
+    if (r.key == state->key && r.metric == kEvaluationMetric) ++steps[r.config.at("step")];
+    if (r.metric == kClosingCurveMetric) {
+      EXPECT_EQ(r.key, state->key);
+      expect_mentions(r.note, {"begun at commit another"});
+    }
+  }
+  // All of the curve's points stand together, as in its table.
+  std::map<std::int64_t, int> expected;
+  for (int step = 20; step <= kSteps; step += 20) expected[step] = 1;
+  EXPECT_EQ(steps, expected);
+  ASSERT_EQ(wait_for(start(folder, "dense")), 0);
+  expect_mentions(contents(folder / "log"), {"already trained"});
+  EXPECT_FALSE(fs::exists(curve + ".before"));
+}
+
+TEST(PerplexityDriver, TheLiveLineTellsPerplexityAndSpeed) {
+  const Folder folder;
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+  ASSERT_EQ(grantpt(terminal), 0);
+  ASSERT_EQ(unlockpt(terminal), 0);
+  const winsize size{24, 100, 0, 0};
+  ASSERT_EQ(ioctl(terminal, TIOCSWINSZ, &size), 0);
+  const int end = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+  const pid_t child = start(folder, "dense", nullptr, end);
+  close(end);
+  std::string shown;
+  char buffer[4096];
+  for (ssize_t got = 0; (got = read(terminal, buffer, sizeof buffer)) > 0;) {
+    shown.append(buffer, std::size_t(got));
+  }
+  close(terminal);
+  ASSERT_EQ(wait_for(child), 0) << shown;
+  EXPECT_TRUE(std::regex_search(
+      shown,
+      std::regex(
+          "dense\\.1 step [0-9]+/200, loss [0-9.]+, log-perplexity [0-9.]+, [0-9]+ tokens/s")))
+      << shown;
 }
 
 }  // namespace

@@ -102,9 +102,39 @@ class Table4Test(made_up.WithFolder):
     def test_unfinished_rows_say_how_far_they_are(self):
         running = [made_up.record("terraformer.copy", "evaluation", 1.0, 1, NAME, step=300)]
         records, e = self.of(row("transformer.copy", (0.3,), (0,)) + running)
-        self.assertIn("unfinished, reached step 300", "\n".join(table4.rows_table(e)))
+        self.assertIn("unfinished, reached step 300",
+                      "\n".join(table4.rows_table(make_report.Report(records), e)))
         self.assertEqual(table4.verdict(e, "copy", "token_accuracy"), "not measured")
         chart.save(plot_table4.draw(records), self.folder / "table4_reduced")
+
+    def test_parts_are_judged_by_leaving_them_out(self):
+        records, e = self.of(REDUCED)
+        found = table4.figures(records)
+        entry = found["table4_reduced.difference.no_sru.copy.token_accuracy"]
+        self.assertAlmostEqual(entry.value, 0.98 - 0.45)
+        self.assertAlmostEqual(entry.spread, math.hypot(0.0396232, 0.05), places=6)
+        self.assertNotIn("table4_reduced.difference.no_sru.addition.token_accuracy", found)
+        self.assertNotIn("table4_reduced.difference.no_reversible.copy.token_accuracy", found)
+        self.assertEqual(table4.verdict(e, "copy", "token_accuracy", "no_sru"), "ahead")
+        lines = table4.parts_table(e)
+        self.assertEqual(lines[2:], ["| without the SRU | +53.0 ± 6.4 **ahead** | +80.0 ± 20.1 "
+                                     "**ahead** | not measured | not measured |"])
+        report = make_report.Report(records)
+        table4.write(report)
+        self.assertIn(lines[2], report.text())
+        self.assertEqual(table4.parts_table(self.of(row("transformer.copy", (1,), (1,)))[1]), [])
+
+    def test_failed_rows_and_seeds_are_named(self):
+        items = REDUCED + [
+            made_up.failed("no_reversible.copy", "diverged", experiment=NAME),
+            made_up.failed("no_sru.copy", "no memory", seed=3, experiment=NAME)]
+        records, e = self.of(items)
+        report = make_report.Report(records)
+        text = "\n".join(table4.rows_table(report, e))
+        self.assertIn("| `no_reversible.copy` | failed: diverged |", text)
+        self.assertIn("| `no_sru.copy`[1] |", text)
+        self.assertEqual(report.notes, ["`table4_reduced`, `no_sru.copy`: seed 3 failed: "
+                                        "no memory."])
 
     def test_curves_of_text_are_apart_and_still_drawn(self):
         records = self.load(made_up.FIGURE1 + REDUCED)

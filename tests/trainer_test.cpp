@@ -291,6 +291,37 @@ TEST_F(TrainerTest, StopsAtWhatIsNotFiniteWithStepLayerAndCheckpoint) {
   }
 }
 
+TEST_F(TrainerTest, StopsAtALossThatExplodes) {
+  TrainConfig config = short_training();
+  config.steps = 100;
+  config.learning_rate = 1e-6;
+  config.evaluate_every = config.checkpoint_every = 10;
+  const std::int64_t broken = 30;
+  for (const char* schedule : {"constant", "warmup_rsqrt"}) {
+    const bool ramp = std::string(schedule) == "warmup_rsqrt";
+    config.schedule = schedule;
+    config.warmup_steps = 50;
+    const Dataset corpus = data(config);
+    const std::string there = folder_ / schedule;
+    Training run(small_model(), config, corpus, there);
+    std::int64_t last = 0;
+    const auto breaks = [&](const TrainReport& report) {
+      last = report.step;
+      if (report.step != broken) return;
+      // Finite, but of logits in the thousands.
+      for (Parameter* p : run.model.parameters()) {
+        if (p->name != "loss.w") continue;
+        for (std::int64_t i = 0; i < p->count(); ++i) p->values()[i] *= 1000;
+      }
+    };
+    const std::string message = message_of([&] { run.trainer->run(breaks, nullptr); });
+    EXPECT_EQ(last, ramp ? config.warmup_steps + kExplosionSteps - 1 : broken);
+    expect_mentions(message,
+                    {"exploded", "to " + std::to_string(last + 1), "5 ln(vocab_size) = 27.8",
+                     there + "/best.ckpt", "learning_rate 1e-06"});
+  }
+}
+
 /// Random targets that no model knows unless it has learnt them; the first of an example is given.
 Batch fixed_batch(const ModelConfig& config) {
   Rng rng(17);
@@ -354,6 +385,21 @@ void expect_seat_overfits(const std::string& seat, const ModelConfig& config) {
 TEST(OverfitTest, EveryFeedForward) { expect_seat_overfits("feed_forward", small_model()); }
 
 TEST(OverfitTest, EveryProjection) { expect_seat_overfits("projection", small_model()); }
+
+TEST(OverfitTest, EveryAttention) {
+  ModelConfig c = small_model();
+  c.lsh_chunk = 4;
+  expect_seat_overfits("attention", c);
+}
+
+TEST(OverfitTest, SparseFeedForwardAndProjectionTogether) {
+  set_gemm_threads(1);
+  ModelConfig c = small_model();
+  c.vocab_size = 24;
+  c.feed_forward = "sparse";
+  c.projection = "mult_conv";
+  expect_overfits(c, "both");
+}
 
 TEST(OverfitTest, EveryLoss) { expect_seat_overfits("loss", small_model()); }
 

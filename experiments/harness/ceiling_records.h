@@ -12,6 +12,7 @@
 namespace scaling {
 
 struct CeilingOptions {
+  std::vector<std::string> rows;  ///< empty: all
   std::vector<int> threads;
   std::string results;
   bool force = false, quick = false, pin = false, help = false;
@@ -25,20 +26,22 @@ std::string ceiling_help();
 struct CeilingCase {
   enum class Kind { read, fma, barrier, gemm };
   Kind kind = Kind::read;
-  std::string row;     ///< read_16MiB, fma, barrier, gemm_openblas
-  std::string metric;  ///< read_gbps, fma_gflops, barrier_us, gemm_gflops
+  std::string row;     ///< read_16MiB, fma, barrier, gemm_openblas, gemm_openblas_1024
+  std::string metric;  ///< read_gbps, fma_gflops, barrier_us, gemm_gflops, gemm_gflops_1024
   std::string unit;
   int threads = 1;
   std::uint64_t size = 0;  ///< bytes read, or rows of the square matrices
   std::string library;     ///< kernel set of a gemm
 };
 
+/// Throws UserError that lists the known rows if one is not.
 std::vector<CeilingCase> ceiling_cases(const CeilingOptions& options);
 
 /// Owns the memory and the teams.
 class CeilingMeter {
  public:
-  explicit CeilingMeter(const CeilingOptions& options);
+  /// Throws UserError if there is no memory for the largest read among the cases.
+  CeilingMeter(const CeilingOptions& options, const std::vector<CeilingCase>& cases);
   /// Repeated values in the case's unit. Throws Interrupted between two of them.
   std::vector<double> measure(const CeilingCase& one);
 

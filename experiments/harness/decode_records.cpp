@@ -14,15 +14,6 @@ namespace {
 constexpr double kMaxEfficiency = 1.03;
 constexpr double kMaxEfficiencyUncertainty = 0.05;  // of the median, 95 % interval
 
-nlohmann::ordered_json typed(const std::string& value) {
-  if (value == "true" || value == "false") return value == "true";
-  if (!value.empty() && value.size() < 19 &&
-      value.find_first_not_of("0123456789") == std::string::npos) {
-    return std::stoll(value);
-  }
-  return value;
-}
-
 std::string percent(double share) {
   char text[32];
   std::snprintf(text, sizeof text, "%.1f %%", 100 * share);
@@ -157,7 +148,7 @@ Record record_base(const Experiment& experiment, const Row& row, const Options& 
   r.row = row.name;
   r.against = row.against;
   r.threads = threads;
-  for (const auto& [name, value] : settings_of(row)) r.config[name] = typed(value);
+  for (const auto& [name, value] : settings_of(row)) r.config[name] = typed_value(value);
   r.config["protocol"] = name_of(options.protocol);
   r.config["quick"] = options.quick;
   r.config["pin"] = options.pin;

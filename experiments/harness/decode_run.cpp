@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <set>
 
 #include "experiments/harness/decode_records.h"
 #include "experiments/harness/grouping.h"
 #include "experiments/harness/interrupt.h"
+#include "experiments/harness/reference_check.h"
 #include "experiments/harness/run_experiment.h"
 #include "kernels/check.h"
 #include "kernels/library_threads.h"
@@ -59,6 +61,7 @@ int DecodeRun::run() {
     }
   }
   try {
+    compare_with_ref(wanted);
     const auto limit = std::uint64_t(kMemoryShare * double(available_memory()));
     for (const std::vector<std::size_t>& group : group_rows(loads, limit)) {
       std::vector<std::size_t> rows;
@@ -73,6 +76,26 @@ int DecodeRun::run() {
     return kExitInterrupted;
   }
   return failed_ ? kExitFailedRows : 0;
+}
+
+void DecodeRun::compare_with_ref(const std::vector<std::size_t>& rows) {
+  std::set<Settings> compared;
+  for (const std::size_t i : rows) {
+    const Row& row = plan_[i].row;
+    Row twin = row;
+    twin.model = twin_of(row.model);
+    twin.context = twin.source_length = 0;  // of no weight here
+    for (const int threads : plan_[i].to_do) {
+      check_interrupt();
+      Settings settings = settings_of(twin);
+      settings.emplace_back("threads", std::to_string(threads));
+      if (!compared.insert(settings).second) continue;
+      progress_.live(row.name + ": comparing with ref");
+      set_library_threads(row.kernels, row.own_threads ? threads : 1);
+      require_agreement_with_ref("row '" + row.name + "'", row.model, find_kernel_set(row.kernels),
+                                 row.batch, team(row.own_threads ? 1 : threads));
+    }
+  }
 }
 
 std::vector<Resident> DecodeRun::load(const std::vector<std::size_t>& group) {

@@ -16,11 +16,14 @@ class DecodeRun {
   DecodeRun(const Experiment& experiment, const Options& options, const Provenance& provenance,
             Plan& plan, RecordFile& file);
 
-  /// Measures what the plan has to do. A row that cannot be measured leaves a record that says why.
+  /// Measures what the plan has to do, once all that will be timed has been compared with ref:
+  /// throws UserError if it differs. A row that cannot be measured leaves a record that says why.
   /// Exit status: 0, or kExitFailedRows if a row failed, or kExitInterrupted.
   int run();
 
  private:
+  /// Every kernel set with every weight type and choice of layers among these rows of the plan.
+  void compare_with_ref(const std::vector<std::size_t>& rows);
   /// Rows of one group that reached memory, in the group's order.
   std::vector<Resident> load(const std::vector<std::size_t>& group);
   void measure(std::vector<Resident>& residents, int threads);

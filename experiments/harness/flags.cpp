@@ -28,6 +28,36 @@ po::variables_map parse_flags(int argc, const char* const* argv, const FlagGroup
   return values;
 }
 
+std::string text_of(const po::variables_map& values, const std::string& flag,
+                    const std::string& otherwise) {
+  return values.count(flag) ? values[flag].as<std::string>() : otherwise;
+}
+
+std::string config_of(const po::variables_map& values, const char* example) {
+  const std::string config = text_of(values, "config");
+  if (config.empty()) {
+    throw UserError(
+        std::string("no experiment was given; add --config FILE, e.g. experiments/configs/") +
+        example);
+  }
+  return config;
+}
+
+po::options_description knob_flags(const std::vector<std::string>& knobs) {
+  po::options_description flags("Knobs, for all rows, over the config's", 100);
+  auto add = flags.add_options();
+  for (const std::string& knob : knobs) add(knob.c_str(), po::value<std::string>());
+  return flags;
+}
+
+Settings given_knobs(const po::variables_map& values, const std::vector<std::string>& knobs) {
+  Settings given;
+  for (const std::string& knob : knobs) {
+    if (values.count(knob)) given.emplace_back(knob, text_of(values, knob));
+  }
+  return given;
+}
+
 std::string help_of(const FlagGroups& groups) {
   std::ostringstream text;
   for (std::size_t i = 0; i < groups.size(); ++i) text << (i > 0 ? "\n" : "") << groups[i];

@@ -2,13 +2,13 @@
 #include "experiments/harness/long_sequence_measure.h"
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 #include <numeric>
 
 #include "experiments/harness/heap.h"
 #include "experiments/harness/interrupt.h"
 #include "experiments/harness/training_diagnostics.h"
+#include "kernels/clock.h"
 #include "kernels/gemm.h"
 #include "kernels/gemm_rate.h"
 #include "kernels/parallel.h"
@@ -19,16 +19,10 @@
 namespace scaling {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr std::uint64_t kOrderStream = 1;
 constexpr int kMatrices = 8;
 /// An evaluation takes about a third of a training step.
 constexpr double kRoundOfStep = 4.0 / 3;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 /// Inputs of variance 1, outputs of the same size.
 struct Matrices {

@@ -49,30 +49,19 @@ po::options_description own_flags() {
   return flags;
 }
 
-po::options_description knob_flags() {
-  po::options_description flags("Knobs, for all rows, over the config's", 100);
-  auto add = flags.add_options();
-  for (const std::string& knob : row_knobs()) add(knob.c_str(), po::value<std::string>());
-  return flags;
-}
-
 LongSequenceOptions from_values(const po::variables_map& values) {
   LongSequenceOptions options;
   options.help = values.count("help") > 0;
   if (options.help) return options;
-  const auto text = [&values](const char* flag, const char* otherwise) {
-    return values.count(flag) ? values[flag].as<std::string>() : std::string(otherwise);
+  const auto text = [&values](const char* flag, const std::string& otherwise = "") {
+    return text_of(values, flag, otherwise);
   };
-  options.config = text("config", "");
-  if (options.config.empty()) {
-    throw UserError(
-        "no experiment was given; add --config FILE, e.g. experiments/configs/long_sequence.cfg");
-  }
+  options.config = config_of(values, "long_sequence.cfg");
   options.quick = values.count("quick") > 0;
   options.force = values.count("force") > 0;
   options.dry_run = values.count("dry-run") > 0;
-  options.results = text("results", "");
-  options.threads = parse_one_thread_count(text("threads", ""));
+  options.results = text("results");
+  options.threads = parse_one_thread_count(text("threads"));
   options.lengths =
       parse_counts("lengths", text("lengths", options.quick ? kQuickLengths : kLengths), 2);
   options.repeats = values.count("repeats") ? values["repeats"].as<int>()
@@ -91,21 +80,11 @@ LongSequenceOptions from_values(const po::variables_map& values) {
   }
   const int recall_length = options.quick ? kQuickRecallLength : kRecallLength;
   options.recall_length =
-      parse_counts("recall-length", text("recall-length", std::to_string(recall_length).c_str()), 2)
-          .back();
-  options.recall_rounds = parse_counts("recall-rounds", text("recall-rounds", ""));
-  options.recall_chunks = parse_counts("recall-chunks", text("recall-chunks", ""));
-  for (const std::string& knob : row_knobs()) {
-    if (values.count(knob)) options.overrides.emplace_back(knob, values[knob].as<std::string>());
-  }
+      parse_counts("recall-length", text("recall-length", std::to_string(recall_length)), 2).back();
+  options.recall_rounds = parse_counts("recall-rounds", text("recall-rounds"));
+  options.recall_chunks = parse_counts("recall-chunks", text("recall-chunks"));
+  options.overrides = given_knobs(values, row_knobs());
   return options;
-}
-
-/// Numbers where the text is one.
-nlohmann::ordered_json typed(const std::string& value) {
-  const bool digits = !value.empty() && value.find_first_not_of("0123456789") == std::string::npos;
-  if (digits) return std::stoll(value);
-  return value;
 }
 
 std::string command_of(const LongSequenceOptions& options) {
@@ -121,7 +100,7 @@ Record shared_record(const Experiment& experiment, const ModelConfig& model,
   Record r;
   r.experiment = experiment.name;
   r.threads = options.threads;
-  for (const std::string& knob : kCoreKnobs) r.config[knob] = typed(get_field(model, knob));
+  for (const std::string& knob : kCoreKnobs) r.config[knob] = typed_value(get_field(model, knob));
   r.config["causal"] = true;
   r.config["quick"] = options.quick;
   r.command = command_of(options);
@@ -140,10 +119,10 @@ void set_key(Record& r) {
 }  // namespace
 
 LongSequenceOptions parse_long_sequence_options(int argc, const char* const* argv) {
-  return from_values(parse_flags(argc, argv, {own_flags(), knob_flags()}));
+  return from_values(parse_flags(argc, argv, {own_flags(), knob_flags(row_knobs())}));
 }
 
-std::string long_sequence_help() { return help_of({own_flags(), knob_flags()}); }
+std::string long_sequence_help() { return help_of({own_flags(), knob_flags(row_knobs())}); }
 
 Record core_record(const Experiment& experiment, const Row& row, std::int64_t length,
                    const LongSequenceOptions& options, const Provenance& provenance) {

@@ -23,7 +23,8 @@ po::options_description own_options() {
   add("rows", po::value<std::string>(), "only these rows, a,b,c");
   add("threads", po::value<std::string>()->default_value("1,all"), "thread counts, e.g. 1,2,all");
   add("protocol", po::value<std::string>()->default_value("steady"),
-      "steady: until the median is known to 2 %; paper: 4 + 12 tokens, five times");
+      "steady: until the median is known to 2 %; paper: 4 + 12 tokens, six times, with --quick "
+      "three");
   add("results", po::value<std::string>(), "folder of records; default results/local/<machine>");
   add("time-budget", po::value<double>(),
       "seconds of measuring per row and thread count; default 20, with --quick 4");
@@ -60,15 +61,11 @@ Protocol parse_protocol(const std::string& name) {
 Options from_values(const po::variables_map& values) {
   Options options;
   options.help = values.count("help") > 0;
-  if (values.count("results")) options.results = values["results"].as<std::string>();
+  options.results = text_of(values, "results");
   options.where = values.count("where") > 0;
   if (options.help || options.where) return options;
-  if (!values.count("config")) {
-    throw UserError(
-        "no experiment was given; add --config FILE, e.g. experiments/configs/table1_800m.cfg");
-  }
-  options.config = values["config"].as<std::string>();
-  if (values.count("rows")) options.rows = split_at_commas(values["rows"].as<std::string>());
+  options.config = config_of(values, "table1_800m.cfg");
+  options.rows = split_at_commas(text_of(values, "rows"));
   options.threads = parse_threads(values["threads"].as<std::string>());
   options.protocol = parse_protocol(values["protocol"].as<std::string>());
   options.force = values.count("force") > 0;
@@ -82,9 +79,7 @@ Options from_values(const po::variables_map& values) {
     throw UserError("--time-budget is " + std::to_string(options.time_budget) +
                     " but must be a positive number of seconds");
   }
-  for (const std::string& knob : row_knobs()) {
-    if (values.count(knob)) options.overrides.emplace_back(knob, values[knob].as<std::string>());
-  }
+  options.overrides = given_knobs(values, row_knobs());
   return options;
 }
 

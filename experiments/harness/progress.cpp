@@ -1,6 +1,7 @@
 // Live line and plain lines on standard error; standard output is left to results.
 #include "experiments/harness/progress.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +15,14 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// Columns that a line may take without wrapping.
+std::size_t line_width() {
+  constexpr std::size_t kUnknown = 100;
+  winsize size{};
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kUnknown;
+  return std::size_t(size.ws_col) - 1;
 }
 
 }  // namespace
@@ -61,8 +70,11 @@ void Progress::clear() {
 void Progress::live(const std::string& text) {
   if (!terminal_ || (shown_ && seconds_since(last_) < 0.2)) return;
   clear();
+  const std::size_t width = line_width();
   std::string line = clock() + text;
-  if (line.size() > 100) line.resize(100);
+  // Of what does not fit, the time passed is missed least.
+  if (line.size() > width) line = "[" + readable_seconds(left_) + " left] " + text;
+  if (line.size() > width) line.resize(width);
   std::fputs(line.c_str(), stderr);
   std::fflush(stderr);
   shown_ = line.size();

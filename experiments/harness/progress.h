@@ -19,7 +19,7 @@ class Progress {
   explicit Progress(double estimated_seconds);
   ~Progress();
 
-  /// Shown on terminals only: it changes many times a second.
+  /// Shown on terminals only, as much as their width takes: it changes many times a second.
   void live(const std::string& text);
   /// A line that stays, on terminals above the live one; `seconds` of the estimate are done with
   /// it.

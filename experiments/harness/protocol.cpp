@@ -23,16 +23,29 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-bool agree(double a, double b) { return std::abs(a - b) <= kMaxCeilingChange * std::min(a, b); }
-
-bool agree(const Ceilings& a, const Ceilings& b) {
-  return agree(a.read_bytes_per_second, b.read_bytes_per_second) &&
-         agree(a.fma_flops_per_second, b.fma_flops_per_second);
+double median(const std::vector<Ceilings>& readings, double Ceilings::*of) {
+  std::vector<double> values;
+  for (const Ceilings& c : readings) values.push_back(c.*of);
+  return quantile(values, 0.5);
 }
 
-Ceilings mean(const Ceilings& a, const Ceilings& b) {
-  return {(a.read_bytes_per_second + b.read_bytes_per_second) / 2,
-          (a.fma_flops_per_second + b.fma_flops_per_second) / 2};
+Ceilings median(const std::vector<Ceilings>& readings) {
+  return {median(readings, &Ceilings::read_bytes_per_second),
+          median(readings, &Ceilings::fma_flops_per_second)};
+}
+
+bool close(double value, double middle) {
+  return std::abs(value - middle) <= kMaxCeilingChange / 2 * middle;
+}
+
+/// Two readings differ by at most kMaxCeilingChange; of more, three quarters lie that close.
+bool agree(const std::vector<Ceilings>& readings) {
+  const Ceilings middle = median(readings);
+  const auto near = std::count_if(readings.begin(), readings.end(), [&](const Ceilings& c) {
+    return close(c.read_bytes_per_second, middle.read_bytes_per_second) &&
+           close(c.fma_flops_per_second, middle.fma_flops_per_second);
+  });
+  return readings.size() == 2 ? near == 2 : 4 * std::size_t(near) >= 3 * readings.size();
 }
 
 /// The run of one group of subjects.
@@ -87,8 +100,11 @@ class Rounds {
     const DecodeTimes times = subject.decode(number);
     const Ceilings after = subject.ceilings();
     last_ = {&subject, after, Clock::now()};
-    (agree(before, after) || samples.restless ? samples.kept : samples.set_aside)
-        .push_back({times, mean(before, after)});
+    std::vector<Ceilings> readings = times.between;
+    readings.push_back(before);
+    readings.push_back(after);
+    (agree(readings) || samples.restless ? samples.kept : samples.set_aside)
+        .push_back({times, median(readings)});
     if (!samples.restless && hopeless(samples)) {
       samples.restless = true;
       samples.kept.insert(samples.kept.end(), samples.set_aside.begin(), samples.set_aside.end());

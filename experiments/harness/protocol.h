@@ -1,9 +1,10 @@
 // When a decode is measured, when it is believed and when there are enough of them.
 //
 // Rows in memory together take turns, one whole decode at a time, in a new random order each round.
-// The machine's ceilings are measured right before and right after a decode; if they differ by more
-// than 5 %, the machine changed in between and the decode is thrown away. A row that keeps losing
-// more than 3 of 4 attempts that way accepts everything from then on and says so.
+// The machine's ceilings are measured right before and right after a decode, and between its tokens
+// where these are long; a decode whose readings differ by more than 5 % is set aside, since the
+// machine changed meanwhile. A row that has lost more than 3 of 4 attempts that way, or half of
+// them when its time is up, keeps everything and says so.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +36,8 @@ struct DecodeTimes {
   double token_seconds = 0;
   double block_seconds = 0;
   double rows_touched = 0;  ///< distinct feed-forward rows, mean over held blocks
+  /// Measured between tokens; empty for short ones.
+  std::vector<Ceilings> between;
 };
 
 /// Something that decodes: a row at one thread count, resident in memory.
@@ -51,7 +54,7 @@ class Subject {
 
 struct Sample {
   DecodeTimes times;
-  Ceilings ceilings;  ///< mean of before and after
+  Ceilings ceilings;  ///< median of the readings before, between and after
 };
 
 struct Samples {

@@ -2,11 +2,14 @@
 #include "experiments/harness/record.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -42,6 +45,24 @@ void write_all(int file, const std::string& text) {
   if (::fsync(file) != 0 && errno != EINVAL) throw UserError(std::strerror(errno));
 }
 
+/// Part of a line would make the whole file unreadable: on failure the file is as long as before.
+void append_all(int file, const std::string& text) {
+  struct stat before {};
+  if (::fstat(file, &before) != 0) throw UserError(std::strerror(errno));
+  try {
+    write_all(file, text);
+  } catch (const UserError& error) {
+    if (::ftruncate(file, before.st_size) == 0) throw;
+    throw UserError(std::string(error.what()) + ", and a part of them stays behind");
+  }
+}
+
+/// Whether the line begins as every record of the experiment does, as far as it goes.
+bool begins_as_record(const std::string& line, const std::string& experiment) {
+  const std::string start = "{\"experiment\":\"" + experiment + "\",";
+  return line.compare(0, start.size(), start, 0, line.size()) == 0;
+}
+
 }  // namespace
 
 const char* name_of(Status status) { return kStatusNames[std::size_t(status)]; }
@@ -52,6 +73,20 @@ void Record::set(const Summary& s) {
   spread = s.spread;
   low = s.low;
   high = s.high;
+}
+
+Json typed_value(const std::string& text) {
+  if (text == "true" || text == "false") return text == "true";
+  const char* const end = text.data() + text.size();
+  std::int64_t whole = 0;
+  if (const auto r = std::from_chars(text.data(), end, whole); r.ec == std::errc() && r.ptr == end)
+    return whole;
+  double number = 0;
+  if (const auto r = std::from_chars(text.data(), end, number);
+      r.ec == std::errc() && r.ptr == end && std::isfinite(number)) {
+    return number;
+  }
+  return text;
 }
 
 std::string to_line(const Record& r) {
@@ -136,8 +171,13 @@ RecordFile::RecordFile(const std::string& dir, const std::string& experiment)
                     experiment + "' (" + reason +
                     "), so the file was left as it is; mend or move it, or choose --results DIR");
   };
-  for (std::string line; std::getline(in, line);) {
+  std::uintmax_t whole = 0;  // bytes of the lines so far
+  for (std::string line; std::getline(in, line); whole += line.size() + 1) {
     ++number;
+    if (in.eof() && begins_as_record(line, experiment)) {
+      drop_last_line(whole);
+      break;
+    }
     try {
       records_.push_back(from_line(line));
     } catch (const UserError& error) {
@@ -146,8 +186,20 @@ RecordFile::RecordFile(const std::string& dir, const std::string& experiment)
     if (records_.back().experiment != experiment) {
       refuse("it belongs to '" + records_.back().experiment + "'");
     }
-    if (in.eof()) refuse("it has no end, as if a write had been cut short");
   }
+}
+
+void RecordFile::drop_last_line(std::uintmax_t whole) {
+  std::error_code error;
+  std::filesystem::resize_file(path_, whole, error);
+  if (error) {
+    throw UserError("the last line of '" + path_ +
+                    "' has no end, as if a write had been cut short, and cannot be cut off (" +
+                    error.message() + "); mend or move the file, or choose --results DIR");
+  }
+  std::fprintf(stderr,
+               "%s: its last record had no end, as if a write had been cut short; dropped\n",
+               path_.c_str());
 }
 
 bool RecordFile::has(const std::string& key) const {
@@ -168,7 +220,7 @@ void RecordFile::append(const std::vector<Record>& records) {
   const int file = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   try {
     if (file < 0) throw UserError(std::strerror(errno));
-    write_all(file, text);
+    append_all(file, text);
   } catch (const UserError& error) {
     if (file >= 0) ::close(file);
     throw UserError("records cannot be added to '" + path_ + "' (" + error.what() +

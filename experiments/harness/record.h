@@ -36,6 +36,9 @@ struct Record {
   void set(const Summary& s);
 };
 
+/// A knob's text as a number or a truth value where it is one.
+nlohmann::ordered_json typed_value(const std::string& text);
+
 std::string to_line(const Record& record);
 /// Throws UserError if the line is not JSON or lacks what a record must have; the message has no
 /// place in it.
@@ -45,11 +48,13 @@ Record from_line(const std::string& line);
 inline constexpr const char* kClosingMetric = "token_ms";
 
 /// An experiment's file of records. Reading refuses a file that has a line it does not understand;
-/// nothing is ever rewritten.
+/// no whole line is ever rewritten.
 class RecordFile {
  public:
-  /// Reads <dir>/<experiment>.jsonl if it exists. Throws UserError naming file and line for an
-  /// unreadable line or one of another experiment.
+  /// Reads <dir>/<experiment>.jsonl if it exists. A record without the end of its line, which a
+  /// kill or a full disk leaves as the last one, is cut off the file, and standard error says so.
+  /// Throws UserError naming file and line for any other unreadable line or one of another
+  /// experiment.
   RecordFile(const std::string& dir, const std::string& experiment);
 
   /// Whether any value was measured under this key.
@@ -57,13 +62,15 @@ class RecordFile {
   /// Whether a row with this key was measured to its end, which is `closing`.
   bool finished(const std::string& key, const std::string& closing = kClosingMetric) const;
   /// Appends all lines in one write and waits until the disk has them. Throws UserError if it
-  /// cannot.
+  /// cannot; the file is then as it was.
   void append(const std::vector<Record>& records);
 
   const std::string& path() const { return path_; }
   const std::vector<Record>& records() const { return records_; }
 
  private:
+  void drop_last_line(std::uintmax_t whole);
+
   std::string path_;
   std::vector<Record> records_;
 };

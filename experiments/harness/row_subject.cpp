@@ -12,6 +12,8 @@ namespace scaling {
 namespace {
 
 constexpr std::uint64_t kMaxCeilingBytes = 1ull << 30;
+/// Longer tokens have ceilings measured between them: the machine may change within their decode.
+constexpr double kLongToken = 0.1;  // seconds
 // Streams of the row's random numbers; decodes count up from the second.
 constexpr std::uint64_t kWarmUpStream = 1000, kDecodeStream = 1001;
 
@@ -112,14 +114,18 @@ DecodeTimes RowSubject::decode(int number) {
   Rng ids(settings_.seed, kDecodeStream + std::uint64_t(number));
   TouchedRows touched(resident_.model->config().d_ff);
   std::vector<double> token, block;
+  std::vector<Ceilings> between;
   for (int i = 0; i < settings_.tokens; ++i) {
     const StepTiming timing = step(ids);
     touched.add(decoder_.touched_rows());
     if (i < settings_.dropped) continue;
     token.push_back(timing.token_seconds);
     block.push_back(timing.block_seconds);
+    if (timing.token_seconds > kLongToken && i + 1 < settings_.tokens) {
+      between.push_back(ceilings());
+    }
   }
-  return {middle(token, settings_.kind), middle(block, settings_.kind), touched.mean()};
+  return {middle(token, settings_.kind), middle(block, settings_.kind), touched.mean(), between};
 }
 
 Ceilings RowSubject::ceilings() {

@@ -45,43 +45,30 @@ po::options_description own_flags() {
   return flags;
 }
 
-po::options_description knob_flags() {
-  po::options_description flags("Knobs, for all rows, over the config's", 100);
-  auto add = flags.add_options();
-  for (const std::string& knob : row_knobs()) add(knob.c_str(), po::value<std::string>());
-  return flags;
-}
-
 StackOptions from_values(const po::variables_map& values) {
   StackOptions options;
   options.help = values.count("help") > 0;
   if (options.help) return options;
-  const auto text = [&values](const char* flag, const char* otherwise) {
-    return values.count(flag) ? values[flag].as<std::string>() : std::string(otherwise);
+  const auto text = [&values](const char* flag, const std::string& otherwise = "") {
+    return text_of(values, flag, otherwise);
   };
-  options.config = text("config", "");
-  if (options.config.empty()) {
-    throw UserError(
-        "no experiment was given; add --config FILE, e.g. experiments/configs/reversibility.cfg");
-  }
+  options.config = config_of(values, "reversibility.cfg");
   options.quick = values.count("quick") > 0;
   options.force = values.count("force") > 0;
   options.dry_run = values.count("dry-run") > 0;
-  options.rows = split_at_commas(text("rows", ""));
+  options.rows = split_at_commas(text("rows"));
   options.depths = parse_counts("depths", text("depths", options.quick ? kQuickDepths : kDepths));
   options.batches =
       parse_counts("batches", text("batches", options.quick ? kQuickBatches : kBatches));
   options.threads = parse_one_thread_count(text("threads", "all"));
-  options.results = text("results", "");
+  options.results = text("results");
   options.repeats = values.count("repeats") ? values["repeats"].as<int>()
                     : options.quick         ? kQuickRepeats
                                             : kRepeats;
   if (options.repeats < 1) {
     throw UserError("--repeats is " + std::to_string(options.repeats) + " but must be at least 1");
   }
-  for (const std::string& knob : row_knobs()) {
-    if (values.count(knob)) options.overrides.emplace_back(knob, values[knob].as<std::string>());
-  }
+  options.overrides = given_knobs(values, row_knobs());
   return options;
 }
 
@@ -125,10 +112,10 @@ std::vector<std::pair<std::int64_t, std::int64_t>> points_of(const Row& referenc
 }  // namespace
 
 StackOptions parse_stack_options(int argc, const char* const* argv) {
-  return from_values(parse_flags(argc, argv, {own_flags(), knob_flags()}));
+  return from_values(parse_flags(argc, argv, {own_flags(), knob_flags(row_knobs())}));
 }
 
-std::string stack_help() { return help_of({own_flags(), knob_flags()}); }
+std::string stack_help() { return help_of({own_flags(), knob_flags(row_knobs())}); }
 
 std::vector<StackGroup> stack_groups(const Experiment& experiment, const StackOptions& options) {
   const std::vector<Row> rows = select_rows(experiment, options.rows);

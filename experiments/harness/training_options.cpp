@@ -2,7 +2,6 @@
 #include "experiments/harness/training_options.h"
 
 #include <filesystem>
-#include <set>
 #include <sstream>
 
 #include "experiments/harness/flags.h"
@@ -15,9 +14,6 @@ namespace scaling {
 namespace {
 
 namespace po = boost::program_options;
-
-// Knobs whose values are places on this machine.
-const std::set<std::string> kPaths = {"corpus", "validation", "cache"};
 
 po::options_description own_options() {
   po::options_description flags("perplexity trains one curve after another and records them", 100);
@@ -51,20 +47,13 @@ po::options_description knob_options() {
 
 TrainingOptions from_values(const po::variables_map& values) {
   TrainingOptions options;
-  const auto text = [&values](const char* name) {
-    return values.count(name) ? values[name].as<std::string>() : std::string();
-  };
+  const auto text = [&values](const char* flag) { return text_of(values, flag); };
   options.help = values.count("help") > 0;
   options.where = values.count("where") > 0;
   options.results = text("results");
   options.scratch = text("scratch");
   if (options.help || options.where) return options;
-  options.config = text("config");
-  if (options.config.empty()) {
-    throw UserError(
-        "no experiment was given; add --config FILE, e.g. "
-        "experiments/configs/training/fig1_mini.cfg");
-  }
+  options.config = config_of(values, "training/fig1_mini.cfg");
   options.rows = split_at_commas(text("rows"));
   if (values.count("seeds")) options.seeds = parse_seeds(text("seeds"));
   const std::vector<int> threads = parse_threads(text("threads"));
@@ -80,11 +69,10 @@ TrainingOptions from_values(const po::variables_map& values) {
   if (options.force && options.resume) {
     throw UserError("--force starts anew and --resume goes on; give one of them");
   }
-  const po::options_description knobs = knob_options();  // outlives the loop over its options
-  for (const auto& flag : knobs.options()) {
-    const std::string& knob = flag->long_name();
-    if (values.count(knob)) options.overrides.emplace_back(knob, values[knob].as<std::string>());
-  }
+  std::vector<std::string> knobs;
+  for (const auto& [knob, help] : curve_knobs()) knobs.push_back(knob);
+  knobs.push_back("solve");
+  options.overrides = given_knobs(values, knobs);
   return options;
 }
 
@@ -110,12 +98,20 @@ std::string prepare_scratch_dir(const TrainingOptions& options, const std::strin
   return prepare_results_dir(local.string(), machine);
 }
 
+bool is_path(const std::string& knob) {
+  return knob == "corpus" || knob == "validation" || knob == "cache";
+}
+
+std::string portable_value(const std::string& knob, const std::string& value) {
+  return is_path(knob) && !value.empty() ? portable_path(value) : value;
+}
+
 std::string command_of(const TrainingOptions& options, const std::string& row, std::uint64_t seed) {
   std::ostringstream command;
   command << "perplexity --config " << portable_path(options.config) << " --rows " << row
           << " --seeds " << seed << " --threads " << options.threads;
   for (const auto& [name, value] : options.overrides) {
-    command << " --" << name << " " << (kPaths.count(name) ? portable_path(value) : value);
+    command << " --" << name << " " << portable_value(name, value);
   }
   return command.str();
 }

@@ -29,6 +29,11 @@ std::string training_help();
 std::string prepare_scratch_dir(const TrainingOptions& options, const std::string& results,
                                 const std::string& machine);
 
+/// Whether the knob's value is a place on this machine.
+bool is_path(const std::string& knob);
+/// A knob's value as records and commands state it: places as portable_path does.
+std::string portable_value(const std::string& knob, const std::string& value);
+
 /// The command line that trains one curve again.
 std::string command_of(const TrainingOptions& options, const std::string& row, std::uint64_t seed);
 

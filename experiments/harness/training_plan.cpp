@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "experiments/harness/progress.h"
+#include "experiments/harness/training_data.h"
 #include "experiments/harness/training_records.h"
 #include "experiments/harness/training_state.h"
 #include "kernels/check.h"
@@ -73,6 +74,28 @@ double activation_bytes(const ModelConfig& model, const TrainConfig& train) {
   return sizeof(float) * examples * (encoder + decoder);
 }
 
+/// A text that is missing fails its curves when their turn comes, not the others.
+std::string data_or_nothing(const Curve& curve, const std::string& scratch) {
+  try {
+    return data_fingerprint(curve.train, curve.model.vocab_size,
+                            cache_folder(curve.train, scratch));
+  } catch (const UserError&) {
+    return "";
+  }
+}
+
+/// Data, key, and what is there of the curve.
+void find_what_is_there(PlannedCurve& planned, const TrainingOptions& options,
+                        const Provenance& provenance, const RecordFile& file,
+                        const std::string& scratch) {
+  planned.data = data_or_nothing(planned.curve, scratch);
+  planned.key = curve_key(planned.curve, planned.data, options.threads, provenance);
+  if (options.force) return;
+  planned.finished = file.finished(planned.key, kClosingCurveMetric);
+  planned.begun = !planned.finished &&
+                  may_continue(read_training_state(planned.folder), planned.key, options.resume);
+}
+
 }  // namespace
 
 double tokens_per_step(const TrainConfig& train) {
@@ -92,14 +115,10 @@ TrainingPlan make_training_plan(const CurveExperiment& experiment, const Trainin
     for (const Curve& curve : select_curves(experiment, options.rows)) {
       PlannedCurve planned;
       planned.curve = with_seed(curve, seed);
-      planned.key = curve_key(planned.curve, options.threads, provenance);
       const std::string name = curve.name + "." + std::to_string(seed);
       planned.folder = (fs::path(scratch) / "checkpoints" / experiment.name / name).string();
       planned.csv = (fs::path(results) / "curves" / experiment.name / (name + ".csv")).string();
-      planned.finished = file && !options.force && file->finished(planned.key, kClosingCurveMetric);
-      planned.begun =
-          file && !options.force && !planned.finished &&
-          may_continue(read_training_state(planned.folder), planned.key, options.resume);
+      if (file) find_what_is_there(planned, options, provenance, *file, scratch);
       planned.parameters = parameters[curve.name];
       planned.reference_parameters = parameters[experiment.curves.front().name];
       const TrainConfig& train = curve.train;

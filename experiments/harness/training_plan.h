@@ -12,7 +12,8 @@
 namespace scaling {
 
 struct PlannedCurve {
-  Curve curve;  ///< with its seed
+  Curve curve;       ///< with its seed
+  std::string data;  ///< data_fingerprint; empty if the text cannot be read
   std::string key;
   std::string folder;  ///< of its checkpoints
   std::string csv;
@@ -27,7 +28,8 @@ struct PlannedCurve {
 using TrainingPlan = std::vector<PlannedCurve>;
 
 /// One entry a curve and seed, seed after seed, so that every row has one seed before any has two.
-/// `file` may be null: nothing is finished then. `results` and `scratch` may be empty with it.
+/// `file` may be null: data and keys are left out and nothing is finished then. `results` and
+/// `scratch` may be empty with it.
 TrainingPlan make_training_plan(const CurveExperiment& experiment, const TrainingOptions& options,
                                 const Provenance& provenance, const RecordFile* file,
                                 const std::string& results, const std::string& scratch);

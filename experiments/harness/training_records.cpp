@@ -2,35 +2,15 @@
 #include "experiments/harness/training_records.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <set>
 
 #include "experiments/harness/fingerprint.h"
 #include "kernels/check.h"
 
 namespace scaling {
 namespace {
-
-const std::set<std::string> kPaths = {"corpus", "validation", "cache"};
-
-nlohmann::ordered_json typed(const std::string& value) {
-  if (value == "true" || value == "false") return value == "true";
-  const char* const end = value.data() + value.size();
-  std::int64_t whole = 0;
-  if (const auto r = std::from_chars(value.data(), end, whole);
-      r.ec == std::errc() && r.ptr == end) {
-    return whole;
-  }
-  double number = 0;
-  if (const auto r = std::from_chars(value.data(), end, number);
-      r.ec == std::errc() && r.ptr == end && std::isfinite(number)) {
-    return number;
-  }
-  return value;
-}
 
 Record one(const Record& base, const char* metric, const char* unit,
            const std::vector<double>& values) {
@@ -43,11 +23,13 @@ Record one(const Record& base, const char* metric, const char* unit,
 
 }  // namespace
 
-std::string curve_key(const Curve& curve, int threads, const Provenance& p) {
-  std::string text = "curve";
+std::string curve_key(const Curve& curve, const std::string& data, int threads,
+                      const Provenance& p) {
+  std::string text = "curve|" + data;
   for (const auto& [name, value] : settings_of(curve)) {
-    // Sizes that were solved for count as what they are.
-    if (name != "solve" && name != "reference_row") text += "|" + name + "=" + value;
+    // Sizes that were solved for count as what they are, places as what is there.
+    if (name == "solve" || name == "reference_row" || is_path(name)) continue;
+    text += "|" + name + "=" + value;
   }
   text += "|" + std::to_string(threads) + "|" + p.machine + "|" + p.commit;
   // A dirty tree has no name of its own; the program made from it has.
@@ -56,8 +38,7 @@ std::string curve_key(const Curve& curve, int threads, const Provenance& p) {
 }
 
 Record curve_record(const CurveExperiment& experiment, const PlannedCurve& planned,
-                    const TrainingOptions& options, const Provenance& provenance,
-                    const std::string& data) {
+                    const TrainingOptions& options, const Provenance& provenance) {
   const Curve& curve = planned.curve;
   Record r;
   r.experiment = experiment.name;
@@ -65,9 +46,9 @@ Record curve_record(const CurveExperiment& experiment, const PlannedCurve& plann
   r.against = experiment.curves.front().name;
   r.threads = options.threads;
   for (const auto& [name, value] : settings_of(curve)) {
-    r.config[name] = typed(kPaths.count(name) && !value.empty() ? portable_path(value) : value);
+    r.config[name] = typed_value(portable_value(name, value));
   }
-  r.config["data"] = data;
+  r.config["data"] = planned.data;
   r.note = curve.solved;
   r.command = command_of(options, curve.name, curve.model.seed);
   r.seed = curve.model.seed;
@@ -106,6 +87,20 @@ bool has_evaluation(const RecordFile& file, const std::string& key, std::int64_t
   return std::any_of(records.begin(), records.end(), [&](const Record& r) {
     return r.metric == kEvaluationMetric && r.key == key && r.config.value("step", 0ll) == step;
   });
+}
+
+std::vector<Record> evaluations_of(const RecordFile& file, const std::string& key,
+                                   const PlannedCurve& planned, std::int64_t step) {
+  std::vector<Record> points;
+  for (const Record& r : file.records()) {
+    if (r.metric != kEvaluationMetric || r.key != key) continue;
+    const std::int64_t at = r.config.value("step", 0ll);
+    if (at > step || has_evaluation(file, planned.key, at)) continue;
+    points.push_back(r);
+    points.back().key = planned.key;
+    points.back().config["data"] = planned.data;
+  }
+  return points;
 }
 
 std::vector<Record> result_records(const Record& base, const CurveResult& result) {

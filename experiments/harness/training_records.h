@@ -20,20 +20,25 @@ inline constexpr const char* kClosingCurveMetric = "log_perplexity";
 /// also trained_length_accuracy and trained_length_sequence_accuracy.
 inline constexpr const char* kEvaluationMetric = "evaluation";
 
-/// Same settings and seed, same program, same machine. Names of row and experiment do not count: a
-/// curve that two figures share is trained once.
-std::string curve_key(const Curve& curve, int threads, const Provenance& provenance);
+/// Same settings and seed, same data (data_fingerprint), same program, same machine. Names of row
+/// and experiment do not count: a curve that two figures share is trained once. Nor do places: an
+/// edited text makes another curve, the same text elsewhere does not.
+std::string curve_key(const Curve& curve, const std::string& data, int threads,
+                      const Provenance& provenance);
 
-/// What a curve's records share. data: names what was trained on, alike for all seeds.
+/// What a curve's records share; the planned curve's `data` is in config.
 Record curve_record(const CurveExperiment& experiment, const PlannedCurve& planned,
-                    const TrainingOptions& options, const Provenance& provenance,
-                    const std::string& data);
+                    const TrainingOptions& options, const Provenance& provenance);
 
 /// trained_lengths: of a toy task, on examples as long as those trained on.
 Record evaluation_record(const Record& base, const TrainReport& report,
                          const std::optional<Evaluation>& trained_lengths = {});
 /// Whether this point of the curve is among the records already.
 bool has_evaluation(const RecordFile& file, const std::string& key, std::int64_t step);
+/// The points up to `step` that the file has of another key, as the planned curve's: of a curve
+/// that another commit began. Those that it has already are left out.
+std::vector<Record> evaluations_of(const RecordFile& file, const std::string& key,
+                                   const PlannedCurve& planned, std::int64_t step);
 
 struct CurveResult {
   Evaluation evaluation;  ///< at the end

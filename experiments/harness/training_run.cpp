@@ -11,8 +11,8 @@
 #include "experiments/harness/interrupt.h"
 #include "experiments/harness/run_experiment.h"
 #include "experiments/harness/training_csv.h"
+#include "experiments/harness/training_data.h"
 #include "experiments/harness/training_diagnostics.h"
-#include "experiments/harness/training_state.h"
 #include "kernels/arena.h"
 #include "kernels/check.h"
 #include "kernels/gemm.h"
@@ -49,19 +49,6 @@ std::unique_ptr<Transformer> allocated(const ModelConfig& config, int threads) {
   return model;
 }
 
-std::string cache_folder(const TrainConfig& train, const std::string& scratch) {
-  return train.cache.empty() ? (fs::path(scratch) / "cache").string() : train.cache;
-}
-
-/// The same for all curves that may stand beside each other: text and task, whatever their seeds
-/// and batches; of toy tasks the numbers' lengths.
-std::string compared_data(TrainConfig train, std::int64_t vocab_size, const std::string& cache) {
-  if (train.is_toy()) train.task = "copy";
-  train.data_seed = 1;
-  train.batch = train.accumulate = 1;
-  return Dataset(train, vocab_size, cache).fingerprint();
-}
-
 /// A toy task's data with evaluation examples as long as those trained on: longer ones say nothing
 /// of whether the task was learnt at all. Null for text.
 std::unique_ptr<Dataset> of_trained_lengths(TrainConfig train, std::int64_t vocab_size) {
@@ -79,6 +66,13 @@ std::string evaluation_text(const Evaluation& at, const std::optional<Evaluation
   return text("log-perplexity %.4f, accuracy %.3f, of sequences %.3f", at.log_perplexity,
               at.accuracy, at.sequence_accuracy) +
          text("; on trained lengths %.3f, %.3f", trained->accuracy, trained->sequence_accuracy);
+}
+
+/// `path`, or the first of path2, path3, ... that does not exist.
+std::string free_name(const std::string& path) {
+  std::string name = path;
+  for (int number = 2; fs::exists(name); ++number) name = path + std::to_string(number);
+  return name;
 }
 
 double best_gemm(double curve_flops, int threads) {
@@ -118,51 +112,59 @@ int TrainingRun::run() {
       current = nullptr;
     }
   } catch (const Interrupted&) {
-    progress_.done(current ? "interrupted in " + current->curve.name + ", seed " +
-                                 std::to_string(current->curve.model.seed) + ", after step " +
-                                 std::to_string(last_step_) + ": its checkpoint is in " +
-                                 current->folder + "; the same command continues from there"
-                           : std::string("interrupted; the same command continues"),
-                   0);
+    progress_.done(
+        "interrupted" + (current ? place_of(*current) : "") + "; " + how_to_go_on(current), 0);
     return kExitInterrupted;
   }
   return failed_ ? kExitFailedRows : 0;
 }
 
+std::string TrainingRun::place_of(const PlannedCurve& current) const {
+  return " in " + current.curve.name + ", seed " + std::to_string(current.curve.model.seed) +
+         ", after step " + std::to_string(last_step_) + ": its checkpoint is in " + current.folder;
+}
+
+std::string TrainingRun::how_to_go_on(const PlannedCurve* current) const {
+  if (!options_.force) return "the same command continues";
+  if (current && file_.finished(current->key, kClosingCurveMetric)) {
+    return "--force would start it anew, and without --force its earlier result stands";
+  }
+  return "--force would start anew: drop it to continue";
+}
+
 void TrainingRun::train(const PlannedCurve& planned) {
   Curve curve = planned.curve;
-  set_gemm_threads(options_.threads);
-  TrainingState state{planned.key, commit_of(provenance_), find_gemm(curve.train.gemm).name};
-  if (planned.begun) {
-    // With another library the products' last bits, and so all later weights, would differ.
-    if (const auto before = read_training_state(planned.folder)) state = *before;
-  } else {
-    set_aside(planned);
-    write_training_state(planned.folder, state);
-  }
-  curve.train.gemm = state.gemm;
-
-  CurveResult result;
-  reset_peak_memory();
-  if (!curve.train.is_toy()) progress_.live(curve.name + ": reading " + curve.train.corpus);
-  const Dataset data(curve.train, curve.model.vocab_size, cache_folder(curve.train, scratch_));
   require_memory(planned.bytes, "training " + curve.name,
                  "use fewer examples at a time (--accumulate), optimizer adafactor, or a smaller "
                  "model");
+  set_gemm_threads(options_.threads);
+  reset_peak_memory();
+  // The text before the folder of checkpoints: one that is missing leaves everything as it is.
+  if (!curve.train.is_toy()) progress_.live(curve.name + ": reading " + curve.train.corpus);
+  const std::string cache = cache_folder(curve.train, scratch_);
+  const Dataset data(curve.train, curve.model.vocab_size, cache);
+  if (data_fingerprint(curve.train, curve.model.vocab_size, cache) != planned.data) {
+    throw UserError("corpus '" + curve.train.corpus +
+                    "' or its validation text has changed since this command began; repeat it");
+  }
+  const TrainingState state = begin(planned);
+  curve.train.gemm = state.gemm;
+
+  CurveResult result;
   const std::unique_ptr<Dataset> trained = of_trained_lengths(curve.train, curve.model.vocab_size);
   const std::unique_ptr<Transformer> model = allocated(curve.model, options_.threads);
   Trainer trainer(*model, data, curve.train, planned.folder);
   last_step_ = trainer.resume();
   last_evaluation_.clear();
+  last_perplexity_.reset();
+  if (state.key != planned.key) take_over(planned, state);
   progress_.done(
       curve.name + ", seed " + std::to_string(curve.model.seed) +
           (last_step_ ? ": continues after step " + std::to_string(last_step_) + "; " : ": ") +
           data.description(),
       0);
 
-  Record base = curve_record(
-      experiment_, planned, options_, provenance_,
-      compared_data(curve.train, curve.model.vocab_size, cache_folder(curve.train, scratch_)));
+  Record base = curve_record(experiment_, planned, options_, provenance_);
   if (state.commit != commit_of(provenance_)) {
     base.note += (base.note.empty() ? "begun at commit " : "; begun at commit ") + state.commit;
   }
@@ -173,6 +175,7 @@ void TrainingRun::train(const PlannedCurve& planned) {
     evaluated = report.step;
     result.evaluation = *report.evaluation;
     if (trained) result.trained_lengths = trainer.evaluate(*trained);
+    last_perplexity_ = result.evaluation.log_perplexity;
     last_evaluation_ = evaluation_text(result.evaluation, result.trained_lengths);
     if (has_evaluation(file_, planned.key, report.step)) return;
     file_.append({evaluation_record(base, report, result.trained_lengths)});
@@ -216,26 +219,45 @@ void TrainingRun::train(const PlannedCurve& planned) {
   progress_.done(line, 0);
 }
 
+TrainingState TrainingRun::begin(const PlannedCurve& planned) {
+  if (planned.begun) {
+    // With another library the products' last bits, and so all later weights, would differ.
+    if (const auto before = read_training_state(planned.folder)) return *before;
+  }
+  set_aside(planned);
+  const TrainingState state{planned.key, commit_of(provenance_),
+                            find_gemm(planned.curve.train.gemm).name};
+  write_training_state(planned.folder, state);
+  return state;
+}
+
 void TrainingRun::set_aside(const PlannedCurve& planned) {
   if (!fs::exists(planned.folder)) return;
-  const std::string before = planned.folder + ".before";
+  const std::string kept = free_name(planned.folder + ".before");
   std::error_code error;
-  fs::remove_all(before, error);
-  fs::rename(planned.folder, before, error);
+  fs::rename(planned.folder, kept, error);
   if (error) {
     throw UserError("cannot move the checkpoints '" + planned.folder +
                     "' aside: " + error.message() + "; delete or rename that folder");
   }
-  if (options_.force) return;
+  const std::string reason =
+      options_.force ? ""
+                     : ", since its checkpoints are of other settings, another text or another "
+                       "commit (--resume goes on with those of another commit)";
   progress_.done(planned.curve.name + ", seed " + std::to_string(planned.curve.model.seed) +
-                     ": starts anew, since its checkpoints are of other settings or another commit "
-                     "(--resume goes on with those of another commit); they are kept in " +
-                     before,
+                     ": starts anew" + reason + "; earlier checkpoints are kept in " + kept,
                  0);
 }
 
+void TrainingRun::take_over(const PlannedCurve& planned, TrainingState state) {
+  const std::vector<Record> points = evaluations_of(file_, state.key, planned, last_step_);
+  if (!points.empty()) file_.append(points);
+  state.key = planned.key;
+  write_training_state(planned.folder, state);
+}
+
 bool TrainingRun::reuse(const PlannedCurve& planned) {
-  const Record base = curve_record(experiment_, planned, options_, provenance_, "");
+  const Record base = curve_record(experiment_, planned, options_, provenance_);
   std::string from;
   const std::vector<Record> records = finished_elsewhere(results_, base, &from);
   if (records.empty()) return false;
@@ -266,22 +288,23 @@ void TrainingRun::show(const PlannedCurve& planned, const TrainReport& report) {
   const TrainConfig& train = planned.curve.train;
   const double rate = planned.step_flops / report.step_seconds;
   progress_.expect(remaining_seconds(planned, report.step, rate));
-  std::string line =
+  const std::string line =
       planned.curve.name + "." + std::to_string(planned.curve.model.seed) +
       text(" step %.0f/%.0f, loss %.3f", double(report.step), double(train.steps), report.loss);
-  if (!last_evaluation_.empty()) line += ", " + last_evaluation_;
-  line += text(", %.0f tokens/s", report.tokens_per_s);
+  const std::string speed = text(", %.0f tokens/s", report.tokens_per_s);
   if (progress_.on_terminal()) {
-    progress_.live(line);
+    // What changes first, since the line is cut where the terminal ends.
+    progress_.live(
+        line + (last_perplexity_ ? text(", log-perplexity %.3f", *last_perplexity_) : "") + speed);
   } else if (report.evaluation) {
-    progress_.done(line, 0);
+    progress_.done(line + ", " + last_evaluation_ + speed, 0);
   }
 }
 
 void TrainingRun::give_up(const PlannedCurve& planned, const std::string& why) {
   failed_ = true;
   file_.append(
-      {failed_curve_record(curve_record(experiment_, planned, options_, provenance_, ""), why)});
+      {failed_curve_record(curve_record(experiment_, planned, options_, provenance_), why)});
   progress_.done(planned.curve.name + ", seed " + std::to_string(planned.curve.model.seed) +
                      ": failed, " + why,
                  0);

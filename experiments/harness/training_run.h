@@ -1,12 +1,14 @@
 // Trains the plan's curves one after another and writes what comes out.
 #pragma once
 
-#include <chrono>
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "experiments/harness/progress.h"
 #include "experiments/harness/training_plan.h"
 #include "experiments/harness/training_records.h"
+#include "experiments/harness/training_state.h"
 
 namespace scaling {
 
@@ -22,8 +24,17 @@ class TrainingRun {
 
  private:
   void train(const PlannedCurve& planned);
-  /// Renames checkpoints of something else that lie where this curve's shall be.
+  /// What an interruption says: where training stands, and the remedy; `current` is null between
+  /// two curves.
+  std::string place_of(const PlannedCurve& current) const;
+  std::string how_to_go_on(const PlannedCurve* current) const;
+  /// The state of checkpoints that the curve goes on with, or a new one in an empty folder.
+  TrainingState begin(const PlannedCurve& planned);
+  /// Renames checkpoints of something else that lie where this curve's shall be; none is deleted.
   void set_aside(const PlannedCurve& planned);
+  /// From here on a curve that another commit began is this one's: its points so far and its
+  /// checkpoints carry this key, so that no plot lacks them and the next run needs no --resume.
+  void take_over(const PlannedCurve& planned, TrainingState state);
   /// Takes the records over if another experiment of the folder has the same curve.
   bool reuse(const PlannedCurve& planned);
   void show(const PlannedCurve& planned, const TrainReport& report);
@@ -39,6 +50,7 @@ class TrainingRun {
   RecordFile& file_;
   Progress progress_;
   std::string last_evaluation_;
+  std::optional<double> last_perplexity_;
   std::int64_t last_step_ = 0;
   bool failed_ = false;
 };

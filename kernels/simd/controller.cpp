@@ -129,7 +129,6 @@ void Controller(const WeightView& w, const float* bias, const float* hidden, int
   }
 }
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace scaling
 HWY_AFTER_NAMESPACE();

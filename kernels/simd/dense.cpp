@@ -180,7 +180,6 @@ void DenseTransposed(const WeightView& w, const float* h, int tokens, float* y, 
   }
 }
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace scaling
 HWY_AFTER_NAMESPACE();

@@ -100,7 +100,6 @@ void GatherAccumulate(const WeightView& w, const Selection* s, std::int64_t n, c
   }
 }
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace scaling
 HWY_AFTER_NAMESPACE();

@@ -322,7 +322,6 @@ void ModuleConvolution(const WeightView& w, const Frames& f, int module_taps, in
   }
 }
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace scaling
 HWY_AFTER_NAMESPACE();

@@ -110,7 +110,6 @@ HWY_INLINE void accumulate_row(const T* row, float h, std::int64_t n, float* y) 
   for (; c < n; ++c) y[c] += h * to_float(row[c]);
 }
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace scaling
 HWY_AFTER_NAMESPACE();

@@ -93,7 +93,6 @@ void Attend(const float* q, const float* keys, const float* values, std::int64_t
   for (; i < length; ++i) accumulate_row(values + i * d_head, scores[i], d_head, out);
 }
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace scaling
 HWY_AFTER_NAMESPACE();

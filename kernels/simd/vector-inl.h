@@ -82,7 +82,6 @@ inline constexpr std::int64_t kAhead = sizeof(T) == 4 ? 128 : 1024;
 template <class T>
 inline constexpr std::int64_t kAheadOfLong = 2048 / std::int64_t(sizeof(T));
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace scaling
 HWY_AFTER_NAMESPACE();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <filesystem>
 #include <initializer_list>
 #include <limits>
@@ -38,6 +39,13 @@ std::uint64_t seed_of(std::uint64_t model_seed, std::int64_t step, std::int64_t 
 
 double weight_of(const Batch& batch) {
   return std::accumulate(batch.weights.begin(), batch.weights.end(), 0.0);
+}
+
+/// "27.8"
+std::string decimal(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g", value);
+  return text;
 }
 
 [[noreturn]] void refuse_other(const std::string& path, const std::string& name,
@@ -104,6 +112,8 @@ struct Trainer::Impl {
 
   std::int64_t examples_of_piece() const { return config.batch / config.accumulate; }
   [[noreturn]] void stop_for(const std::string& what) const;
+  [[noreturn]] void stop(const std::string& what, const std::string& checkpoint) const;
+  void watch(double loss);
 
   Transformer& model;
   const Dataset& data;
@@ -120,6 +130,7 @@ struct Trainer::Impl {
   std::int64_t step = 0;    // done
   std::int64_t saved = -1;  // step of the latest checkpoint; -1: none
   double seconds = 0;
+  std::vector<double> losses;  // of this process's last steps, at most kExplosionSteps
   double best_perplexity = std::numeric_limits<double>::infinity();
 };
 
@@ -152,12 +163,32 @@ Trainer::Impl::Impl(Transformer& model_, const Dataset& data_, const TrainConfig
 
 void Trainer::Impl::stop_for(const std::string& what) const {
   const std::string found = what_is_not_finite(parameters);
-  throw UserError(what + (found.empty() ? "" : ": " + found) + "; " +
-                  (saved < 0 ? "no checkpoint was written before"
-                             : "the last good checkpoint is '" + latest + "' of step " +
-                                   std::to_string(saved)) +
-                  ". Lower learning_rate " + print_value(config.learning_rate) +
-                  " or raise warmup_steps, and train again");
+  stop(what + (found.empty() ? "" : ": " + found),
+       saved < 0 ? "no checkpoint was written before"
+                 : "the last good checkpoint is '" + latest + "' of step " + std::to_string(saved));
+}
+
+void Trainer::Impl::stop(const std::string& what, const std::string& checkpoint) const {
+  throw UserError(what + "; " + checkpoint + ". Lower learning_rate " +
+                  print_value(config.learning_rate) + " or raise warmup_steps, and train again");
+}
+
+/// Throws for a loss of the step at hand that is finite, but out of hand with those before.
+void Trainer::Impl::watch(double loss) {
+  if (config.schedule == "warmup_rsqrt" && step < config.warmup_steps) return;
+  if (std::int64_t(losses.size()) == kExplosionSteps) losses.erase(losses.begin());
+  losses.push_back(loss);
+  if (std::int64_t(losses.size()) < kExplosionSteps) return;
+  const double mean = std::accumulate(losses.begin(), losses.end(), 0.0) / double(kExplosionSteps);
+  const double most = kExplosionFactor * std::log(double(model.config().vocab_size));
+  if (mean <= most) return;
+  stop("the loss has exploded: in the mean of steps " + std::to_string(step + 2 - kExplosionSteps) +
+           " to " + std::to_string(step + 1) + " it is " + decimal(mean) +
+           " nats a token, more than " + decimal(kExplosionFactor) +
+           " ln(vocab_size) = " + decimal(most),
+       std::isfinite(best_perplexity)
+           ? "the best checkpoint is '" + best + "', of log-perplexity " + decimal(best_perplexity)
+           : "no checkpoint was evaluated before");
 }
 
 TrainReport Trainer::Impl::train_step() {
@@ -188,6 +219,7 @@ TrainReport Trainer::Impl::train_step() {
   if (!gradients_are_finite(parameters)) {
     stop_for("the loss of " + name + " is finite, its gradient is not");
   }
+  watch(loss);
   const double rate = learning_rate_at(config, step + 1);
   optimizer->update(step + 1, rate);
   ++step;

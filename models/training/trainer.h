@@ -32,6 +32,12 @@ struct TrainReport {
   const Evaluation* evaluation = nullptr;  ///< if this step was followed by one
 };
 
+/// A run has exploded if its loss over so many steps is in the mean above so many times
+/// ln(vocab_size), what a model that knows nothing reaches. The ramp of schedule warmup_rsqrt does
+/// not count.
+inline constexpr std::int64_t kExplosionSteps = 20;
+inline constexpr double kExplosionFactor = 5;
+
 class Trainer {
  public:
   /// model: allocated for training; model and data outlive this. folder: of the checkpoints, made
@@ -51,7 +57,7 @@ class Trainer {
   /// Every step draws as if no run had ended before it, so that a resumed run equals an
   /// uninterrupted one bit for bit. Returns false if `stopped` turned true: a checkpoint has been
   /// written then. Throws UserError for a loss or weight that is not finite (with step, layer and
-  /// last good checkpoint) and for a full disk.
+  /// last good checkpoint), for a loss that has exploded, and for a full disk.
   bool run(const std::function<void(const TrainReport&)>& report,
            const std::function<bool()>& stopped);
   /// Over the whole validation set of `data`, which may be another one than is trained on.

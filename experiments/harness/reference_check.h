@@ -1,0 +1,31 @@
+// Nothing is timed that does not decode like the definition.
+#pragma once
+
+#include "models/config.h"
+#include "models/layer.h"
+
+namespace scaling {
+
+/// A model of a few thousand weights with the same implementations in its seats, and as many
+/// attentions, swaps and taps.
+ModelConfig twin_of(const ModelConfig& config);
+
+/// How far a kernel set may be from `ref` in a decode step of a twin.
+struct ReferenceTolerance {
+  double logits;      ///< largest difference, as a share of the largest logit
+  double selections;  ///< share of the feed-forward's rows in which two choices may differ
+};
+/// Sums in another order: 2e-5, and one choice in 200, for candidates that differ by less than
+/// that. Sets that round activations to bf16, with bf16 weights: 2 % and 3 %. About four times what
+/// right sets need.
+ReferenceTolerance tolerance_of(const KernelSet& kernels, WeightType type);
+
+/// Decodes a few tokens of config's twin with `kernels` on the team, `tokens` sequences at once,
+/// and with `ref` on one thread, from the same weights and ids. Selections are compared first, and
+/// logits as long as those agree. Throws UserError that begins with `what` and names the set, the
+/// weight type and the first difference if they are further apart than tolerance_of says. A
+/// library's threads are the caller's to set.
+void require_agreement_with_ref(const std::string& what, const ModelConfig& config,
+                                const KernelSet& kernels, int tokens, Team& team);
+
+}  // namespace scaling

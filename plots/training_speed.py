@@ -1,0 +1,109 @@
+"""Speed of training: our step beside other frameworks', and the one source of its utilisation."""
+
+import curves
+import derive
+from report_tables import cell, header, line, number, scaled
+
+EXPERIMENT = "peers_training"
+NAMES = {"ours": "ours", "pytorch": "PyTorch", "pytorch_1_13": "PyTorch 1.13"}
+METRICS = ("mfu", "tokens_per_s")
+
+
+def threads_of(records):
+    """The most threads that the experiment was measured with."""
+    return max((r["threads"] for r in records.history(EXPERIMENT)), default=0)
+
+
+def measured(records, row, metric):
+    return derive.measured(records, EXPERIMENT, row, threads_of(records), metric)
+
+
+def ratios(records):
+    """{row: Value}: a framework's step over ours."""
+    ours = measured(records, "ours", "step_seconds")
+    found = {row: derive.ratio(measured(records, row, "step_seconds"), ours)
+             for row in records.rows(EXPERIMENT) if row != "ours"}
+    return {row: value for row, value in found.items() if value}
+
+
+def dense_curve(records):
+    """The experiment whose dense curve stands for training speed: `small` before `mini`."""
+    known = curves.experiments(records)
+    for size in curves.SIZES:
+        for figure in curves.FIGURES:
+            experiment = known.get(f"{figure}_{size}")
+            if experiment and experiment.result(experiment.baseline, "mfu"):
+                return experiment
+    return None
+
+
+def own(records):
+    """({metric: Value}, words) of our dense step: timed among the peers, else by its curve."""
+    found = {m: value for m in METRICS if (value := measured(records, "ours", m))}
+    if found:
+        return found, "timed in turn with the other frameworks"
+    experiment = dense_curve(records)
+    if experiment is None:
+        return {}, ""
+    row = experiment.baseline
+    found = {m: value for m in METRICS if (value := experiment.result(row, m))}
+    return found, f"while training `{row}` of {curves.identifier(experiment.name)}"
+
+
+def figures(records):
+    """{id: Value} for summary.json."""
+    return {f"train.{name}": value for name, value in own(records)[0].items()} \
+        | {f"train.vs_{row}": value for row, value in ratios(records).items()}
+
+
+def table(report):
+    """One line a framework: a step, its ratio to ours, and what was used."""
+    records = report.records
+    lines = header("training step", "ms", "theirs / ours", "tokens/s", "with")
+    over = ratios(records)
+    for row in sorted(records.rows(EXPERIMENT), key=lambda row: row != "ours"):
+        step = measured(records, row, "step_seconds")
+        if step is None:
+            continue
+        record = records.get(EXPERIMENT, row, threads_of(records), "step_seconds")
+        tokens = derive.setting(record, "batch", 0) * derive.setting(record, "length", 0)
+        lines.append(line(NAMES.get(row, row), cell(report, scaled(step, 1e3), spread=True),
+                          cell(report, over.get(row), "×"),
+                          number(tokens / step.value if tokens else None),
+                          record.get("note") or "–"))
+    return lines
+
+
+def setting_words(records):
+    """blocks 3, d_model 128, ..."""
+    record = next((r for r in reversed(records.history(EXPERIMENT))
+                  if r["metric"] == "step_seconds"), {})
+    parts = [f"{words} {value}" for words, knob in
+             (("blocks", "layers"), ("d_model", "d_model"), ("d_ff", "d_ff"),
+              ("heads", "n_heads"), ("vocabulary", "vocab_size"), ("batch", "batch"),
+              ("positions", "length")) if (value := derive.setting(record, knob))]
+    return ", ".join(parts)
+
+
+def write(report):
+    """The report's section; nothing if nothing was trained."""
+    records = report.records
+    found, source = own(records)
+    steps = records.rows(EXPERIMENT)
+    if not found and not steps:
+        return
+    report.add("## Training steps")
+    if steps:
+        report.add(f"A step of the dense decoder-only model ({setting_words(records)}) at "
+                   f"{threads_of(records)} threads. Every framework in a process of its own, in "
+                   "turn, in random order; medians of rounds ± half of their range.")
+        report.add(*table(report))
+    if "mfu" in found:
+        words = f"Our dense step, {source}: {found['mfu'].value:.0%} of the best linked " \
+                "library's large product in the same process"
+        rate = found.get("tokens_per_s")
+        report.add(words + (f", {rate.value:,.0f} tokens/s." if rate else "."))
+    if steps:
+        report.repeat("python3 experiments/peers/compare_training.py --results DIR "
+                      "--python pytorch=build/peers/bin/python "
+                      "--python pytorch_1_13=/usr/bin/python3")
