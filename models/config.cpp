@@ -94,6 +94,10 @@ void ModelConfig::validate() const {
     require_divides("d_ff", d_ff, "sparsity", sparsity);
     require_positive("d_lowrank", controller_rank());
   }
+  if (!(embedding_scale > 0)) {
+    throw UserError("embedding_scale " + print_value(embedding_scale) +
+                    " must be positive; 1 is the reference's");
+  }
   // A negative value stands for the reference's; what is not a number fails the first comparison.
   if (!(selection_noise <= kMaxSelectionNoise)) {
     throw UserError("selection_noise " + print_value(selection_noise) + " exceeds " +
@@ -142,10 +146,10 @@ void set_field(ModelConfig& config, const std::string& name, const std::string& 
     // Sizes come from the shape; who sits in which seat, how weights are stored and the seed stay.
     ModelConfig sized = config_of_shape(value);
     for (const char* knob :
-         {"feed_forward", "feed_forward_bias", "selector", "selection_noise", "hard_probability",
-          "kernel_scaling", "projection", "cross_projection", "attention", "loss", "residual_stack",
-          "attention_layers", "source", "encoder_swaps", "recompute_decisions", "recurrence",
-          "weight_type", "seed"}) {
+         {"embedding_scale", "feed_forward", "feed_forward_bias", "selector", "selection_noise",
+          "hard_probability", "kernel_scaling", "projection", "cross_projection", "attention",
+          "loss", "residual_stack", "attention_layers", "source", "encoder_swaps",
+          "recompute_decisions", "recurrence", "weight_type", "seed"}) {
       set_field(sized, knob, get_field(config, knob));
     }
     config = sized;

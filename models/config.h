@@ -25,6 +25,9 @@ struct ModelConfig {
   std::int64_t blocks = 0;
   /// false: no encoder is built, its output vectors are drawn at random, and records say so.
   bool encoder = true;
+  /// Token embeddings start this many times larger than the reference's. Beside random weights
+  /// those are so small that every token would choose nearly the same neurons.
+  double embedding_scale = 1;
 
   std::string feed_forward = "dense";  // [1]
   std::int64_t sparsity = 64;          // N, neurons of which one is computed
@@ -74,6 +77,9 @@ struct ModelConfig {
     visit("decoder_layers", c.decoder_layers, "decoder blocks of the full model");
     visit("blocks", c.blocks, "distinct decoder blocks in memory, or auto: as many as fit");
     visit("encoder", c.encoder, "build the encoder; false: random encoder output");
+    visit(
+        "embedding_scale", c.embedding_scale,
+        "token embeddings start this many times larger; large: untrained blocks tell tokens apart");
     visit("feed_forward", c.feed_forward, "implementation of the feed-forward seat");
     visit("sparsity", c.sparsity, "N: one neuron in N is computed");
     visit("d_lowrank", c.d_lowrank, "rank of the controller; 0: d_ff / N");

@@ -50,7 +50,8 @@ Transformer::Transformer(ModelConfig config, std::uint64_t memory)
     : config_((config.validate(), std::move(config))),
       embedding_(Parameter::make_matrix(
           "embedding", config_.vocab_size, config_.d_model, Layout::rows,
-          {Initializer::Kind::uniform, std::sqrt(3.0f / float(config_.d_model))})),
+          {Initializer::Kind::uniform,
+           float(config_.embedding_scale) * std::sqrt(3.0f / float(config_.d_model))})),
       encoder_(config_, Place::encoder),
       decoder_(config_, Place::decoder),
       attention_(make_attention(config_.attention, config_)),
@@ -130,7 +131,7 @@ void Transformer::allocate_for_training(Team& team) {
   if (blocks() != config_.decoder_layers) {
     throw UserError("only " + std::to_string(blocks()) + " of decoder_layers " +
                     std::to_string(config_.decoder_layers) +
-                    " would be in memory, and training needs them all; leave --blocks at 0 and, "
+                    " would be in memory, and training needs them all; give --blocks auto and, "
                     "if memory is short, choose a smaller model");
   }
   const std::vector<Parameter*> all = parameters();

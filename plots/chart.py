@@ -7,6 +7,8 @@ from matplotlib import pyplot  # noqa: E402  (the backend is chosen first)
 from matplotlib.container import ErrorbarContainer  # noqa: E402
 from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator  # noqa: E402
 
+import records as rec  # noqa: E402
+
 WIDTH = 3.4  # inches: one column of a two-column paper
 
 # Hues are safe for the colour-blind; series also differ in marker, dash or hatch, and in grey.
@@ -18,6 +20,10 @@ OTHERS = ({"color": "#d55e00", "marker": "^", "linestyle": "-."},
           {"color": "#cc79a7", "marker": "v", "linestyle": (0, (3, 1))})
 BARS = ({"facecolor": "white", "hatch": "//////"}, {"facecolor": "#0072b2"},
         {"facecolor": "#cccccc", "hatch": "...."}, {"facecolor": "#eeeeee"})
+# Around a point whose status is not `ok`; at a bar's number stands a star. Their labels begin with
+# an underscore, which keeps them out of legends, and are read again for the line below the figure.
+RING = {"marker": "o", "markersize": 8, "markerfacecolor": "none", "markeredgecolor": "black",
+        "markeredgewidth": 0.6, "linestyle": "none", "zorder": 4}
 
 pyplot.rcParams.update({
     "font.size": 8, "axes.labelsize": 8, "axes.titlesize": 8, "xtick.labelsize": 7,
@@ -41,9 +47,46 @@ def new(height, panels=1, **arguments):
 
 def save(figure, path):
     """SVG and PNG, without dates, so that the same records give the same files."""
+    explain_statuses(figure)
     figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
     figure.savefig(path.with_suffix(".png"), metadata={"Software": None})
     pyplot.close(figure)
+
+
+def curve(axes, points, **look):
+    """A line through [(x, Value)] with error bars and a ring around what is not `ok`."""
+    axes.errorbar([x for x, _ in points], [v.value for _, v in points],
+                  [v.spread for _, v in points], **look)
+    ring(axes, points)
+
+
+def ring(axes, points):
+    """Rings around those of [(x, Value)] that are not `ok`."""
+    for x, value in points:
+        if value.status != "ok":
+            axes.plot(x, value.value, label=f"_ringed {value.status}", **RING)
+
+
+def star(number, value):
+    """A star behind the text of a Value that is not `ok`."""
+    if value and value.status != "ok":
+        number.set_text(number.get_text() + "*")
+        number.set_label(f"_starred (*) {value.status}")
+
+
+def statuses(figure):
+    """What its rings and stars stand for, in words, good before bad; empty if there are none."""
+    labels = {str(artist.get_label()) for axes in figure.axes for artist in axes.get_children()}
+    found = {mark: [status.replace("_", " ") for status in rec.STATUSES
+                    if f"_{mark} {status}" in labels] for mark in ("ringed", "starred (*)")}
+    return "; ".join(f"{mark}: {' or '.join(words)}" for mark, words in found.items() if words)
+
+
+def explain_statuses(figure):
+    """One line below the figure, if anything in it is not `ok`."""
+    words = statuses(figure)
+    if words:
+        figure.supxlabel(f"{words}, see the report", fontsize=7)
 
 
 def style_of(family, index):
@@ -74,10 +117,6 @@ def plain_log(axis, ticks=None):
     if ticks is not None:
         axis.set_ticks(ticks)
         axis.set_minor_locator(NullLocator())
-
-
-def error_bars(points):
-    return [v.spread for _, v in points]
 
 
 def legend_above(axes, handles=None, labels=None, columns=2):

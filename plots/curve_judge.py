@@ -51,6 +51,26 @@ def power(experiment):
     return Power(gap, experiment.seed_spread(), paired)
 
 
+def figures(records):
+    """{id: Value} of Figure 1's power and of FF+QKV's share of it, for summary.json.
+
+    The spread of a power is the larger of both standard deviations, 0 where one is unknown.
+    """
+    found = {}
+    for name, experiment in curves.experiments(records).items():
+        strength = power(experiment)
+        if not name.startswith("fig1_") or strength.gap is None:
+            continue
+        known = None not in (strength.spread, strength.paired)
+        spread = max(strength.spread, strength.paired) if known else 0.0
+        prefix = curves.identifier(name)
+        found[f"{prefix}.power"] = strength.gap._replace(spread=spread)
+        share = derive.ratio(experiment.gap("ff_qkv"), strength.gap, "1")
+        if share:
+            found[f"{prefix}.ff_qkv.share_of_iso_read_ff"] = share
+    return found
+
+
 def figure1_beside(experiment, known):
     """Figure 1 of the same size, if it has the same text and baseline; or None."""
     figure1 = known.get("fig1_" + experiment.name.rpartition("_")[2])

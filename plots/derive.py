@@ -7,6 +7,12 @@ import records as rec
 
 PEERS = ("eigen", "openblas", "onednn", "pytorch", "jax")
 DENSE_SEATS = ("feed_forward", "projection", "cross_projection", "loss")
+MEASURED = ("token_ms", "block_ms", "token_efficiency", "block_efficiency", "token_weights_read",
+            "block_weights_read", "token_bytes", "block_bytes", "token_floor_ms",
+            "block_floor_ms", "parameters", "rows_touched")
+BENT = 1.1  # a floor so many times the time of its bytes alone is bent by FLOPs
+# What skips the weights of zero activations: with random weights half of a ReLU is zero.
+UNRANKED = ("dense_relu_skip",)
 
 
 class Value(NamedTuple):
@@ -52,6 +58,16 @@ def is_dense(record):
     return all(setting(record, seat, "dense") == "dense" for seat in DENSE_SEATS)
 
 
+def is_ranked(record):
+    """Whether the row may be compared with others by its time."""
+    return setting(record, "feed_forward") not in UNRANKED
+
+
+def ceiling(record, name):
+    """A limit measured beside the record (`read_gbps`, `fma_gflops`); None if it was not."""
+    return (record.get("ceilings") or {}).get(name) or None
+
+
 def has_peers_block(record):
     """Whether the row's block is the Transformer's that peers were measured with."""
     return setting(record, "residual_stack", "plain") == "plain" \
@@ -60,7 +76,7 @@ def has_peers_block(record):
 
 
 def peer_rows(records, shape, weight_type, threads, metric):
-    """[(library, Value, Value of our own dense row in the same file or None)], every variant."""
+    """[(library, record, Value of our own dense row in the same file or None)], every variant."""
     found = []
     for experiment, prefix in ((f"peers_{shape}", ""), ("peers_python", f"{shape}.")):
         own = measured(records, experiment, "baseline", threads, metric)
@@ -71,15 +87,40 @@ def peer_rows(records, shape, weight_type, threads, metric):
                 continue
             row_type = "bf16" if row.endswith(".bf16") else setting(record, "weight_type", "f32")
             if row_type == weight_type:
-                found.append((library, of_record(record), own))
+                found.append((library, record, own))
     return found
 
 
-def peer(records, shape, library, threads, metric="block_ms", weight_type="f32"):
-    """A library's dense block: the better of its own threads and our row slices; or None."""
-    values = [v for name, v, _ in peer_rows(records, shape, weight_type, threads, metric)
-              if name == library]
-    return min(values, key=lambda v: v.value, default=None)
+def peer(records, shape, library, threads):
+    """The record of a library's dense block: of its own threads and our row slices, and whatever
+    else it was tried with, the faster at equal bandwidth where all have one; or None."""
+    found = [record for name, record, _ in peer_rows(records, shape, "f32", threads, "block_ms")
+             if name == library]
+    known = all(ceiling(r, "read_gbps") for r in found)
+    return min(found, default=None,
+               key=lambda r: r["value"] * (ceiling(r, "read_gbps") if known else 1))
+
+
+def peers_dense(records, shape, threads):
+    """The record of our own dense block that libraries are compared with, or None."""
+    return records.get(f"peers_{shape}", "baseline", threads, "block_ms") \
+        or records.get(f"table1_{shape}", "baseline", threads, "block_ms")
+
+
+def sparse_peer(records, shape, threads):
+    """(JAX's, our) record of the FF+QKV block with sparse cross-attention, each or None."""
+    return (records.get("peers_python", f"{shape}.jax.ff_qkv_cross", threads, "block_ms"),
+            records.get(f"table1_{shape}", "ff_qkv_cross", threads, "block_ms"))
+
+
+def at_equal_bandwidth(theirs, ours):
+    """Their time over ours, each times the read bandwidth beside it; None if one has none."""
+    rates = [record and ceiling(record, "read_gbps") for record in (theirs, ours)]
+    if not all(rates):
+        return None
+    both = ratio(of_record(theirs), of_record(ours))
+    return both and both._replace(value=both.value * rates[0] / rates[1],
+                                  spread=both.spread * rates[0] / rates[1])
 
 
 def dense_reference(records, experiment, row, threads, metric):
@@ -87,8 +128,8 @@ def dense_reference(records, experiment, row, threads, metric):
 
     A peer measured beside our own dense row counts by their ratio, applied to our row in this
     table: the machine's bandwidth differs from hour to hour, ratios within one file do not. One
-    measured alone counts by its time, unless this row's block is another (a Terraformer's). An
-    `untrusted` peer does not count.
+    measured alone counts at equal bandwidth, or by its time where that is unknown, unless this
+    row's block is another (a Terraformer's). An `untrusted` peer does not count.
     """
     record = records.get(experiment, row, threads, metric)
     if record is None:
@@ -99,12 +140,15 @@ def dense_reference(records, experiment, row, threads, metric):
     ours = best
     rows = peer_rows(records, setting(record, "shape"), setting(record, "weight_type", "f32"),
                      threads, metric)
-    for library, value, beside in rows:
+    for library, theirs, beside in rows:
+        value = of_record(theirs)
         if value.status == "untrusted":
             continue
         scale = ratio(value, beside)
-        if scale is None and not has_peers_block(record):
-            continue
+        if scale is None:
+            if not has_peers_block(record):
+                continue
+            scale = at_equal_bandwidth(theirs, record)
         here = value
         if scale:
             spread = scale.value * ours.value * math.hypot(scale.spread / scale.value,
@@ -125,15 +169,18 @@ def against(records, experiment, row, threads):
 
 
 def row_figures(records, experiment, row, threads):
-    """{ending: Value} of one row of a table; what cannot be derived is absent."""
+    """{ending: Value} of one row of a table; what cannot be derived is absent.
+
+    A row that is not ranked has no speed-up, limit or share.
+    """
     base = against(records, experiment, row, threads)
 
     def get(metric, of=row):
         return measured(records, experiment, of, threads, metric)
 
-    figures = {m: get(m) for m in ("token_ms", "block_ms", "token_efficiency", "block_efficiency",
-                                   "token_weights_read", "block_weights_read", "token_floor_ms",
-                                   "block_floor_ms", "parameters")}
+    figures = {metric: get(metric) for metric in MEASURED}
+    if not all(is_ranked(r) for r in records.of_row(experiment, row, threads).values()):
+        return {name: value for name, value in figures.items() if value is not None}
     for kind in ("token", "block"):
         reference, _ = dense_reference(records, experiment, base, threads, f"{kind}_ms")
         figures[f"{kind}_speedup"] = ratio(reference, get(f"{kind}_ms"))
@@ -148,15 +195,21 @@ def row_figures(records, experiment, row, threads):
     return {name: value for name, value in figures.items() if value is not None}
 
 
-def sweep(records, experiment, threads, metric, setting_name):
-    """{family: [(setting, Value)] ascending}: rows `<family>_<letter><number>` of a sweep."""
+def sweep_records(records, experiment, threads, metric, setting_name):
+    """{family: {setting: record} ascending}: rows `<family>_<letter><number>` of a sweep."""
     found = {}
     for row in records.rows(experiment):
         record = records.get(experiment, row, threads, metric)
         x = setting(record, setting_name) if record else None
         if x is not None:
-            found.setdefault(row.rsplit("_", 1)[0], []).append((float(x), of_record(record)))
-    return {family: sorted(points) for family, points in found.items()}
+            found.setdefault(row.rsplit("_", 1)[0], {})[float(x)] = record
+    return {family: {x: points[x] for x in sorted(points)} for family, points in found.items()}
+
+
+def sweep(records, *which):
+    """{family: [(setting, Value)] ascending} of the same arguments."""
+    return {family: [(x, of_record(record)) for x, record in points.items()]
+            for family, points in sweep_records(records, *which).items()}
 
 
 def fit_exponent(points):
@@ -186,6 +239,27 @@ def width_exponents(records, threads):
             if exponent:
                 found[family, what] = exponent
     return found
+
+
+def floors_over_bytes(records, threads):
+    """{dense | sparse: {d_model: a block's floor over the time of its bytes at the bandwidth}}
+
+    1 where memory binds every phase, more where FLOPs bind some.
+    """
+    floors, read = (sweep_records(records, "width_sweep", threads, metric, "d_model")
+                    for metric in ("block_floor_ms", "block_bytes"))
+    found = {}
+    for family, points in floors.items():
+        for width, floor in points.items():
+            rate, size = ceiling(floor, "read_gbps"), read.get(family, {}).get(width)
+            if rate and size:
+                found.setdefault(family, {})[width] = floor["value"] / (size["value"] / rate * 1e-6)
+    return found
+
+
+def flops_bend_from(over):
+    """The first width where FLOPs bend the floor, {d_model: floor over bytes}; or None."""
+    return next((width for width, above in over.items() if above > BENT), None)
 
 
 def ceilings(records, threads):

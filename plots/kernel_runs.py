@@ -1,10 +1,11 @@
 """Reads Google Benchmark's output of bench_kernels into plain runs.
 
-Names are kernel/shape/set/weight type/tokens; counters are the rates `bytes/s` and `FLOP/s`, and
-`%ceiling`.
+Names are kernel/shape/set/weight type/tokens; of the counters the rates `bytes/s` and `FLOP/s` are
+read. A file holds one thread count.
 """
 
 from typing import NamedTuple
+
 
 class Run(NamedTuple):
     """One kernel case; without `error`, rates are positive."""
@@ -16,7 +17,6 @@ class Run(NamedTuple):
     tokens: str
     gbps: float = 0.0
     gflops: float = 0.0
-    percent_of_ceiling: float = 0.0
     error: str = ""
 
     @property
@@ -38,8 +38,12 @@ def read(document):
             continue
         bytes_rate, flops_rate = entry.get("bytes/s"), entry.get("FLOP/s")
         if bytes_rate and flops_rate:
-            found[name] = Run(name, *parts, gbps=bytes_rate / 1e9, gflops=flops_rate / 1e9,
-                              percent_of_ceiling=entry.get("%ceiling", 0.0))
+            found[name] = Run(name, *parts, gbps=bytes_rate / 1e9, gflops=flops_rate / 1e9)
         else:
             found.setdefault(name, Run(name, *parts, error="no rates of bytes and FLOPs"))
     return list(found.values())
+
+
+def threads(document):
+    """How many shared each call, one unless the document's context says otherwise."""
+    return int(((document or {}).get("context") or {}).get("team_threads", 1))

@@ -140,30 +140,49 @@ def write(report):
     records = report.records
     if not records.rows(EXPERIMENT):
         return
+    record = next((r for r in reversed(records.history(EXPERIMENT))
+                   if r["row"].startswith("lsh_l")), None)
+    sizes = tables.sizes(record, ("d_model", "d_model"), ("heads", "n_heads"),
+                         ("positions a chunk", "lsh_chunk"), ("rounds", "lsh_rounds"))
     report.add("## Long sequences: full and LSH attention", "",
-               "The attention core, what lies between the projections, of one causal example "
-               "without dropout. A training step is a training forward and its backward. Memory, "
-               "inputs and outputs not counted: *kept* is what a step leaves allocated, *peak* the "
-               "most that was resident in it. Efficiency: products over pairs that may see each "
-               "other, neither masked nor made again, at the rate of the best linked library's "
-               "large product in the same process.")
+               "Full attention compares each position with every earlier one, so that its work "
+               "grows with the square of the length. LSH attention (Reformer) hashes positions, "
+               "sorts them by their hash and cuts them into chunks; a position then looks at its "
+               "own chunk and the one before, in several rounds with hashes of their own, so that "
+               "its work grows with the length.")
+    report.add("Timed is the attention core, what lies between the projections, of one causal "
+               f"example without dropout{f' ({sizes})' if sizes else ''}, at "
+               f"{threads_of(records)} threads. A *training step* is a training forward and its "
+               "backward. Times and bytes are those of the whole example over its positions (µs "
+               "and kB a token). Memory, inputs and outputs not counted: *kept* is what a step "
+               "leaves allocated, *peak* the most that was resident in it; a constant kB a token "
+               "is memory linear in the length. *Efficiency*: FLOPs of products over pairs that "
+               "may see each other, neither masked ones nor ones made again, over the time, as a "
+               "share of the best linked library's rate on a large product in the same process "
+               "(1: as fast).")
     report.add("**A training step**", "", *step_table(report))
     if curves(records, "forward_ms"):
         report.add("**A forward pass, as in evaluation**", "", *forward_table(report))
     crossing = crossover(records)
     if crossing:
-        report.add(f"LSH attention is faster from about {tables.cell(report, crossing)} positions "
-                   "on.")
+        report.add("A training step of LSH attention is faster from about "
+                   f"{tables.cell(report, crossing)} positions on.")
     length = max((derive.setting(r, "length", 0) for r in records.history(EXPERIMENT)
                   if derive.setting(r, "distribution")), default=0)
+    shown = False
     for distribution in DISTRIBUTIONS:
         lines = recall_table(report, distribution)
         if lines:
-            report.add(f"**{distribution} queries and keys, {length:,} positions: share of the "
-                       "exact softmax that falls on keys in view (in brackets: of all pairs, those "
-                       "in view)**", "", *lines)
-    report.add("*random*: all components normal. *clustered*: groups of 64 positions around "
-               "centres, three quarters of the variance theirs.")
+            report.add(f"**Recall, {distribution} queries and keys, {length:,} positions**", "",
+                       *lines)
+            shown = True
+    if shown:
+        report.add("*Recall*: of the weights that exact attention would give to all earlier "
+                   "positions, the share (0 to 1) that falls on those which LSH attention looks "
+                   "at in any round; in brackets the share of pairs that it looks at, which recall "
+                   "would be if all weights were equal. Rows: positions a chunk. *random*: all "
+                   "components of queries and keys normal. *clustered*: groups of 64 positions "
+                   "around centres, three quarters of the variance theirs.")
     report.figure(EXPERIMENT)
     report.repeat("./build/release/experiments/long_sequence --config "
                   "experiments/configs/long_sequence.cfg")

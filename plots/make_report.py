@@ -7,10 +7,13 @@ import curve_judge
 import curve_verdicts
 import curves
 import derive
+import goals
+import kernel_runs
 import long_sequence
 import records as rec
 import report_tables as tables
 import reversibility
+import sweep_tables
 import table4
 import table8_quality
 import training_speed
@@ -147,6 +150,9 @@ def write_tables(report):
                     report.add(f"**One {kind}, {words}**", "", *lines)
             if experiment.startswith("table6"):
                 write_side_by_side(report, experiment, threads, words)
+        sizes = tables.size_table(report, experiment)
+        if sizes:
+            report.add("**What a row reads, counted**", "", *sizes)
         report.figure(experiment)
         report.repeat(DECODE.format(experiment))
 
@@ -160,9 +166,9 @@ def write_side_by_side(report, experiment, threads, words):
 
 def write_sweeps(report):
     for name, title, table in (
-            ("width_sweep", "Width sweep", tables.width_table),
-            ("context_sweep", "Context sweep", tables.context_table),
-            ("batch_sweep", "Batch sweep", tables.batch_table)):
+            ("width_sweep", "Width sweep", sweep_tables.width_table),
+            ("context_sweep", "Context sweep", sweep_tables.context_table),
+            ("batch_sweep", "Batch sweep", sweep_tables.batch_table)):
         report.add(f"## {title}")
         for threads, words in thread_counts(report.records):
             lines = table(report, threads)
@@ -220,6 +226,11 @@ def write_machine(report):
     report.add("## The machine's limits")
     report.add(*(tables.ceiling_table(report) or ["Not measured: no records of `ceilings`."]))
     report.repeat("./build/release/experiments/ceilings")
+    if report.records.kernels():
+        document = report.records.kernels()
+        count = kernel_runs.threads(document)
+        report.add(f"Kernels of the roofline at {count} thread{'s' if count > 1 else ''}, commit "
+                   f"{(document.get('context') or {}).get('commit', 'unknown')}.")
     report.figure("roofline")
     failed = tables.kernel_errors(report.records)
     if failed:
@@ -231,7 +242,7 @@ def write_machine(report):
     report.repeat("./run_all.sh --peers")
 
 
-SECTIONS = (write_head, write_claims, write_tables, write_sweeps, reversibility.write,
+SECTIONS = (write_head, write_claims, goals.write, write_tables, write_sweeps, reversibility.write,
             long_sequence.write, write_curves, training_speed.write, table4.write, write_machine)
 
 

@@ -1,8 +1,8 @@
-"""Context sweep: block time over cached positions; where attention costs as much as the rest."""
+"""Context sweep: block time over cached positions; where attention adds as much as all the rest."""
 
 import chart
 import derive
-import report_tables
+import sweep_tables
 
 
 def draw(records):
@@ -13,17 +13,16 @@ def draw(records):
     figure, (axes,) = chart.new(2.6)
     for index, (family, points) in enumerate(curves.items()):
         look = chart.style_of(family, index)
-        axes.errorbar([x for x, _ in points], [v.value for _, v in points],
-                      chart.error_bars(points), label=chart.pretty(family), **look)
-        crossing = report_tables.overtaking(points)
+        chart.curve(axes, points, label=chart.pretty(family), **look)
+        crossing = sweep_tables.overtaking(points)
         if crossing:
             height = 2 * points[0][1].value
             axes.plot(crossing, height, marker="*", markersize=9, color=look["color"],
                       markeredgecolor="black", markeredgewidth=0.4, linestyle="none")
-            axes.annotate(f"{crossing:,.0f}", (crossing, height), xytext=(-7, 4), fontsize=7,
-                          textcoords="offset points", ha="right")
+            axes.annotate(sweep_tables.about(crossing), (crossing, height), xytext=(-7, 4),
+                          fontsize=7, textcoords="offset points", ha="right")
     axes.plot([], [], marker="*", markersize=8, color="white", markeredgecolor="black",
-              linestyle="none", label="attention = rest of block")
+              linestyle="none", label="block takes twice its shortest time")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
     chart.plain_log(axes.xaxis, sorted({x for p in curves.values() for x, _ in p}))

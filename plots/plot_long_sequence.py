@@ -12,9 +12,8 @@ def draw_over_length(axes, label, first, second):
     """Each a pair (words, {full | lsh: points}); the second is dotted with hollow marks."""
     for (words, found), look in ((first, {}), (second, SECOND)):
         for name, points in found.items():
-            axes.errorbar([x for x, _ in points], [v.value for _, v in points],
-                          chart.error_bars(points), label=f"{NAMES[name]}, {words}",
-                          **{**STYLES[name], **look})
+            chart.curve(axes, points, label=f"{NAMES[name]}, {words}",
+                        **{**STYLES[name], **look})
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     chart.plain_log(axes.xaxis, sorted({x for points in first[1].values() for x, _ in points}))
@@ -38,9 +37,8 @@ def draw_recall(axes, records, distribution):
     found = long_sequence.recall(records, distribution)
     for index, (chunk, points) in enumerate(found.items()):
         shade = str(0.75 * (1 - index / max(1, len(found) - 1)))
-        axes.errorbar([r for r, _ in points], [v.value for _, v in points],
-                      chart.error_bars(points), label=f"chunk {chunk}", color=shade,
-                      marker="os^Dv<>p"[index % 8])
+        chart.curve(axes, points, label=f"chunk {chunk}", color=shade,
+                    marker="os^Dv<>p"[index % 8])
     axes.set_xscale("log", base=2)
     chart.plain_log(axes.xaxis, sorted({r for points in found.values() for r, _ in points}))
     axes.set_ylim(0, 1)

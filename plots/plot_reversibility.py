@@ -32,9 +32,7 @@ def draw(records):
                 if not points:
                     continue
                 ticks |= {x for x, _ in points}
-                axes.errorbar([x for x, _ in points], [v.value for _, v in points],
-                              chart.error_bars(points), label=f"{seats}, {stack}", color=shade,
-                              **look)
+                chart.curve(axes, points, label=f"{seats}, {stack}", color=shade, **look)
         axes.set_xscale("log", base=2)
         axes.set_yscale("log", base=2)
         chart.plain_log(axes.xaxis, sorted(ticks))

@@ -12,7 +12,7 @@ def draw(records):
     good = [r for r in runs if not r.error]
     if not good:
         raise chart.Missing("no usable kernels.json" + (", every kernel failed" if runs else ""))
-    threads = bench_threads(records.kernels())
+    threads = kernel_runs.threads(records.kernels())
     limits = {n: v.value for n, (v, _) in derive.ceilings(records, threads).items()}
     figure, (axes,) = chart.new(3.9)
     kernels = sorted({r.kernel for r in good})
@@ -43,11 +43,6 @@ def draw(records):
         axes.text(0.98, 0.02, f"{failed} kernels did not run: see the report", fontsize=7,
                   transform=axes.transAxes, ha="right")
     return figure
-
-
-def bench_threads(document):
-    """Threads of the benchmark program, one unless its context says otherwise."""
-    return int((document.get("context") or {}).get("team_threads", 1))
 
 
 def knee(limits):

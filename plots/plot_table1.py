@@ -22,8 +22,8 @@ def draw(records, experiment):
         figures = derive.row_figures(records, experiment, row, threads)
         theirs = paper.published(experiment, row) or paper.Published()
         for kind, endings in ENDINGS.items():
-            ours = [figures[e].value if e in figures else None for e in endings]
-            groups[kind].append((row, [getattr(theirs, f"{kind}_speedup"), *ours]))
+            ours = [figures.get(e) for e in endings]
+            groups[kind].append((row, [printed(getattr(theirs, f"{kind}_speedup")), *ours]))
     if not any(series[1] for rows in groups.values() for _, series in rows):
         raise chart.Missing(f"no speed-ups in {experiment}")
     figure, axes = chart.new(4.3, panels=2)
@@ -37,6 +37,11 @@ def draw(records, experiment):
     return figure
 
 
+def printed(speedup):
+    """The paper's figure as a Value, or None."""
+    return speedup and derive.Value(speedup, "x", 0.0, "ok", "")
+
+
 def shape_of(records, experiment):
     shapes = {derive.setting(r, "shape") for r in records.history(experiment)}
     return ", ".join(SHAPES.get(s, s) for s in sorted(filter(None, shapes)))
@@ -48,21 +53,23 @@ def tick_text(row):
 
 
 def bars(axes, rows):
-    """Four bars a row from 1 up (or down), each with its number."""
+    """Four bars a row from 1 up (or down), each with its number, a star if it is not `ok`."""
     axes.set_yscale("log", base=2)
     width = 0.21
-    values = [v for _, series in rows for v in series if v]
+    values = [v.value for _, series in rows for v in series if v]
     low, high = min([0.8, *(v * 0.8 for v in values)]), max([1, *values])
     axes.set_ylim(low, high * (high / low) ** 0.28)  # room for the upright numbers
     for s, (label, look) in enumerate(zip(SERIES, chart.BARS)):
         for position, (_, series) in enumerate(rows):
             x, value = position + (s - 1.5) * width, series[s]
-            axes.bar(x, (value or 1) - 1, width, bottom=1, edgecolor="black", linewidth=0.5,
+            height = value.value if value else 1
+            axes.bar(x, height - 1, width, bottom=1, edgecolor="black", linewidth=0.5,
                      label=label if position == 0 else None, **look)
             if value or s == 1:
-                axes.annotate(f"{value:.3g}" if value else "gap", (x, max(value or 1, 1)),
-                              xytext=(0, 2), textcoords="offset points", rotation=90, fontsize=7,
-                              ha="center", va="bottom")
+                text = axes.annotate(f"{height:.3g}" if value else "gap", (x, max(height, 1)),
+                                     xytext=(0, 2), textcoords="offset points", rotation=90,
+                                     fontsize=7, ha="center", va="bottom")
+                chart.star(text, value)
     axes.axhline(1, color="black", linewidth=0.6)
     axes.set_xticks(range(len(rows)), [tick_text(row) for row, _ in rows])
     axes.set_xlim(-0.5, len(rows) - 0.5)

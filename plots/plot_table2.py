@@ -7,12 +7,15 @@ import paper
 
 def draw(records):
     threads = records.all_threads()
-    points, floors, experts = [], [], None
+    points, floors, experts, skipping = [], [], None, []
     for row in records.rows("table2"):
         time = derive.measured(records, "table2", row, threads, "token_ms")
         floor = derive.measured(records, "table2", row, threads, "token_floor_ms")
         record = records.get("table2", row, threads, "token_ms")
         if time is None:
+            continue
+        if not derive.is_ranked(record):
+            skipping.append((1, time))
             continue
         if derive.setting(record, "feed_forward", "").startswith("moe"):
             experts = (row, time)
@@ -26,15 +29,19 @@ def draw(records):
     points.sort(key=lambda p: p[0])
     floors.sort(key=lambda p: p[0])
     figure, (axes,) = chart.new(2.5)
-    axes.errorbar([n for n, _ in points], [v.value for _, v in points], chart.error_bars(points),
-                  label="ours", **chart.SPARSE)
+    chart.curve(axes, points, label="ours", **chart.SPARSE)
     axes.plot([n for n, _ in floors], [v.value for _, v in floors], label="ours, floor",
               **chart.LIMIT)
     theirs = [(n, paper.published("table2", f"n{n}").token_ms) for n in (1, 64, 128)]
     axes.plot(*zip(*theirs), label="paper", markerfacecolor="white", **chart.DENSE)
     if experts:
-        axes.axhline(experts[1].value, label=f"ours, {chart.pretty(experts[0])}",
-                     color="#d55e00", linestyle="-.", linewidth=0.9)
+        row, time = experts
+        doubt = "" if time.status == "ok" else f" ({time.status.replace('_', ' ')})"
+        axes.axhline(time.value, label=f"ours, {chart.pretty(row)}{doubt}", color="#d55e00",
+                     linestyle="-.", linewidth=0.9)
+    if skipping:
+        chart.curve(axes, skipping, label="dense, skips zeros, not ranked", color="#444444",
+                    marker="x", linestyle="none")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
     chart.plain_log(axes.xaxis, sorted({n for n, _ in points} | {1, 64, 128}))

@@ -15,8 +15,7 @@ def draw(records):
     figure, (axes,) = chart.new(3.0)
     for index, (family, points) in enumerate(times.items()):
         xs = [x for x, _ in points]
-        axes.errorbar(xs, [v.value for _, v in points], chart.error_bars(points),
-                      label=chart.pretty(family), **chart.style_of(family, index))
+        chart.curve(axes, points, label=chart.pretty(family), **chart.style_of(family, index))
         if family in PAPER:
             last = points[-1][1].value
             axes.plot(xs, [last * (x / xs[-1]) ** PAPER[family] for x in xs],

@@ -78,7 +78,10 @@ class Records:
         return sorted({k[2] for k in self._latest} | {k[2] for k in self.gaps})
 
     def all_threads(self):
-        return max(self.threads(), default=1)
+        """The largest count that does not exceed the machine's cores: more would share them."""
+        counts = self.threads()
+        cores = max((r["cores"] for r in self._latest.values() if r.get("cores")), default=0)
+        return max((n for n in counts if n <= cores), default=max(counts, default=1))
 
     def get(self, experiment, row, threads, metric):
         """The latest record, or None."""

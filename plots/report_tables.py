@@ -11,9 +11,16 @@ MEANING = {
                    "mean stands for all.",
     "extrapolated": "Extrapolated: a full token put together as layers × block + rest.",
     "untrusted": "Untrusted: faster than the machine's measured limit allows, or measured while "
-                 "that limit kept changing so much that the median efficiency is uncertain by more than 5 %.",
+                 "that limit kept changing so much that the median efficiency is uncertain by "
+                 "more than 5 %.",
 }
 BF16 = "The paper's rows are float32."
+NOT_RANKED = "Skips weights of zero activations; not ranked."
+EQUAL_BANDWIDTH = "Each time multiplied by the read bandwidth measured beside it, so that a " \
+                  "machine that was faster for one of the two does not decide; the goal of 0.97 " \
+                  "goes by this one where both bandwidths are known."
+ABOVE = 1.03  # a share of its limit above this is more than noise
+SHARE = {"token": "token_share_of_roofline", "block": "share_of_roofline"}
 KIND = {"token": ("reads_limit", "token_roofline_limit"),
         "block": ("block_reads_limit", "roofline_limit")}
 
@@ -44,6 +51,12 @@ def line(*cells):
     return "| " + " | ".join(cells) + " |"
 
 
+def sizes(record, *pairs):
+    """blocks 3, d_model 128: of pairs (words, knob) those that the record knows."""
+    return ", ".join(f"{words} {value}" for words, knob in pairs
+                     if (value := derive.setting(record or {}, knob)))
+
+
 def gap(report, experiment, row, threads):
     """The mark that stands for a row without numbers; its note says why."""
     reason = report.records.gaps.get((experiment, row, threads),
@@ -70,21 +83,74 @@ def decode_table(report, experiment, threads, kind):
         figures = derive.row_figures(records, experiment, row, threads)
         theirs = paper.published(experiment, row) or paper.Published()
         note = report.note(theirs.note) if theirs.note else ""
+        name = f"`{row}`" + ("" if ranked(records, experiment, row, threads)
+                             else report.note(NOT_RANKED))
         if row.endswith(".bf16") and getattr(theirs, f"{kind}_ms"):
             note += report.note(BF16)
         ours = figures.get(f"{kind}_ms")
-        share = "share_of_roofline" if kind == "block" else "token_share_of_roofline"
+        share = SHARE[kind]
         lines.append(line(
-            f"`{row}`", number(getattr(theirs, f"{kind}_ms")) + note,
+            name, number(getattr(theirs, f"{kind}_ms")) + note,
             cell(report, ours, spread=True) + remark(report, experiment, row, threads, kind)
             if ours else gap(report, experiment, row, threads),
             number(getattr(theirs, f"{kind}_speedup"), "×"),
             cell(report, figures.get(f"{kind}_speedup"), "×"),
             *(number(figures[n].value, "×") if n in figures else "–" for n in KIND[kind]),
-            number(figures[share].value) if share in figures else "–",
-            cell(report, figures.get(f"{kind}_efficiency"))))
+            number(figures[share].value) + above_limit(report, experiment, row, threads, kind)
+            if share in figures else "–", cell(report, figures.get(f"{kind}_efficiency"))))
     return lines + ["", whose_dense(records, experiment, threads, kind) + read_rates(
         records, experiment, threads)]
+
+
+def ranked(records, experiment, row, threads):
+    return all(map(derive.is_ranked, records.of_row(experiment, row, threads).values()))
+
+
+def above_limit(report, experiment, row, threads, kind):
+    """The mark of a share above its limit, a ratio of floors under each row's own ceilings."""
+    records = report.records
+    base = derive.against(records, experiment, row, threads)
+    ours, theirs = (derive.row_figures(records, experiment, r, threads) for r in (row, base))
+    share, name = ours.get(SHARE[kind]), f"{kind}_efficiency"
+    if share is None or share.value <= ABOVE:
+        return ""
+    floors = [records.get(experiment, r, threads, f"{kind}_floor_ms") for r in (row, base)]
+    apart = [f"{max(rates) / min(rates) - 1:.1%} in {words}" for limit, words in
+             (("read_gbps", "reading"), ("fma_gflops", "multiply-adds"))
+             if all(rates := [derive.ceiling(r, limit) for r in floors])]
+    differed = " and ".join(apart) or "an unknown share"
+    nearer = f"; efficiency {number(ours[name].value)} against {number(theirs[name].value)}" \
+        if name in ours and name in theirs else ""
+    return report.note(f"`{row}`, a {kind} at {threads} threads: above its limit; the two rows' "
+                       f"ceilings, this one's and those of `{base}`, differed by {differed}"
+                       f"{nearer}.")
+
+
+def size_table(report, experiment):
+    """Counts of every row: parameters, weights and bytes read; feed-forward rows where chosen."""
+    records = report.records
+    found = {}
+    for row in records.rows(experiment):
+        for threads in sorted(records.threads(), reverse=True):
+            figures = derive.row_figures(records, experiment, row, threads)
+            if "parameters" in figures:
+                found.setdefault(row, figures)
+    if not found:
+        return []
+    touched = len({f["rows_touched"].value for f in found.values() if "rows_touched" in f}) > 1
+    lines = header("row", "parameters", "weights read a token", "a block", "MB a token", "a block",
+                   *(["feed-forward rows"] if touched else []))
+    for row, figures in found.items():
+        cells = [number(figures[m].value * factor if m in figures else None) for m, factor in
+                 (("parameters", 1), ("token_weights_read", 1), ("block_weights_read", 1),
+                  ("token_bytes", 1e-6), ("block_bytes", 1e-6))]
+        if touched:
+            cells.append(cell(report, figures.get("rows_touched")))
+        lines.append(line(f"`{row}`", *cells))
+    if touched:
+        lines += ["", "Feed-forward rows: different ones, of W1 and of W2 alike, that a block "
+                  "read in a whole decode of 12 tokens; of W2 alone where zeros are skipped."]
+    return lines
 
 
 def whose_dense(records, experiment, threads, kind):
@@ -128,75 +194,6 @@ def transformer_beside_terraformer(report, threads, suffix=""):
     return lines
 
 
-def width_table(report, threads):
-    fits = derive.width_exponents(report.records, threads)
-    if not fits:
-        return []
-    lines = header("exponent of d_model", "paper", "bytes", "FLOPs", "block time")
-    for family, theirs in (("dense", "2"), ("sparse", "1.5")):
-        cells = [cell(report, fits.get((family, what)), spread=True)
-                 for what in ("bytes", "flops", "time")]
-        lines.append(line(family, theirs, *cells))
-    times = derive.sweep(report.records, "width_sweep", threads, "block_ms", "d_model")
-    lines += ["", *header("d_model", "dense, ms", "FF+QKV, ms", "speed-up")]
-    dense, sparse = dict(times.get("dense", ())), dict(times.get("sparse", ()))
-    for d in sorted({*dense, *sparse}):
-        lines.append(line(f"{d:.0f}", cell(report, dense.get(d)), cell(report, sparse.get(d)),
-                          cell(report, derive.ratio(dense.get(d), sparse.get(d)), "×")))
-    return lines + ["", "The paper's 1.5 counts weights. The multiplicative layers' FLOPs stay d² "
-                    "each, so the sparse curve bends towards 2 where they, not memory, are the "
-                    "limit."]
-
-
-def context_table(report, threads):
-    curves = derive.sweep(report.records, "context_sweep", threads, "block_ms", "context")
-    if not curves:
-        return []
-    lengths = sorted({x for points in curves.values() for x, _ in points})
-    lines = header("block, ms, at cached positions", *(f"{x:.0f}" for x in lengths))
-    for family, points in curves.items():
-        lines.append(line(f"`{family}`", *(cell(report, dict(points).get(x)) for x in lengths)))
-    for family, points in curves.items():
-        crossing = overtaking(points)
-        where = f"at about {crossing:,.0f} positions" if crossing else "nowhere in this sweep"
-        lines += ["", f"`{family}`: attention costs as much as the rest of the block {where}."]
-    return lines
-
-
-def overtaking(points):
-    """Cached positions where the block takes twice its time at the shortest, by straight lines."""
-    if not points:
-        return None
-    target = 2 * points[0][1].value
-    for (x0, v0), (x1, v1) in zip(points, points[1:]):
-        if v0.value < target <= v1.value:
-            return x0 + (x1 - x0) * (target - v0.value) / (v1.value - v0.value)
-    return None
-
-
-def batch_table(report, threads):
-    curves = derive.sweep(report.records, "batch_sweep", threads, "token_ms", "batch")
-    if not curves:
-        return []
-    rows = derive.sweep(report.records, "batch_sweep", threads, "rows_touched", "batch")
-    sizes = sorted({x for points in curves.values() for x, _ in points})
-    lines = header("tokens at once", *(f"{x:.0f}" for x in sizes))
-    first = next(iter(curves))
-    for family, points in curves.items():
-        at = dict(points)
-        lines.append(line(f"`{family}`, ms a token", *(cell(report, scaled(at.get(x), 1 / x))
-                                                       for x in sizes)))
-        if family != first:
-            dense = dict(curves[first])
-            lines.append(line("speed-up", *(cell(report, derive.ratio(dense.get(x), at.get(x)), "×")
-                                            for x in sizes)))
-        touched = dict(rows.get(family, ()))
-        if any(v.value for v in touched.values()):
-            lines.append(line("feed-forward rows read a block",
-                              *(cell(report, touched.get(x)) for x in sizes)))
-    return lines
-
-
 def scaled(value, factor):
     return value and value._replace(value=value.value * factor, spread=value.spread * factor)
 
@@ -221,22 +218,26 @@ def peer_table(report, threads):
     records = report.records
     lines = []
     for shape in ("800m", "17b"):
-        ours = derive.measured(records, f"peers_{shape}", "baseline", threads, "block_ms") \
-            or derive.measured(records, f"table1_{shape}", "baseline", threads, "block_ms")
+        ours = derive.peers_dense(records, shape, threads)
         for library in derive.PEERS:
             theirs = derive.peer(records, shape, library, threads)
             if theirs:
-                lines.append(line(f"{shape} dense, {library}", cell(report, theirs, spread=True),
-                                  cell(report, ours, spread=True),
-                                  cell(report, derive.ratio(theirs, ours))))
-        theirs = derive.measured(records, "peers_python", f"{shape}.jax.ff_qkv_cross", threads,
-                                 "block_ms")
-        mine = derive.measured(records, f"table1_{shape}", "ff_qkv_cross", threads, "block_ms")
+                lines.append(peer_line(report, f"{shape} dense, {library}", theirs, ours))
+        theirs, ours = derive.sparse_peer(records, shape, threads)
         if theirs:
-            lines.append(line(f"{shape} FF+QKV, jax", cell(report, theirs, spread=True),
-                              cell(report, mine, spread=True),
-                              cell(report, derive.ratio(theirs, mine))))
-    return [*header("block", "theirs, ms", "ours, ms", "theirs / ours"), *lines] if lines else []
+            lines.append(peer_line(report, f"{shape} FF+QKV, jax", theirs, ours))
+    if not lines:
+        return []
+    return [*header("block", "theirs, ms", "ours, ms", "theirs / ours",
+                    "at equal bandwidth" + report.note(EQUAL_BANDWIDTH)), *lines]
+
+
+def peer_line(report, name, theirs, ours):
+    """Of two records, the second maybe None."""
+    times = [record and derive.of_record(record) for record in (theirs, ours)]
+    return line(name, *(cell(report, v, spread=True) for v in times),
+                cell(report, derive.ratio(*times)),
+                cell(report, derive.at_equal_bandwidth(theirs, ours)))
 
 
 def kernel_errors(records):

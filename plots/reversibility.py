@@ -1,6 +1,7 @@
 """Plain and reversible stacks over depth and batch: memory, step times, gradients, the report."""
 
 import derive
+import report_tables as tables
 from report_tables import cell, header, line, scaled
 
 EXPERIMENT = "reversibility"
@@ -21,8 +22,8 @@ def threads(records):
     return max((r["threads"] for r in records.history(EXPERIMENT)), default=1)
 
 
-def curve(records, family, metric, over):
-    """[(setting, Value)] ascending over "decoder_layers" or "batch", the other held where most
+def group(records, family, metric, over):
+    """(held, [(setting, Value)]) over "decoder_layers" or "batch", the other held where most
     points are; rows are named <family>_d<depth>_b<batch>."""
     held = "batch" if over == "decoder_layers" else "decoder_layers"
     groups = {}
@@ -31,7 +32,12 @@ def curve(records, family, metric, over):
         if record and row.rsplit("_", 2)[0] == family:
             point = (derive.setting(record, over), derive.of_record(record))
             groups.setdefault(derive.setting(record, held), []).append(point)
-    return sorted(max(groups.values(), key=len, default=[]))
+    return max(groups.items(), key=lambda found: len(found[1]), default=(None, []))
+
+
+def curve(records, family, metric, over):
+    """Those points, ascending."""
+    return sorted(group(records, family, metric, over)[1])
 
 
 def depths(records):
@@ -72,6 +78,14 @@ def figures(records):
     return {name: value for name, value in found.items() if value is not None}
 
 
+def held(records, knob, words):
+    """", 4 sequences": the other setting of a sweep, where its points say it."""
+    over = "decoder_layers" if knob == "batch" else "batch"
+    values = {group(records, f"{seats}_{stack}", "step_ms", over)[0]
+              for seats in SEATS for stack in STACKS} - {None}
+    return f", {values.pop()} {words}" if len(values) == 1 else ""
+
+
 def stack_table(report, over, words):
     """Rows: metric, seats and stack; columns: depths or batches."""
     curves = [(f"{title}: {seats}, {stack}", factor, dict(points))
@@ -106,25 +120,40 @@ def write(report):
     by_depth = stack_table(report, "decoder_layers", "decoder blocks")
     if not by_depth:
         return
+    record = next(reversed(report.records.history(EXPERIMENT)))
+    sizes = tables.sizes(record, ("d_model", "d_model"), ("d_ff", "d_ff"), ("heads", "n_heads"),
+                         ("tokens a sequence", "max_length"))
     report.add("## Reversible stacks: memory and step time", "",
-               "Decoder-only, two attentions a block in every row, so that work is equal. `stored` "
-               "is the reversible function with its activations kept, `reversible` makes them "
-               "again from its output; what both remember of discrete decisions is counted apart. "
-               "Bytes kept are counted in the heap; peaks are of a process of its own for every "
-               "point, weights and gradients included; steps of the three stacks took turns, at "
-               f"{threads(report.records)} threads.")
-    report.add("**Against depth**", "", *by_depth)
+               "Training keeps each block's activations for the backward pass, so that memory "
+               "grows with depth. A reversible stack keeps its last output alone and makes the "
+               "others again from it while it goes back, which costs time. Three stacks of a "
+               f"decoder-only model{f' ({sizes})' if sizes else ''}: `plain`; `stored`, the "
+               "reversible function with its activations kept all the same; `reversible`. Every "
+               "row has two attentions a block, as reversible decoder blocks have, so that the "
+               "work is equal. `sparse` has the sparse feed-forward and QKV.")
+    report.add("*Kept*: bytes that a forward pass leaves in the heap for the backward pass, "
+               "without *stored decisions*: which neurons were chosen, which the second "
+               "computation of a block must repeat. *Peak*: resident memory of a process that "
+               "does two steps, weights and gradients included. *Training step*: one forward and "
+               f"backward pass over the batch, at {threads(report.records)} threads, the three "
+               "stacks taking turns. *Utilisation*: FLOPs of a step, those of making activations "
+               "again not counted, over its time, as a share of the best linked library's rate "
+               "on a large product. MB are 10⁶ bytes.")
+    report.add(f"**Against depth**{held(report.records, 'batch', 'sequences')}", "", *by_depth)
     by_batch = stack_table(report, "batch", "sequences")
     if by_batch:
-        report.add("**Against batch**", "", *by_batch)
+        report.add(f"**Against batch**{held(report.records, 'decoder_layers', 'blocks')}", "",
+                   *by_batch)
     errors = error_table(report)
     if errors:
         report.add("**If the backward pass decides anew**", "",
-                   "Relative distance of all gradients from those of the same model with its "
-                   "activations stored, and the largest error of the blocks' reconstructed input. "
-                   "`replay` uses the selections of the sparse feed-forward (`ff`) or the buckets "
-                   "of LSH attention (`lsh`) that the forward pass stored; `recompute` chooses "
-                   "them again from reconstructed activations, which the paper warns of.",
+                   "Activations made again differ by rounding from those of the forward pass, and "
+                   "a choice between near equals may then fall otherwise, which the paper warns "
+                   "of. *Gradient*: distance |g − h| / |h| of all gradients g from those, h, of "
+                   "the same model with its activations stored. *Input*: largest error of a "
+                   "block's input made again, in the units of activations. `replay` uses the "
+                   "selections of the sparse feed-forward (`ff`) or the buckets of LSH attention "
+                   "(`lsh`) that the forward pass stored; `recompute` chooses again.",
                    "", *errors)
     report.figure(EXPERIMENT)
     report.repeat("./build/release/experiments/reversibility --config "

@@ -2,7 +2,7 @@
 
 import curves
 import derive
-from report_tables import cell, header, line, number, scaled
+from report_tables import cell, header, line, number, scaled, sizes
 
 EXPERIMENT = "peers_training"
 NAMES = {"ours": "ours", "pytorch": "PyTorch", "pytorch_1_13": "PyTorch 1.13"}
@@ -52,7 +52,10 @@ def own(records):
 
 def figures(records):
     """{id: Value} for summary.json."""
-    return {f"train.{name}": value for name, value in own(records)[0].items()} \
+    experiment = None if measured(records, "ours", "mfu") else dense_curve(records)
+    mini = bool(experiment) and experiment.name.endswith("_mini")
+    prefix = "train.mini." if mini else "train."  # the plain ids are those of `small`
+    return {f"{prefix}{name}": value for name, value in own(records)[0].items()} \
         | {f"train.vs_{row}": value for row, value in ratios(records).items()}
 
 
@@ -78,11 +81,9 @@ def setting_words(records):
     """blocks 3, d_model 128, ..."""
     record = next((r for r in reversed(records.history(EXPERIMENT))
                   if r["metric"] == "step_seconds"), {})
-    parts = [f"{words} {value}" for words, knob in
-             (("blocks", "layers"), ("d_model", "d_model"), ("d_ff", "d_ff"),
-              ("heads", "n_heads"), ("vocabulary", "vocab_size"), ("batch", "batch"),
-              ("positions", "length")) if (value := derive.setting(record, knob))]
-    return ", ".join(parts)
+    return sizes(record, ("blocks", "layers"), ("d_model", "d_model"), ("d_ff", "d_ff"),
+                 ("heads", "n_heads"), ("vocabulary", "vocab_size"), ("batch", "batch"),
+                 ("positions", "length"))
 
 
 def write(report):

@@ -75,6 +75,16 @@ class PowerTest(Verdicts):
         weak = three("dense", 1.6) + three("ff_qkv", 1.61) + three("iso_read_ff", 1.65)
         self.assertFalse(curve_judge.power(self.one(weak)).decides)
 
+    def test_figures_carry_the_larger_sd_and_the_share(self):
+        wild = without("iso_read_ff") + three("iso_read_ff", 1.75, spread=0.042)
+        found = curve_judge.figures(self.load(wild))
+        self.assertAlmostEqual(found["fig1.small.power"].value, 0.15)
+        self.assertAlmostEqual(found["fig1.small.power"].spread, 0.04)
+        self.assertAlmostEqual(found["fig1.small.ff_qkv.share_of_iso_read_ff"].value, 0.02 / 0.15)
+        lone = curve("dense", 1.6) + curve("iso_read_ff", 1.9)
+        self.assertEqual(curve_judge.figures(self.load(lone))["fig1.small.power"].spread, 0)
+        self.assertEqual(curve_judge.figures(self.load(curve("dense", 1.6))), {})
+
 
 class Figure1Test(Verdicts):
     def verdict(self, items):

@@ -215,6 +215,15 @@ class TrainingSpeedTest(WithFolder):
                       "large product in the same process, 50,000 tokens/s.",
                       make_report.make(records))
 
+    def test_a_mini_curve_has_ids_of_its_own(self):
+        mini = [dict(r, experiment="fig1_mini") for r in FIGURE1]
+        found = summarise.summary(self.load(mini))
+        self.assertEqual(found["train.mini.mfu"]["value"], 0.6)
+        self.assertNotIn("train.mfu", found)
+        both = summarise.summary(self.load(mini + self.compared()))
+        self.assertEqual(both["train.mfu"]["value"], 0.55)
+        self.assertNotIn("train.mini.mfu", both)
+
     def test_nothing_trained_has_no_section(self):
         text = make_report.make(self.load([record("n", "block_ms", 1.0, experiment="table2")]))
         self.assertNotIn("## Training steps", text)

@@ -9,9 +9,11 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <set>
 #include <thread>
 
 #include "experiments/harness/record.h"
+#include "tests/driver_run.h"
 #include "tests/harness_helpers.h"
 
 namespace scaling {
@@ -19,23 +21,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Runs the built driver; standard output and error together.
-struct Outcome {
-  int status;
-  std::string text;
-};
-
 const std::string kDriver = std::string(BINARY_DIR) + "/experiments/decode_time";
 const std::string kSmoke = std::string(SOURCE_DIR) + "/experiments/configs/tiny_smoke.cfg";
 
-Outcome run_driver(const std::string& arguments) {
-  FILE* pipe = popen((kDriver + " " + arguments + " 2>&1").c_str(), "r");
-  std::string text;
-  char buffer[512];
-  while (std::fgets(buffer, sizeof buffer, pipe)) text += buffer;
-  const int status = pclose(pipe);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text};
-}
+Outcome decode_time(const std::string& arguments) { return run_driver("decode_time", arguments); }
 
 std::string smoke(const Folder& folder) {
   return "--config '" + kSmoke + "' --quick --time-budget 0.05 --threads 1,2 --results '" +
@@ -44,7 +33,7 @@ std::string smoke(const Folder& folder) {
 
 TEST(Driver, MeasuresRecordsAndResumes) {
   const Folder folder;
-  const Outcome first = run_driver(smoke(folder));
+  const Outcome first = decode_time(smoke(folder));
   ASSERT_EQ(first.status, 0) << first.text;
   RecordFile file(folder.path(), "tiny_smoke");
   std::map<std::string, int> metrics;
@@ -71,23 +60,50 @@ TEST(Driver, MeasuresRecordsAndResumes) {
   for (const auto& [metric, count] : metrics) EXPECT_EQ(count, 10) << metric;
 
   const std::string before = contents(file.path());
-  const Outcome again = run_driver(smoke(folder));
+  const Outcome again = decode_time(smoke(folder));
   EXPECT_EQ(again.status, 0);
   expect_mentions(again.text, {"already measured; --force repeats"});
   EXPECT_EQ(contents(file.path()), before);
 
-  const Outcome forced = run_driver(smoke(folder) + " --rows baseline --force");
+  const Outcome forced = decode_time(smoke(folder) + " --rows baseline --force");
   EXPECT_EQ(forced.status, 0);
   EXPECT_EQ(RecordFile(folder.path(), "tiny_smoke").records().size(),
             file.records().size() + 2 * 19);
 }
 
+TEST(Driver, BlocksMayBeAutoAsAFlagAndInAConfig) {
+  const Folder folder;
+  std::ofstream(folder / "auto.cfg")
+      << "shape = tiny\nblocks = auto\nrow = all\nrow = one: blocks=1\n";
+  const std::string arguments = "--config '" + (folder / "auto.cfg") +
+                                "' --quick --time-budget 0.05 --threads 1 --results '" +
+                                folder.path() + "'";
+  for (const char* flag : {"", " --blocks auto --force"}) {
+    const Outcome outcome = decode_time(arguments + flag);
+    ASSERT_EQ(outcome.status, 0) << outcome.text;
+  }
+  const RecordFile file(folder.path(), "auto");
+  std::map<std::string, std::set<std::string>> blocks, held;
+  for (const Record& r : file.records()) {
+    blocks[r.row].insert(r.config.at("blocks").dump());
+    held[r.row].insert(r.config.at("blocks_held").dump());
+  }
+  EXPECT_EQ(blocks["all"], (std::set<std::string>{"\"auto\""}));
+  EXPECT_EQ(held["all"], (std::set<std::string>{"2"}));
+  // The config's in the first run, the flag's in the second.
+  EXPECT_EQ(blocks["one"], (std::set<std::string>{"1", "\"auto\""}));
+  EXPECT_EQ(held["one"], (std::set<std::string>{"1", "2"}));
+  expect_mentions(file.records().back().command, {"--blocks auto"});
+  expect_mentions(decode_time("--help").text, {"--blocks", "auto"});
+  expect_mentions(decode_time(arguments + " --dry-run").text, {"blocks=auto"});
+}
+
 TEST(Driver, PaperProtocolAndDryRun) {
   const Folder folder;
-  EXPECT_EQ(run_driver(smoke(folder) + " --rows baseline --protocol paper").status, 0);
+  EXPECT_EQ(decode_time(smoke(folder) + " --rows baseline --protocol paper").status, 0);
   const Outcome dry =
-      run_driver("--config '" + std::string(SOURCE_DIR) +
-                 "/experiments/configs/table1_17b.cfg' --dry-run --results /proc/none");
+      decode_time("--config '" + std::string(SOURCE_DIR) +
+                  "/experiments/configs/table1_17b.cfg' --dry-run --results /proc/none");
   EXPECT_EQ(dry.status, 0) << dry.text;
   expect_mentions(dry.text,
                   {"ff_qkv_cross_loss4", "d_ff=65536", "weights read", "GFLOP", "1 of 6 blocks"});
@@ -104,7 +120,7 @@ TEST(Driver, MistakesExitWithTwoAndASentence) {
       {"--config '" + kSmoke + "' --d_ff 129 --results '" + folder.path() + "'", "129"},
       {smoke(folder), "tiny_smoke.jsonl:1"}};
   for (const auto& [arguments, words] : mistakes) {
-    const Outcome outcome = run_driver(arguments);
+    const Outcome outcome = decode_time(arguments);
     EXPECT_EQ(outcome.status, 2) << arguments;
     expect_mentions(outcome.text, {"error: ", words});
     EXPECT_EQ(std::count(outcome.text.begin(), outcome.text.end(), '\n'), 1) << outcome.text;
@@ -118,8 +134,8 @@ TEST(Driver, ARowThatDoesNotFitFailsAndTheOthersGoOn) {
       << "shape = tiny\nrow = huge: vocab_size=2000000000 d_model=512 encoder=false\n"
          "row = small: against=small\n";
   const Outcome outcome =
-      run_driver("--config '" + (folder / "big.cfg") +
-                 "' --quick --time-budget 0.05 --threads 1 --results '" + folder.path() + "'");
+      decode_time("--config '" + (folder / "big.cfg") +
+                  "' --quick --time-budget 0.05 --threads 1 --results '" + folder.path() + "'");
   EXPECT_EQ(outcome.status, 1) << outcome.text;
   const RecordFile file(folder.path(), "big");
   ASSERT_EQ(file.records().size(), 20u);
@@ -167,8 +183,8 @@ TEST(Driver, AKilledRunKeepsItsRowsAndTheNextContinues) {
     EXPECT_GT(kept, 0u);
     EXPECT_LT(kept, 190u);
     const Outcome next =
-        run_driver("--config '" + kSmoke + "' --threads 1,2 --time-budget 0.05 --results '" +
-                   folder.path() + "'");
+        decode_time("--config '" + kSmoke + "' --threads 1,2 --time-budget 0.05 --results '" +
+                    folder.path() + "'");
     EXPECT_EQ(next.status, 0) << next.text;
     expect_mentions(next.text, {"already measured"});
     EXPECT_EQ(RecordFile(folder.path(), "tiny_smoke").records().size(), 190u);

@@ -1,17 +1,22 @@
 // Whole models: decoding equals evaluation, values do not depend on layout or threads, bad input is
 // refused in a sentence.
+#include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cmath>
 #include <regex>
+#include <set>
 
 #include "kernels/check.h"
 #include "models/decoder.h"
 #include "models/initialize.h"
+#include "models/layers/feed_forward_moe.h"
+#include "models/layers/feed_forward_sparse.h"
 #include "models/sampler.h"
 #include "models/shapes.h"
 #include "tests/layer_harness.h"
+#include "tests/model_harness.h"
 
 namespace scaling {
 namespace {
@@ -37,42 +42,101 @@ ModelConfig with(const Seats& seats) {
 constexpr Seats kBaseline = {"dense", "dense", "dense", "dense"};
 constexpr Seats kAllSparse = {"sparse", "mult_conv", "mult_conv", "multiplicative"};
 
-/// Biases and norms away from their initial 1e-6, 1 and 0, so that each shows.
-void shake_vectors(Transformer& model) {
-  Rng rng(11);
-  model.visit_parameters([&](Parameter& p) {
-    for (std::int64_t i = 0; p.is_vector && i < p.cols; ++i) {
-      p.set(0, i, p.get(0, i) + rng.uniform(-0.3f, 0.3f));
-    }
-  });
-}
+/// What decoding made of every position, teacher-forced with kTarget in each of `tokens` sequences.
+struct Decoded {
+  std::vector<Mat> logits;  // of each sequence
+  /// Rows that each block touched, by position.
+  std::vector<std::vector<std::vector<std::int32_t>>> rows;
+};
 
-/// Logits of every position, teacher-forced with kTarget in each of `tokens` sequences.
-std::vector<Mat> decoded(const Transformer& model, int threads, int tokens) {
+Decoded decoded(const Transformer& model, int threads, int tokens) {
   Team team(threads);
   Decoder decoder(model, kernels(), team, tokens, std::int64_t(kTarget.size()),
                   std::int64_t(kSource.size()));
   decoder.begin(kSource);
   const std::int64_t vocab = model.config().vocab_size;
-  std::vector<Mat> logits(std::size_t(tokens), Mat(std::int64_t(kTarget.size()), vocab));
+  Decoded made;
+  made.logits.assign(std::size_t(tokens), Mat(std::int64_t(kTarget.size()), vocab));
   std::vector<int> next;
   for (std::size_t t = 0; t < kTarget.size(); ++t) {
     decoder.step(std::vector<int>(std::size_t(tokens), t == 0 ? 0 : kTarget[t - 1]), next);
+    made.rows.push_back(decoder.touched_rows());
     for (int s = 0; s < tokens; ++s) {
       const Eigen::Map<const Eigen::RowVectorXf> row(decoder.logits().data() + s * vocab, vocab);
-      logits[std::size_t(s)].row(std::int64_t(t)) = row;
+      made.logits[std::size_t(s)].row(std::int64_t(t)) = row;
       std::int64_t best = 0;
       row.maxCoeff(&best);
       EXPECT_EQ(next[std::size_t(s)], best);
     }
   }
-  return logits;
+  return made;
+}
+
+/// What a block's feed-forward chose from in forward: logits (positions, groups * candidates),
+/// each candidate so many rows.
+struct Choices {
+  Mat logits;
+  std::vector<std::int32_t> chosen;  // (positions, groups)
+  std::int64_t candidates = 0, rows_of_one = 1;
+};
+
+/// Of every block that chooses, in the order of the blocks.
+std::vector<Choices> choices_of_forward(const Transformer& model) {
+  const ModelConfig& c = model.config();
+  const auto kept = model.make_kept(true);
+  Pass pass = evaluation_pass();
+  Batch batch = batch_of({{kSource, kTarget}});
+  model.loss_of(pass, batch, 1, *kept);
+  std::vector<Choices> all;
+  for (const auto& branch : kept->decoder.branches) {
+    branch->for_each_decisions([&](Decisions& some) {
+      const auto* own = &static_cast<const Activations&>(some);
+      if (const auto* sparse = dynamic_cast<const SparseFeedForward::Kept*>(own)) {
+        all.push_back({sparse->p, sparse->chosen, c.sparsity, 1});
+      }
+      if (const auto* moe = dynamic_cast<const MoeFeedForward::Kept*>(own)) {
+        // Of the softmax; differences of logits are those of its logarithms.
+        all.push_back({moe->p.array().log().matrix(), moe->chosen, c.experts, c.d_ff / c.experts});
+      }
+    });
+  }
+  return all;
+}
+
+/// Positions up to the first that chose otherwise than forward; there the two best logits must be
+/// within 1e-5.
+std::int64_t same_selections(const std::vector<Choices>& choices, const Decoded& made) {
+  for (std::size_t t = 0; t < made.rows.size(); ++t) {
+    for (std::size_t block = 0; block < choices.size(); ++block) {
+      const Choices& all = choices[block];
+      const std::int64_t groups = all.logits.cols() / all.candidates;
+      std::set<std::int64_t> expected;
+      for (std::int64_t g = 0; g < groups; ++g) {
+        const std::int32_t best = all.chosen[t * std::size_t(groups) + std::size_t(g)];
+        expected.insert(g * all.candidates + best);
+      }
+      bool same = true;
+      for (const std::int32_t row : made.rows[t][block]) {
+        const std::int64_t candidate = row / all.rows_of_one, group = candidate / all.candidates;
+        if (expected.count(candidate)) continue;
+        same = false;
+        const auto logits = all.logits.row(std::int64_t(t));
+        const float top = logits.segment(group * all.candidates, all.candidates).maxCoeff();
+        EXPECT_LE(top - logits(candidate), 1e-5f) << "a different selection without a tie";
+      }
+      // One candidate of each group for every sequence, and the sequences are alike.
+      EXPECT_GE(std::int64_t(made.rows[t][block].size()), groups * all.rows_of_one);
+      if (!same) return std::int64_t(t);
+    }
+  }
+  return std::int64_t(made.rows.size());
 }
 
 TEST(DecoderTest, StepsAreForward) {
   for (const Seats& seats :
        {kBaseline, kAllSparse,
         Seats{"moe_switch", "mult_conv_shared_qk", "mult_conv_output", "low_rank"},
+        Seats{"moe_block", "local", "dense", "dense"},
         Seats{"dense_relu_skip", "conv", "dense", "dense"}}) {
     for (const WeightType type : {WeightType::f32, WeightType::bf16}) {
       ModelConfig c = with(seats);
@@ -82,20 +146,40 @@ TEST(DecoderTest, StepsAreForward) {
       model.allocate(team);
       shake_vectors(model);
       const Mat expected = model.forward(kSource, kTarget);
+      const std::vector<Choices> choices = choices_of_forward(model);
+      const bool chooses = std::string(seats.feed_forward).rfind("dense", 0) != 0;
+      EXPECT_EQ(std::int64_t(choices.size()), chooses ? model.blocks() : 0);
       for (const int threads : {1, 2, 3}) {
         for (const int tokens : {1, 3}) {
-          const std::vector<Mat> logits = decoded(model, threads, tokens);
-          for (const Mat& sequence : logits) {
-            expect_close(sequence, expected,
-                         std::string(seats.projection) + " " + name_of(type) + " threads " +
-                             std::to_string(threads) + " tokens " + std::to_string(tokens));
+          const Decoded made = decoded(model, threads, tokens);
+          const std::string what = std::string(seats.projection) + " " + name_of(type) +
+                                   " threads " + std::to_string(threads) + " tokens " +
+                                   std::to_string(tokens);
+          SCOPED_TRACE(what);
+          const std::int64_t compared = same_selections(choices, made);
+          ASSERT_GT(compared, 0);
+          for (const Mat& sequence : made.logits) {
+            expect_close(sequence.topRows(compared), expected.topRows(compared), what);
             // The same sequence beside itself must not differ at all in what is sampled.
-            EXPECT_LE((sequence - logits[0]).cwiseAbs().maxCoeff(), 1e-5f);
+            EXPECT_LE((sequence - made.logits[0]).cwiseAbs().maxCoeff(), 1e-5f);
           }
         }
       }
     }
   }
+}
+
+/// Selections that are not forward's are found.
+TEST(DecoderTest, ADifferentSelectionIsNoTie) {
+  Transformer model(with(kAllSparse));
+  Team team(1);
+  model.allocate(team);
+  const std::vector<Choices> choices = choices_of_forward(model);
+  Decoded made = decoded(model, 1, 1);
+  EXPECT_EQ(same_selections(choices, made), std::int64_t(kTarget.size()));
+  std::int32_t& row = made.rows[4][1][0];
+  row = (row + 1) % std::int32_t(model.config().sparsity);
+  EXPECT_NONFATAL_FAILURE(EXPECT_EQ(same_selections(choices, made), 4), "without a tie");
 }
 
 TEST(DecoderTest, FreeRunningRepeatsItselfAndForgetsBetweenDecodes) {
@@ -345,6 +429,43 @@ TEST(ConfigTest, ReadsWhatItPrints) {
     expect_names(refusal_of({{"d_model", bad}}), {"d_model", bad});
   }
   expect_names(refusal_of({{"encoder", "maybe"}}), {"maybe"});
+}
+
+TEST(ConfigTest, AutomaticBlocksAreReadAndPrinted) {
+  ModelConfig c = config_of_shape("800m");
+  EXPECT_EQ(get_field(c, "blocks"), "auto");
+  set_field(c, "blocks", "3");
+  EXPECT_EQ(get_field(c, "blocks"), "3");
+  for (const char* text : {"auto", "0"}) {
+    c.blocks = 3;
+    set_field(c, "blocks", text);
+    EXPECT_EQ(c.blocks, 0);
+    EXPECT_EQ(get_field(c, "blocks"), "auto");
+  }
+  expect_names(refusal_of({{"blocks", "all"}}), {"blocks", "all"});
+  expect_names(refusal_of({{"decoder_layers", "auto"}}), {"decoder_layers", "auto"});
+}
+
+/// Whatever the type of a knob: sizes are whole numbers, all else stays.
+TEST(ConfigTest, AShapeTakesSizesOnly) {
+  ModelConfig marked;
+  ModelConfig::fields(marked, [](const char*, auto& value, const char*) {
+    using Value = std::decay_t<decltype(value)>;
+    if constexpr (std::is_same_v<Value, std::string>) value = "marked";
+    if constexpr (std::is_same_v<Value, bool>) value = !value;
+    if constexpr (std::is_same_v<Value, WeightType>) value = WeightType::bf16;
+    if constexpr (std::is_arithmetic_v<Value> && !std::is_same_v<Value, bool>) value = 7;
+  });
+  const ModelConfig sized = config_of_shape("17b");
+  const std::set<std::string> whole_but_no_size = {"attention_layers", "encoder_swaps"};
+  ModelConfig c = marked;
+  set_field(c, "shape", "17b");
+  ModelConfig::fields(c, [&](const std::string& name, auto& value, const char*) {
+    using Value = std::decay_t<decltype(value)>;
+    const bool is_size = (std::is_same_v<Value, std::int64_t> && !whole_but_no_size.count(name)) ||
+                         name == "encoder" || name == "shape";
+    EXPECT_EQ(get_field(c, name), get_field(is_size ? sized : marked, name)) << name;
+  });
 }
 
 TEST(ConfigTest, AShapeKeepsTheSeats) {

@@ -398,8 +398,11 @@ TEST(PerplexityDriver, EarlierCheckpointsAreAllKept) {
 
 TEST(PerplexityDriver, MemoryIsAskedForBeforeTheTextIsRead) {
   const Folder folder;
-  const Outcome outcome =
-      run_driver(tiny(folder) + " --rows dense --solve none --d_ff 10000000000");
+  const std::string config = contents(kTiny);
+  std::ofstream(folder / "tiny_curve.cfg")
+      << config.substr(0, config.find("row = ")) << "row = dense: d_ff=10000000000\n";
+  const Outcome outcome = run_driver("--config '" + (folder / "tiny_curve.cfg") + "' --results '" +
+                                     folder.path() + "'");
   EXPECT_EQ(outcome.status, 1) << outcome.text;
   expect_mentions(outcome.text, {"dense, seed 1: failed", "of memory"});
   EXPECT_FALSE(fs::exists(folder / "cache"));

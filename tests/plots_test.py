@@ -3,23 +3,33 @@
 import json
 import math
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 import unittest
 
-PLOTS = pathlib.Path(__file__).resolve().parent.parent / "plots"
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PLOTS = ROOT / "plots"
 sys.path.insert(0, str(PLOTS))
 
+import chart  # noqa: E402
 import claims  # noqa: E402
 import derive  # noqa: E402
+import goals  # noqa: E402
 import kernel_runs  # noqa: E402
 import make_report  # noqa: E402
 import paper  # noqa: E402
+import plot_batch_sweep  # noqa: E402
+import plot_context_sweep  # noqa: E402
+import plot_roofline  # noqa: E402
+import plot_table1  # noqa: E402
+import plot_table2  # noqa: E402
 import records as rec  # noqa: E402
 import report_tables  # noqa: E402
 import reversibility  # noqa: E402
 import summarise  # noqa: E402
+import sweep_tables  # noqa: E402
 
 
 def record(experiment, row, metric, value, threads=2, status="ok", against="baseline", **more):
@@ -40,6 +50,24 @@ def row(experiment, name, token, block, weights, floor, **more):
 
 TABLE1 = row("table1_800m", "baseline", 40.0, 4.0, 100, 3.6) \
     + row("table1_800m", "ff_qkv", 10.0, 0.8, 20, 0.6, config={"feed_forward": "sparse"})
+
+
+def ceilings(read, fma=300.0):
+    return {"ceilings": {"read_gbps": read, "fma_gflops": fma}}
+
+
+def swept(experiment, family, letter, knob, points, **more):
+    """Records of a sweep's rows, points = {setting: {metric: value}}."""
+    return [record(experiment, f"{family}_{letter}{x}", metric, value, against=f"dense_{letter}{x}",
+                   config={knob: x, **more.get("config", {})},
+                   **{k: v for k, v in more.items() if k != "config"})
+            for x, metrics in points.items() for metric, value in metrics.items()]
+
+
+def marked(items, status, **which):
+    """The same records, those of `which` fields with another status."""
+    return [dict(r, status=status) if all(r[k] == v for k, v in which.items()) else r
+            for r in items]
 
 
 TERRAFORMER = {"shape": "17b", "residual_stack": "reversible", "attention_layers": 2}
@@ -116,6 +144,13 @@ class ReaderTest(WithFolder):
         self.assertEqual(records.get("e", "r", 2, "m")["value"], 1.0)
         self.assertEqual(records.get("e", "s", 2, "m")["value"], 2.0)
 
+    def test_all_threads_are_no_more_than_the_cores(self):
+        counts = [record("e", "r", "m", 1.0, threads=n) for n in (1, 2, 8)]
+        self.assertEqual(self.load(counts).all_threads(), 2)
+        self.assertEqual(self.load([dict(r, cores=16) for r in counts]).all_threads(), 8)
+        unknown = [{k: v for k, v in r.items() if k != "cores"} for r in counts]
+        self.assertEqual(self.load(unknown).all_threads(), 8)
+
     def test_success_after_failure_closes_the_gap(self):
         records = self.load([record("e", "r", "token_ms", None, status="failed"),
                              record("e", "r", "token_ms", 1.0, date="2026-02-01T00:00:00Z")])
@@ -159,7 +194,7 @@ class DeriveTest(WithFolder):
         records = rec.Records(self.folder)
         self.assertEqual(derive.dense_reference(records, "table1_800m", "baseline", 2,
                                                 "block_ms")[1], "onednn")
-        self.assertEqual(derive.peer(records, "800m", "onednn", 2).value, 1.5)
+        self.assertEqual(derive.peer(records, "800m", "onednn", 2)["value"], 1.5)
 
     def test_peer_alone_counts_by_time_but_not_if_slower_untrusted_or_other_weights(self):
         self.assertAlmostEqual(self.figures(TABLE1 + [
@@ -171,6 +206,13 @@ class DeriveTest(WithFolder):
                     record("peers_python", "800m.jax", "block_ms", 1.0,
                            config={"weight_type": "bf16"})):
             self.assertAlmostEqual(self.figures(TABLE1 + [bad])["block_speedup"].value, 5, msg=bad)
+
+    def test_a_peer_alone_counts_at_equal_bandwidth_where_both_are_known(self):
+        ours = [{**r, **ceilings(30.0)} for r in TABLE1]
+        # 3.2 ms at 40 GB/s would be 4.27 ms at ours: no faster than our 4.0.
+        for bandwidth, expected in ((40.0, 5), (20.0, 4 * 3.2 / 4 * 20 / 30 / 0.8)):
+            peer = record("peers_python", "800m.jax", "block_ms", 3.2, **ceilings(bandwidth))
+            self.assertAlmostEqual(self.figures(ours + [peer])["block_speedup"].value, expected)
 
     def test_a_terraformer_takes_peers_by_ratio_only(self):
         alone = [record("peers_python", "17b.jax", "block_ms", 30.0, config={"shape": "17b"})]
@@ -205,8 +247,229 @@ class DeriveTest(WithFolder):
 
     def test_overtaking_is_where_the_block_doubles(self):
         points = [(x, derive.Value(1 + x / 100, "ms", 0, "ok", "")) for x in (0, 50, 400)]
-        self.assertAlmostEqual(report_tables.overtaking(points), 100)
-        self.assertIsNone(report_tables.overtaking(points[:2]))
+        self.assertAlmostEqual(sweep_tables.overtaking(points), 100)
+        self.assertIsNone(sweep_tables.overtaking(points[:2]))
+
+    def test_what_skips_zeros_is_not_ranked(self):
+        skips = row("table1_800m", "skips", 1.0, 0.1, 50, 1.8,
+                    config={"feed_forward": "dense_relu_skip"})
+        f = self.figures(TABLE1 + skips, "skips")
+        self.assertEqual(f["token_ms"].value, 1)
+        self.assertFalse({name for name in f if "speedup" in name or "limit" in name
+                          or "share" in name})
+        self.assertAlmostEqual(self.figures(TABLE1 + skips)["token_speedup"].value, 4)
+
+    def test_peers_at_equal_bandwidth(self):
+        # 3 ms at 20 GB/s would be 1.5 ms at 40, and 2 ms at 40 stay 2 ms.
+        items = [record("peers_800m", "baseline", "block_ms", 2.0, **ceilings(40.0)),
+                 record("peers_800m", "eigen", "block_ms", 2.2, **ceilings(40.0)),
+                 record("peers_800m", "eigen_own", "block_ms", 3.0, **ceilings(20.0))]
+        records = self.load(items)
+        theirs, ours = derive.peer(records, "800m", "eigen", 2), derive.peers_dense(records, "800m",
+                                                                                  2)
+        self.assertEqual(theirs["row"], "eigen_own")
+        self.assertAlmostEqual(derive.at_equal_bandwidth(theirs, ours).value, 0.75)
+        self.assertIsNone(derive.at_equal_bandwidth(dict(theirs, ceilings={"read_gbps": 0.0}),
+                                                    ours))
+        found = summarise.summary(records)
+        self.assertAlmostEqual(found["peers.800m.eigen.over_ours"]["value"], 1.5)
+        self.assertAlmostEqual(found["peers.800m.eigen.over_ours_at_equal_bandwidth"]["value"],
+                               0.75)
+        text = make_report.make(records)
+        self.assertIn("| 800m dense, eigen | 3.00 | 2.00 | 1.50 | 0.750 |", text)
+        self.assertIn("multiplied by the read bandwidth", text)
+
+    def test_the_faster_way_counts_where_a_bandwidth_is_unknown(self):
+        items = [record("peers_800m", "eigen", "block_ms", 2.2, **ceilings(40.0)),
+                 record("peers_800m", "eigen_own", "block_ms", 3.0)]
+        self.assertEqual(derive.peer(self.load(items), "800m", "eigen", 2)["row"], "eigen")
+
+
+# 10 MB at 10 GB/s take 1 ms: memory alone up to 2048, FLOPs a tenth and a half more from 4096 on.
+WIDTHS = swept("width_sweep", "sparse", "d", "d_model", {
+    d: {"block_ms": 2.0, "block_floor_ms": floor, "block_bytes": 10e6}
+    for d, floor in ((1024, 1.0), (2048, 1.1), (4096, 1.6))}, **ceilings(10.0))
+DENSE_800M = {"d_model": 1024, "d_ff": 4096}
+CONTEXTS = [r for family, config in (("baseline", DENSE_800M),
+                                     ("ff_qkv", {**DENSE_800M, "projection": "mult_conv"}))
+            for r in swept("context_sweep", family, "c", "context", {
+                # 6 d² weights of projections at 25.165824 GB/s take 1 ms.
+                x: {"block_ms": 2.0 + x / 1000, "block_weights_read": 14 * 2**20}
+                for x in (0, 500, 4000)}, config=config, **ceilings(25.165824))]
+BATCHES = [r for family, time in (("baseline", 2.0), ("ff", 0.5))
+           for r in swept("batch_sweep", family, "b", "batch", {
+               x: {"block_ms": time * x ** 0.5, "token_ms": 100.0, "block_floor_ms": time / 2,
+                   "block_efficiency": 0.5 / x ** 0.5, "rows_touched": 64 * x} for x in (1, 4)})]
+
+
+class SweepTest(WithFolder):
+    def test_the_first_width_where_flops_bend_is_named(self):
+        records = self.load(WIDTHS)
+        over = derive.floors_over_bytes(records, 2)["sparse"]
+        for width, value in ((1024, 1), (2048, 1.1), (4096, 1.6)):
+            self.assertAlmostEqual(over[width], value)
+        self.assertEqual(derive.flops_bend_from({**over, 2048.0: 1.1}), 4096)
+        self.assertIsNone(derive.flops_bend_from({1024.0: 1.0}))
+        text = make_report.make(records)
+        self.assertIn("| 4096 | – | 2.00 | – | – | 1.60 |", text)
+        self.assertIn("first exceeds 1.1 at d_model 4096 (1.60), and is 1.60 at 4096", text)
+
+    def test_without_ceilings_the_bend_is_not_known(self):
+        records = self.load([dict(r, ceilings={}) for r in WIDTHS])
+        self.assertEqual(derive.floors_over_bytes(records, 2), {})
+
+    def test_contexts_name_what_attention_passes(self):
+        text = make_report.make(self.load(CONTEXTS))
+        self.assertIn("`baseline`: it passes the floor of the projections (1.00 ms: the block's "
+                      "weights but for the feed-forward's, at the bandwidth beside it) at about "
+                      "1,000 positions; it passes all that a block takes at 0 positions, "
+                      "feed-forward and projections together, at about 2,000 positions.", text)
+        self.assertIn("`ff_qkv`: it passes all", text)
+        self.assertIn("What these projections take alone is not recorded.", text)
+
+    def test_batches_compare_blocks_not_tokens(self):
+        records = self.load(BATCHES)
+        text = make_report.make(records)
+        self.assertIn("| `baseline`, ms a block and token | 2.00 | 1.00 |", text)
+        self.assertIn("| speed-up of a block | 4.00× | 4.00× |", text)
+        self.assertIn("| its roofline limit | 4.00× | 4.00× |", text)
+        self.assertIn("| feed-forward rows a block read in 12 steps | 64.0 | 256 |", text)
+        top, bottom = plot_batch_sweep.draw(records).axes
+        self.assertEqual(list(top.lines[0].get_ydata()), [2.0, 1.0])
+        self.assertEqual(list(bottom.lines[0].get_ydata()), [4.0, 4.0])
+
+
+class FigureStatusTest(WithFolder):
+    def test_points_that_are_not_ok_are_ringed(self):
+        self.assertEqual(chart.statuses(plot_context_sweep.draw(self.load(CONTEXTS))), "")
+        doubted = marked(CONTEXTS, "untrusted", row="ff_qkv_c500")
+        figure = plot_context_sweep.draw(self.load(doubted))
+        self.assertEqual(chart.statuses(figure), "ringed: untrusted")
+        rings = [line for line in figure.axes[0].lines if line.get_label().startswith("_ringed")]
+        self.assertEqual([tuple(r.get_xydata()[0]) for r in rings], [(500, 2.5)])
+        chart.save(figure, self.folder / "context_sweep")
+        self.assertIn("ringed: untrusted, see the report",
+                      [text.get_text() for text in figure.texts])
+
+    def test_bars_that_are_not_ok_have_a_star(self):
+        self.assertEqual(chart.statuses(plot_table1.draw(self.load(TABLE1), "table1_800m")), "")
+        doubted = marked(TABLE1, "extrapolated", row="ff_qkv", metric="token_ms")
+        figure = plot_table1.draw(self.load(doubted), "table1_800m")
+        self.assertEqual(chart.statuses(figure), "starred (*): extrapolated")
+        self.assertEqual([t.get_text() for t in figure.axes[1].texts], ["2.62", "4*", "5", "6"])
+
+
+# Counts as the driver writes them; the last row skips what is zero.
+TABLE2 = [dict(r, experiment="table2") for r in TABLE1 if r["row"] == "baseline"] \
+    + row("table2", "n64", 20.0, 2.0, 50, 1.8,
+          config={"feed_forward": "sparse", "sparsity": 64}) \
+    + row("table2", "dense_relu_skip", 4.0, 0.4, 75, 2.7,
+          config={"feed_forward": "dense_relu_skip"}) \
+    + [record("table2", name, metric, value) for name, values in
+       (("baseline", (772050176, 4e9, 4e8, 4096)), ("n64", (787778816, 2e9, 2e8, 64)),
+        ("dense_relu_skip", (772050176, 3e9, 3e8, 4000)))
+       for metric, value in zip(("parameters", "token_bytes", "block_bytes", "rows_touched"),
+                                values)]
+
+
+class Table2Test(WithFolder):
+    def test_counts_stand_in_a_table_of_their_own(self):
+        text = make_report.make(self.load(TABLE2))
+        self.assertIn("| row | parameters | weights read a token | a block | MB a token | a block "
+                      "| feed-forward rows |", text)
+        self.assertIn("| `n64` | 787,778,816 | 500 | 50.0 | 2,000 | 200 | 64.0 |", text)
+        self.assertIn("| `dense_relu_skip` | 772,050,176 | 750 | 75.0 | 3,000 | 300 | 4,000 |",
+                      text)
+
+    def test_what_skips_zeros_is_shown_without_rank(self):
+        records = self.load(TABLE2)
+        text = make_report.make(records)
+        mark = re.search(r"\| `dense_relu_skip`(\[\d+\]) \| – \| 4\.00 \| – \| – \| – \| – \| – \|",
+                         text)
+        self.assertTrue(mark)
+        note = mark.group(1).strip("[]")
+        self.assertIn(f"\n{note}. Skips weights of zero activations; not ranked.", text)
+        self.assertIn("(`baseline`: ours, 40.0 ms)", text)
+        found = summarise.summary(records)
+        self.assertIn("table2.dense_relu_skip.token_ms", found)
+        self.assertFalse([n for n in found if "relu_skip" in n and "speedup" in n])
+        lines = {line.get_label(): line for line in plot_table2.draw(records).axes[0].lines}
+        ours = next(c for c in plot_table2.draw(records).axes[0].containers
+                    if c.get_label() == "ours")
+        self.assertEqual(list(ours.lines[0].get_xdata()), [1, 64])
+        self.assertEqual(list(lines["ours, floor"].get_xdata()), [1, 64])
+
+    def test_the_dense_row_is_n1_too(self):
+        found = summarise.summary(self.load(TABLE2))
+        self.assertEqual(found["table2.n1.token_ms"], found["table2.baseline.token_ms"])
+
+
+class LimitTest(WithFolder):
+    def test_a_share_above_its_limit_tells_how_far_ceilings_differed(self):
+        # The sparse row's machine was faster: its floor is too small for the baseline's time.
+        items = row("table1_800m", "baseline", 40.0, 4.0, 100, 3.6, **ceilings(30.0)) \
+            + row("table1_800m", "ff_qkv", 10.0, 0.8, 20, 0.9, **ceilings(24.0))
+        text = make_report.make(self.load(items))
+        self.assertRegex(text, r"\| 4\.00× \| 1\.25\[\d+\] \|")
+        self.assertIn("`ff_qkv`, a block at 2 threads: above its limit; the two rows' ceilings, "
+                      "this one's and those of `baseline`, differed by 25.0% in reading and 0.0% "
+                      "in multiply-adds.", text)
+        self.assertNotIn("above its limit", make_report.make(self.load(TABLE1)))
+
+
+class GoalsTest(WithFolder):
+    def lines(self, items):
+        return {(line[1], line[0].comparison): line for line in goals.judged(self.load(items))}
+
+    def verdict(self, items, name, comparison=">="):
+        return self.lines(items)[name, comparison][3]
+
+    def test_met_missed_and_not_measured(self):
+        name = "table1.800m.ff_qkv.block_speedup"
+        self.assertEqual(self.verdict(TABLE6, name), "not measured")
+        self.assertEqual(self.verdict(TABLE1, name), "met")  # 5 of 3.8
+        slow = [dict(r, value=1.1) if (r["row"], r["metric"]) == ("ff_qkv", "block_ms") else r
+                for r in TABLE1]
+        self.assertEqual(self.verdict(slow, name), "missed")  # 3.64
+
+    def test_a_missed_time_tells_what_the_hardware_allows(self):
+        name = "table6.ff_qkv_loss4.bf16"
+        items = row("table6_17b_bf16", "ff_qkv_loss4.bf16", 20.0, 2.0, 10, 1.25, **ceilings(24.0))\
+            + [record("table6_17b_bf16", "ff_qkv_loss4.bf16", metric, value, **ceilings(24.0))
+               for metric, value in (("token_bytes", 3e8), ("token_flops", 3.2e9))]
+        self.assertEqual(self.verdict(items, f"{name}.token_ms", "<="), "missed")
+        text = make_report.make(self.load(items))
+        self.assertIn(f"| `{name}.token_ms` | 20.0 ms | ≤ 13 ms | **missed** | token 20.0 ms, "
+                      "floor 12.5 ms at 24.0 GB/s and 300 GFLOP/s for 300 MB and 3,200 MFLOP |",
+                      text)
+
+    def test_a_library_counts_at_equal_bandwidth_where_that_is_known(self):
+        items = [record("peers_800m", "baseline", "block_ms", 2.0, **ceilings(40.0)),
+                 record("peers_800m", "eigen", "block_ms", 1.8, **ceilings(44.0)),
+                 record("peers_800m", "onednn", "block_ms", 1.8)]
+        name = "peers.800m.eigen.over_ours_at_equal_bandwidth"
+        self.assertEqual(self.verdict(items, name), "met")  # 0.99
+        self.assertEqual(self.verdict(items, "peers.800m.onednn.over_ours"), "missed")  # 0.90
+
+    def test_differences_are_measured_in_standard_deviations(self):
+        goal = goals.Goal("", goals.SD, 2, ())
+
+        def verdict(value, spread):
+            return goals.verdict(goal, derive.Value(value, "1", spread, "ok", "c"))
+
+        self.assertEqual([verdict(0.3, 0.1), verdict(0.1, 0.1), verdict(0.3, 0.0)],
+                         ["met", "missed", "undecided, one seed"])
+
+    def test_every_figure_of_a_table_is_one_of_its_config(self):
+        rows = {experiment: re.findall(r"^row = ([^:\s]+)", (
+            ROOT / "experiments" / "configs" / f"{experiment}.cfg").read_text(), re.MULTILINE)
+            for experiment in summarise.TABLES}
+        known = {f"{prefix}.{name}.{ending}" for experiment, prefix in summarise.TABLES.items()
+                 for name in rows[experiment] for ending in summarise.ENDINGS}
+        named = [name for goal in goals.GOALS for name in goal.ids if name.startswith("table")
+                 and not name.startswith("table4")]
+        self.assertGreater(len(named), 20)
+        self.assertEqual([name for name in named if name not in known], [])
 
 
 class ReversibilityTest(WithFolder):
@@ -279,6 +542,7 @@ class SummaryTest(WithFolder):
         found = summarise.summary(self.load(items))
         self.assertEqual({k for k in found if k.startswith("peers")},
                          {"peers.17b.ours.block_ms", "peers.17b.openblas.block_ms",
+                          "peers.17b.openblas.over_ours", "peers.17b.jax.over_ours",
                           "peers.17b.jax.block_ms",
                           "peers.17b.jax.ff_qkv_cross.block_ms"})
 
@@ -341,6 +605,21 @@ class ReportTest(WithFolder):
         verdicts = {c: v for c, v, _ in claims.judged(self.load(slow), 2)}
         self.assertEqual(verdicts["... and an 800M decoder block (Table 1)"], "partly reproduced")
 
+    def test_a_change_the_other_way_is_said(self):
+        for token, words in ((42.0, "ours 0.952× (opposite sign)"), (39.0, "ours 1.03×")):
+            items = TABLE1 + row("table1_800m", "qkv", token, 4.0, 100, 3.6)
+            evidence = {c: e for c, _, e in claims.judged(self.load(items), 2)}
+            self.assertEqual(evidence["Sparse QKV alone changes an 800M token little (Table 1)"],
+                             f"paper 1.05×, {words}")
+
+    def test_the_papers_numbers_come_from_its_tables(self):
+        items = TABLE2 + row("table2", "n128", 19.0, 1.9, 45, 1.7) \
+            + row("table2", "moe64", 21.0, 2.0, 50, 1.8)
+        evidence = " ".join(e for _, _, e in claims.judged(self.load(items), 2))
+        self.assertIn("paper 1.72× and 1.8×, ours 2× and 2.11×", evidence)
+        self.assertIn("paper 93 ms against 110 ms, ours 20 ms against 21 ms", evidence)
+        self.assertNotIn("4 ms", evidence)  # of what skips zeros
+
     def test_claims_of_terraformers(self):
         verdicts = {c: v for c, v, _ in claims.judged(self.load(TABLE6), 2)}
         self.assertEqual(verdicts["Sparse FF, QKV and loss together make a 17B Terraformer's token "
@@ -363,6 +642,30 @@ class KernelsTest(unittest.TestCase):
         self.assertAlmostEqual(runs[0].gflops, 4)
         self.assertAlmostEqual(runs[1].intensity, 2)
         self.assertEqual(runs[2].error, "differs")
+
+    def test_threads_are_those_of_the_file(self):
+        self.assertEqual(kernel_runs.threads({"context": {"team_threads": "2"}}), 2)
+        self.assertEqual(kernel_runs.threads({"context": {}}), 1)
+        self.assertEqual(kernel_runs.threads(None), 1)
+
+
+class RooflineTest(WithFolder):
+    def test_the_report_names_threads_and_commit(self):
+        (self.folder / "kernels.json").write_text(json.dumps(
+            {"context": {"team_threads": "2", "commit": "c7"},
+             "benchmarks": [{"name": "dense/17b/simd/f32/1", "bytes/s": 5e10, "FLOP/s": 1e11}]}))
+        records = self.load([record("ceilings", "read_1GiB", "read_gbps", 50.0),
+                             record("ceilings", "fma", "fma_gflops", 300.0)])
+        self.assertIn("Kernels of the roofline at 2 threads, commit c7.",
+                      make_report.make(records))
+        self.assertEqual(plot_roofline.draw(records).axes[0].get_ylabel(), "GFLOP/s (2 threads)")
+
+
+class ReadmeTest(unittest.TestCase):
+    def test_the_headline_table_is_that_of_the_published_results(self):
+        done = subprocess.run([sys.executable, PLOTS / "readme_table.py", "--check"],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
 
 
 class ProgramsTest(WithFolder):

@@ -293,7 +293,7 @@ void TrainingRun::show(const PlannedCurve& planned, const TrainReport& report) {
       text(" step %.0f/%.0f, loss %.3f", double(report.step), double(train.steps), report.loss);
   const std::string speed = text(", %.0f tokens/s", report.tokens_per_s);
   if (progress_.on_terminal()) {
-    // What changes first, since the line is cut where the terminal ends.
+    // Short: the line is cut where the terminal ends.
     progress_.live(
         line + (last_perplexity_ ? text(", log-perplexity %.3f", *last_perplexity_) : "") + speed);
   } else if (report.evaluation) {

@@ -1,7 +1,9 @@
 """Times one decoder block in eager PyTorch and jitted JAX and writes records beside the other experiments'.
 
 Needs the packages of requirements.txt (run_all.sh --peers makes a virtual environment with them). Each row
-runs in a process of its own, bound to as many cores as it may use, and is checked against numpy first.
+runs in a process of its own, bound to as many cores as it may use, and is checked against numpy first. Our
+driver `ceilings`, where it is built, measures the machine's limits right before and after; if memory was not
+as fast after as before, the row is timed again, three times in all at most.
 """
 
 import argparse
@@ -17,6 +19,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 EXPERIMENT = "peers_python"
+TIME_ONE = HERE / "time_one.py"
+MAX_EFFICIENCY = 1.03  # above it, something is measured or counted wrongly
 # bf16 weights where the framework computes with them as they are: the sparse block's choices flip when JAX rounds
 # the controller's products to bf16, so that it cannot be checked against the definition.
 ROWS = [
@@ -38,6 +42,8 @@ def parse():
     parser.add_argument("--seconds", type=float, default=10, help="of measuring a row (10)")
     parser.add_argument("--rows", help="comma-separated; default: all of " + ", ".join(row[0] for row in ROWS))
     parser.add_argument("--threads", help="comma-separated; default: 1 and all")
+    parser.add_argument("--ceilings", type=Path, metavar="PROGRAM", default=ROOT / "build/release/experiments/ceilings",
+                        help="our driver of that name (of the release build)")
     parser.add_argument("--force", action="store_true", help="repeat what is already recorded")
     return parser.parse_args()
 
@@ -65,15 +71,18 @@ def finished_keys(path):
                 raise ValueError
         except (ValueError, KeyError, TypeError):
             sys.exit(f"{path}:{number} is not a record of {EXPERIMENT}; move the file away and start again")
-        if record["status"] == "ok":
+        if record["status"] not in ("failed", "skipped") and record.get("value") is not None:
             keys.add(record.get("key"))
     return keys
 
 
-def measure(row, threads, seconds):
+def measure(row, threads, seconds, ceilings):
+    """What time_one.py says; ceilings: the driver, or None."""
     _, peer, shape, variant, dtype = row
-    command = [sys.executable, str(HERE / "time_one.py"), "--peer", peer, "--shape", shape, "--variant", variant,
+    command = [sys.executable, str(TIME_ONE), "--peer", peer, "--shape", shape, "--variant", variant,
                "--dtype", dtype, "--threads", str(threads), "--seconds", str(seconds)]
+    if ceilings:
+        command += ["--ceilings", str(ceilings)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     try:
         return json.loads(done.stdout.splitlines()[-1])
@@ -81,23 +90,39 @@ def measure(row, threads, seconds):
         return {"status": "failed", "note": f"the process ended with status {done.returncode}"}
 
 
-def record_of(row, threads, seconds, outcome, about):
+def efficiency_of(outcome):
+    """Record fields of floor / measured, or None; the floor is the weights' bytes at the rate of reading."""
+    rate, size = outcome.get("ceilings", {}).get("read_gbps"), outcome.get("block_bytes")
+    if not rate or not size or outcome.get("value") is None:
+        return None
+    floor = size / rate / 1e6  # ms
+    low, high = floor / outcome["high"], floor / outcome["low"]
+    return {"value": floor / outcome["value"], "low": low, "high": high, "spread": (high - low) / 2}
+
+
+def records_of(row, threads, seconds, outcome, about):
+    """The row's time and, for a dense block beside which ceilings were measured, its efficiency."""
     name, peer, shape, variant, dtype = row
     value, low, high = (outcome.get(part) for part in ("value", "low", "high"))
     versions = outcome.get("versions", "")
-    note = "; ".join(part for part in (versions, outcome.get("note"), outcome.get("way")) if part)
-    return {
-        "experiment": EXPERIMENT, "row": name, "against": "", "threads": threads, "metric": "block_ms",
-        "value": value, "unit": "ms", "repeats": outcome.get("repeats", 0),
-        "spread": (high - low) / 2 if value is not None else None, "low": low, "high": high,
-        "status": outcome["status"], "note": note,
+    efficiency = efficiency_of(outcome)
+    too_fast = efficiency is not None and efficiency["value"] > MAX_EFFICIENCY
+    doubt = f"faster than its floor (efficiency {100 * efficiency['value']:.1f} %)" if too_fast else ""
+    restless = "restless: the ceilings before and after differed by more than 5 %" if outcome.get("restless") else ""
+    note = "; ".join(part for part in (doubt, restless, versions, outcome.get("note"), outcome.get("way")) if part)
+    shared = {
+        "experiment": EXPERIMENT, "row": name, "against": "", "threads": threads,
+        "repeats": outcome.get("repeats", 0), "status": "untrusted" if too_fast else outcome["status"], "note": note,
         "config": {"shape": shape, "peer": peer, "variant": variant, "weight_type": dtype, "batch": 1, "context": 16,
                    "source_length": 16, "blocks_held": outcome.get("blocks_held", 0), "way": outcome.get("way", ""),
                    "seconds": seconds},
         "command": f"experiments/peers/run_peers.py --rows {name} --threads {threads} --seconds {seconds:g} --results DIR",
-        "seed": 1, "compiler": versions, "flags": "", "native": True, "ceilings": {},
+        "seed": 1, "compiler": versions, "flags": "", "native": True, "ceilings": outcome.get("ceilings", {}),
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"), **about,
     }
+    records = [{**shared, "metric": "block_efficiency", "unit": "1", **efficiency}] if efficiency else []
+    return [*records, {**shared, "metric": "block_ms", "unit": "ms", "value": value, "low": low, "high": high,
+                       "spread": (high - low) / 2 if value is not None else None}]
 
 
 def main():
@@ -125,6 +150,10 @@ def main():
             pass
     except OSError as error:
         sys.exit(f"cannot write records into {args.results}: {error.strerror}; choose another with --results")
+    ceilings = args.ceilings
+    if not ceilings.exists():
+        print(f"{ceilings} is missing, so no ceilings are measured beside the times; ./build.sh release makes it")
+        ceilings = None
     commit = git("rev-parse", "--short=12", "HEAD")
     changed = [line for line in git("status", "--porcelain").splitlines()
                if not line[2:].strip().startswith(("results/", "plots/"))]
@@ -138,14 +167,14 @@ def main():
                 print(f"{title}: already recorded", flush=True)
                 continue
             print(title, flush=True)
-            outcome = measure(row, threads, args.seconds)
-            record = record_of(row, threads, args.seconds, outcome, {**about, "key": key})
+            outcome = measure(row, threads, args.seconds, ceilings)
+            records = records_of(row, threads, args.seconds, outcome, {**about, "key": key})
             with open(path, "a", encoding="utf-8") as file:
-                file.write(json.dumps(record) + "\n")
-            if outcome["status"] == "ok":
-                print(f"  {outcome['value']:.3f} ms a block ({outcome['way']}, {outcome['blocks_held']} blocks)", flush=True)
-            else:
-                print(f"  {outcome['status']}: {outcome['note']}", flush=True)
+                file.write("".join(json.dumps(record) + "\n" for record in records))
+            block_ms = records[-1]
+            held = f"{block_ms['config']['blocks_held']} blocks"
+            text = f"{block_ms['value']:.3f} ms a block, {held}, " if block_ms["value"] else ""
+            print(f"  {text}{block_ms['status']}: {block_ms['note']}", flush=True)
 
 
 if __name__ == "__main__":

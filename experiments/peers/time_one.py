@@ -6,6 +6,9 @@ import json
 import os
 import sys
 import time
+from pathlib import Path
+
+import ceilings
 
 COLD_BYTES = 1_400_000_000
 
@@ -18,6 +21,7 @@ def parse():
     parser.add_argument("--dtype", choices=("f32", "bf16"), default="f32")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--ceilings", type=Path, metavar="PROGRAM", help="driver that measures them beside the time")
     return parser.parse_args()
 
 
@@ -93,6 +97,18 @@ def timed(peer, d_model, seconds, least):
     return times
 
 
+def timed_beside_ceilings(run, program, threads):
+    """Times, and what a record says of the ceilings beside them."""
+    if program is None:
+        return run(), {}
+    try:
+        times, limits, restless = ceilings.beside(run, lambda: ceilings.measure(program, threads))
+    except ceilings.Unmeasured as why:
+        print(f"  without ceilings: {why}", file=sys.stderr)
+        return run(), {}
+    return times, {"ceilings": limits, "restless": restless}
+
+
 def main():
     args = parse()
     cores = sorted(os.sched_getaffinity(0))[: args.threads]
@@ -112,12 +128,14 @@ def main():
     size = block.weight_bytes(shape, args.variant, item)
     # One block's largest matrices exist twice, and in f32, for a moment while they are converted.
     spare = block.weight_bytes(shape, args.variant, 4) * 1.2
-    room = int((available_bytes() * 0.9 - spare) // size)
+    reserve = spare + (ceilings.NEEDED_BYTES if args.ceilings else 0)
+    room = int((available_bytes() * 0.9 - reserve) // size)
     # A token should read more than caches hold; a sparse block reads little of what it holds.
     enough = -(-COLD_BYTES // size) if args.variant == "dense" else block.LAYERS[args.shape]
-    blocks = max(0, min(block.LAYERS[args.shape], enough, room))
+    layers = block.LAYERS[args.shape]
+    blocks = max(0, min(layers, enough, room))
     if blocks < 1:
-        print(json.dumps({"status": "skipped", "note": f"a block needs {(size + spare) / 2**30:.1f} GiB, "
+        print(json.dumps({"status": "skipped", "note": f"a block needs {(size + reserve) / 2**30:.1f} GiB, "
                           f"{available_bytes() / 2**30:.1f} GiB are available"}))
         return
     tolerance = 1e-4 if args.dtype == "f32" else 0.05
@@ -138,10 +156,16 @@ def main():
         print(f"  {way}: {tried[way] * 1e3:.3f} ms a block", file=sys.stderr)
     way = min(tried, key=tried.get)
     peer = build(peer_module, args.shape, args.variant, args.dtype, way, blocks)
-    times = np.array(timed(peer, shape.d_model, args.seconds, 10)) * 1e3 / blocks
-    low, median, high = np.percentile(times, (25, 50, 75))
-    print(json.dumps({"status": "ok", "value": median, "low": low, "high": high, "repeats": len(times),
-                      "blocks_held": blocks, "way": way, "versions": peer_module.NAME, "note": ""}))
+    times, beside = timed_beside_ceilings(lambda: timed(peer, shape.d_model, args.seconds, 10), args.ceilings,
+                                          args.threads)
+    low, median, high = np.percentile(np.array(times) * 1e3 / blocks, (25, 50, 75))
+    outcome = {"status": "ok", "value": median, "low": low, "high": high, "repeats": len(times), "blocks_held": blocks,
+               "way": way, "versions": peer_module.NAME, "note": "", **beside}
+    if blocks < layers:
+        outcome |= {"status": "scaled_down", "note": f"{blocks} of {layers} blocks held"}
+    if args.variant == "dense":  # a sparse block reads little of its weights, and how much a framework reads is its own
+        outcome["block_bytes"] = size
+    print(json.dumps(outcome))
 
 
 if __name__ == "__main__":

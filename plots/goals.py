@@ -1,0 +1,161 @@
+"""The goals that the project set itself, as ids of summary.json, and which of them are met."""
+
+from typing import NamedTuple
+
+import derive
+import report_tables as tables
+import reversibility
+import summarise
+
+SHAPES = ("800m", "17b")
+UNITS = {"x": "×", "1": "", "": ""}
+SD = "> sd"  # so many of its own standard deviations over seeds
+
+
+class Goal(NamedTuple):
+    words: str
+    comparison: str  # >=, <= or SD
+    bar: float
+    ids: tuple
+
+
+GOALS = (
+    Goal("dense block: its floor over its time", ">=", 0.90,
+         tuple(f"table1.{shape}.baseline{suffix}.block_efficiency"
+               for shape in SHAPES for suffix in ("", ".bf16"))),
+    Goal("a library's dense block: its time over ours", ">=", 0.97,
+         tuple(f"peers.{shape}.{library}.over_ours{summarise.EQUAL_BANDWIDTH}"
+               for shape in SHAPES for library in derive.PEERS)),
+    Goal("FF+QKV block in jitted JAX: its time over ours", ">=", 2,
+         tuple(f"peers.{shape}.jax.ff_qkv_cross.over_ours" for shape in SHAPES)),
+    Goal("800M, FF+QKV: speed-up of a block", ">=", 3.8, ("table1.800m.ff_qkv.block_speedup",)),
+    Goal("800M, FF+QKV: speed-up of a token", ">=", 3.0, ("table1.800m.ff_qkv.token_speedup",)),
+    Goal("800M, FF+QKV and sparse cross-attention: block speed-up over its roofline limit", ">=",
+         0.65, ("table1.800m.ff_qkv_cross.share_of_roofline",)),
+    Goal("800M, sparse FF: speed-up of a token", ">=", 1.80, ("table1.800m.ff.token_speedup",)),
+    Goal("17B, FF+QKV and sparse cross-attention: block speed-up over its roofline limit", ">=",
+         0.70, tuple(f"table1.17b.ff_qkv_cross{suffix}.share_of_roofline"
+                     for suffix in ("", ".bf16"))),
+    Goal("17B, everything sparse, bf16: a token, ms", "<=", 13,
+         ("table1.17b.ff_qkv_cross_loss4.bf16.token_ms",)),
+    Goal("Tables 2 and 7: token speed-up over its roofline limit", ">=", 0.85,
+         tuple(f"table2.{row}.token_share_of_roofline"
+               for row in ("n8", "n16", "n32", "n64", "n128", "n256", "moe64"))
+         + tuple(f"table7.s{s}.token_share_of_roofline" for s in (2, 4, 8))),
+    Goal("17B Terraformer, FF+QKV+loss: token speed-up over its roofline limit", ">=", 0.70,
+         tuple(f"table6.ff_qkv_loss4{suffix}.token_share_of_roofline"
+               for suffix in ("", ".bf16"))),
+    Goal("17B Terraformer, FF+QKV+loss, bf16: a token, ms", "<=", 13,
+         ("table6.ff_qkv_loss4.bf16.token_ms",)),
+    Goal("800M Terraformer: token speed-up over the dense Transformer", ">=", 6,
+         ("table8.terraformer.token_speedup",)),
+    Goal("reversible stack: what 24 blocks keep over what 2 keep", "<=", 1.1,
+         ("reversible.activation_growth",)),
+    Goal("reversible stack: a training step over a plain one's", "<=", 1.5,
+         ("reversible.step_cost",)),
+    Goal("LSH attention: a training step of full attention over its own, 16,384 positions", ">=",
+         6, ("lsh.speedup_16384",)),
+    Goal("training step of newest eager PyTorch over ours", ">=", 1.2, ("train.vs_pytorch",)),
+    Goal("training step of PyTorch 1.13 over ours", ">=", 3, ("train.vs_pytorch_1_13",)),
+    Goal("dense training step: share of the best library's product rate", ">=", 0.50,
+         ("train.mfu",)),
+    Goal("power of Figure 1: what a feed-forward of equal reads loses, nats a token", ">=", 0.1,
+         ("fig1.small.power",)),
+    Goal("the same, in standard deviations over seeds", SD, 5, ("fig1.small.power",)),
+    Goal("FF+QKV at equal parameters: its gap over that of equal reads", "<=", 0.25,
+         ("fig1.small.ff_qkv.share_of_iso_read_ff",)),
+    Goal("Table 4: the Terraformer's accuracy less the Transformer's, in standard deviations over "
+         "seeds", SD, 2, tuple(f"table4_reduced.difference.{task}.{what}_accuracy"
+                               for task in ("copy", "addition") for what in ("token", "sequence"))),
+)
+
+
+def verdict(goal, value):
+    if value is None:
+        return "not measured"
+    if goal.comparison == SD:
+        if not value.spread:
+            return "undecided, one seed"
+        return "met" if value.value >= goal.bar * value.spread else "missed"
+    met = value.value >= goal.bar if goal.comparison == ">=" else value.value <= goal.bar
+    return "met" if met else "missed"
+
+
+def judged(records):
+    """[(Goal, id, Value or None, verdict)]; a plain ratio where bandwidths are not known."""
+    found = summarise.figures(records)
+    lines = []
+    for goal in GOALS:
+        for name in goal.ids:
+            at = name if name in found else name.removesuffix(summarise.EQUAL_BANDWIDTH)
+            lines.append((goal, at, found.get(at), verdict(goal, found.get(at))))
+    return lines
+
+
+def wanted(goal, unit):
+    if goal.comparison == SD:
+        return f"≥ {goal.bar:g} sd"
+    return {">=": "≥", "<=": "≤"}[goal.comparison] + f" {goal.bar:g}" + unit_text(unit)
+
+
+def unit_text(unit):
+    return UNITS.get(unit, f" {unit}")
+
+
+def limits(records, name):
+    """What the hardware allows a row of a decode table, in words; empty for other ids."""
+    at = summarise.place(records, name)
+    if at is None:
+        return ""
+    experiment, row, ending = at
+    kind = "token" if ending.startswith("token") else "block"
+    measured = records.of_row(experiment, row, records.all_threads())
+    floor, time = measured.get(f"{kind}_floor_ms"), measured.get(f"{kind}_ms")
+    rates = [floor and derive.ceiling(floor, limit) for limit in ("read_gbps", "fma_gflops")]
+    if time is None or not all(rates):
+        return ""
+    counted = [f"{tables.number(measured[metric]['value'] * 1e-6)} {unit}" for metric, unit in
+               ((f"{kind}_bytes", "MB"), (f"{kind}_flops", "MFLOP")) if metric in measured]
+    return f"{kind} {tables.number(time['value'])} ms, floor {tables.number(floor['value'])} ms " \
+        f"at {tables.number(rates[0])} GB/s and {tables.number(rates[1])} GFLOP/s" \
+        + (f" for {' and '.join(counted)}" if counted else "")
+
+
+def write(report):
+    """The report's section."""
+    records = report.records
+    lines = judged(records)
+    words = [text for _, _, _, text in lines]
+    counts = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(sorted(words)))
+    report.add("## Goals", "", "What the project set out to reach on its machine, at "
+               f"{records.all_threads()} threads: {counts}. Figures are ids of `summary.json`. "
+               "Beside a missed decode time stands what the hardware allows: the floor, which is "
+               "the sum over phases of max(bytes / bandwidth, FLOPs / peak), at the ceilings "
+               "measured beside that row.")
+    table = ["| goal | figure | measured | wanted | verdict | what the hardware allows |",
+             "|---|---|---:|---:|---|---|"]
+    before = None
+    for goal, name, value, text in lines:
+        table.append(tables.line(
+            goal.words if goal is not before else "", f"`{name}`", shown(report, name, value),
+            wanted(goal, value.unit if value else ""), f"**{text}**",
+            limits(records, name) if text == "missed" else ""))
+        before = goal
+    report.add(*table)
+
+
+def shown(report, name, value):
+    """The figure with spread and marks."""
+    if value is None:
+        return "–"
+    text = tables.cell(report, value, unit_text(value.unit), spread=True)
+    at = summarise.place(report.records, name)
+    for kind, share in tables.SHARE.items():
+        if at and at[2] == share:
+            text += tables.above_limit(report, *at[:2], report.records.all_threads(), kind)
+    if name == "reversible.activation_growth":
+        depths = reversibility.depths(report.records)
+        text += report.note(f"Stacks of {depths[0]} and {depths[-1]} blocks.")
+    if name.endswith(summarise.EQUAL_BANDWIDTH):
+        text += report.note(tables.EQUAL_BANDWIDTH)
+    return text
