@@ -121,28 +121,76 @@ void Dense(const WeightView& w, const float* bias, const float* x, int tokens, f
   }
 }
 
-/// y[t] += sum_s h[s][t * stride] rows[s] for several tokens: a vector of each row is loaded once.
+/// A tile of weights, converted and copied, serves all tokens: rows a power of two apart would
+/// share a few sets of the cache. 64 rows of 4 vectors are 16 KiB, a third of a first-level cache.
+inline constexpr std::int64_t kTileRows = 64;
+inline constexpr int kTileVectors = kVectorsOfPanel == 1 ? 4 : 2;
+inline constexpr std::int64_t kTileWidth = kTileVectors * kLanes;
+
+/// tile = columns [0, kTileWidth) of `rows` rows n apart; meanwhile the first ones of `next`, n
+/// apart too, are asked for.
 template <class T>
-HWY_INLINE void accumulate_rows_tokens(const T* const (&rows)[kStreams],
-                                       const float* const (&h)[kStreams], std::int64_t stride,
-                                       int tokens, std::int64_t n, float* y) {
-  std::int64_t c = 0;
-  for (; c + kLanes <= n; c += kLanes) {
-    Vector w[kStreams];
-    for (int s = 0; s < kStreams; ++s) {
-      prefetch(rows[s] + c + kAhead<T>);
-      w[s] = load(rows[s] + c);
+HWY_INLINE void copy_tile(const T* w, const T* next, std::int64_t n, std::int64_t rows,
+                          float* tile) {
+  for (std::int64_t j = 0; j < rows; ++j) {
+    for (std::int64_t c = 0; c < kTileWidth; c += 64 / std::int64_t(sizeof(T))) {
+      prefetch(next + j * n + c);
     }
-    for (int t = 0; t < tokens; ++t) {
-      Vector v = load(y + t * n + c);
-      for (int s = 0; s < kStreams; ++s) v = hn::MulAdd(w[s], broadcast(h[s][t * stride]), v);
-      store(v, y + t * n + c);
+    for (int v = 0; v < kTileVectors; ++v) {
+      store(load(w + j * n + v * kLanes), tile + j * kTileWidth + v * kLanes);
     }
   }
-  for (; c < n; ++c) {
-    for (int t = 0; t < tokens; ++t) {
-      for (int s = 0; s < kStreams; ++s) {
-        y[t * n + c] += h[s][t * stride] * to_float(rows[s][c]);
+}
+
+/// y[t * n + c] += sum_j h[t * stride + j] tile[j][c] for up to kTokenGroup tokens.
+HWY_INLINE void accumulate_tile(const float* tile, std::int64_t rows, const float* h,
+                                std::int64_t stride, int tokens, std::int64_t n, float* y) {
+  Vector total[kTokenGroup][kTileVectors];
+  const float* ht[kTokenGroup];
+  for (int t = 0; t < kTokenGroup; ++t) {
+    // A short group computes its last token again rather than branch in the loop.
+    ht[t] = h + std::min(t, tokens - 1) * stride;
+    for (Vector& v : total[t]) v = zero();
+  }
+  for (std::int64_t j = 0; j < rows; ++j) {
+    Vector w[kTileVectors];
+    for (int v = 0; v < kTileVectors; ++v) w[v] = load(tile + j * kTileWidth + v * kLanes);
+    for (int t = 0; t < kTokenGroup; ++t) {
+      const Vector value = broadcast(ht[t][j]);
+      for (int v = 0; v < kTileVectors; ++v) total[t][v] = hn::MulAdd(value, w[v], total[t][v]);
+    }
+  }
+  for (int t = 0; t < tokens; ++t) {
+    for (int v = 0; v < kTileVectors; ++v) {
+      float* const to = y + t * n + v * kLanes;
+      store(hn::Add(load(to), total[t][v]), to);
+    }
+  }
+}
+
+/// For several tokens: every weight comes from memory once, in tiles.
+template <class T>
+void dense_transposed_tokens(const T* w, std::int64_t in, std::int64_t out, const float* h,
+                             int tokens, float* y, Range inputs) {
+  alignas(64) float tile[kTileRows * kTileWidth];
+  for (std::int64_t j = inputs.begin; j < inputs.end; j += kTileRows) {
+    const std::int64_t rows = std::min(kTileRows, inputs.end - j);
+    std::int64_t c = 0;
+    for (; c + kTileWidth <= out; c += kTileWidth) {
+      const T* const here = w + j * out + c;
+      // After the last tile of these rows comes the first one of the rows below, if as many follow.
+      const bool last = c + 2 * kTileWidth > out;
+      const bool below = j + kTileRows + rows <= inputs.end;
+      const T* const next = !last ? here + kTileWidth : below ? w + (j + kTileRows) * out : here;
+      copy_tile(here, next, out, rows, tile);
+      for (int t = 0; t < tokens; t += kTokenGroup) {
+        accumulate_tile(tile, rows, h + t * in + j, in, std::min(kTokenGroup, tokens - t), out,
+                        y + t * out + c);
+      }
+    }
+    for (std::int64_t i = j; i < j + rows; ++i) {
+      for (int t = 0; t < tokens; ++t) {
+        accumulate_row(w + i * out + c, h[t * in + i], out - c, y + t * out + c);
       }
     }
   }
@@ -151,24 +199,23 @@ HWY_INLINE void accumulate_rows_tokens(const T* const (&rows)[kStreams],
 template <class T>
 void dense_transposed_typed(const T* w, std::int64_t in, std::int64_t out, const float* h,
                             int tokens, float* y, Range inputs) {
+  if (tokens > 1) {
+    dense_transposed_tokens(w, in, out, h, tokens, y, inputs);
+    return;
+  }
   const Streams streams(inputs, out * std::int64_t(sizeof(T)));
   for (std::int64_t i = 0; i < streams.steps; ++i) {
     const T* rows[kStreams];
     const T* next[kStreams];
     streams.rows_at(w, out, i, rows);
     streams.rows_at(w, out, i + 1, next);
-    const float* hs[kStreams];
-    for (int s = 0; s < kStreams; ++s) hs[s] = h + streams.row(i, s);
-    if (tokens > 1) {
-      accumulate_rows_tokens<T>(rows, hs, in, tokens, out, y);
-      continue;
-    }
-    const float values[kStreams] = {*hs[0], *hs[1], *hs[2], *hs[3]};
+    float values[kStreams];
+    for (int s = 0; s < kStreams; ++s) values[s] = h[streams.row(i, s)];
     streams.is_long ? accumulate_rows<T, kAheadOfLong<T>>(rows, next, values, out, y)
                     : accumulate_rows<T>(rows, next, values, out, y);
   }
   for (std::int64_t j = streams.rest(); j < inputs.end; ++j) {
-    for (int t = 0; t < tokens; ++t) accumulate_row(w + j * out, h[t * in + j], out, y + t * out);
+    accumulate_row(w + j * out, h[j], out, y);
   }
 }
 
