@@ -1,10 +1,8 @@
 // The driver of the long-sequence experiment as a user meets it, at a size of seconds, and its
 // recall against a brute-force count.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include <cmath>
-#include <cstdio>
 #include <map>
 #include <set>
 
@@ -14,26 +12,16 @@
 #include "experiments/harness/long_sequence_plan.h"
 #include "experiments/harness/record.h"
 #include "kernels/gemm.h"
+#include "tests/driver_run.h"
 #include "tests/harness_helpers.h"
 
 namespace scaling {
 namespace {
 
-const std::string kDriver = std::string(BINARY_DIR) + "/experiments/long_sequence";
 const std::string kConfig = std::string(SOURCE_DIR) + "/experiments/configs/long_sequence.cfg";
 
-struct Outcome {
-  int status;
-  std::string text;
-};
-
 Outcome run_driver(const std::string& arguments) {
-  FILE* pipe = popen((kDriver + " " + arguments + " 2>&1").c_str(), "r");
-  std::string text;
-  char buffer[512];
-  while (std::fgets(buffer, sizeof buffer, pipe)) text += buffer;
-  const int status = pclose(pipe);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text};
+  return scaling::run_driver("long_sequence", arguments);
 }
 
 std::string tiny(const Folder& folder) {

@@ -28,6 +28,7 @@
 #include "experiments/harness/training_records.h"
 #include "experiments/harness/training_state.h"
 #include "models/training/checkpoint.h"
+#include "tests/driver_run.h"
 #include "tests/harness_helpers.h"
 
 namespace scaling {
@@ -208,18 +209,8 @@ TEST(TrainingCsv, AContinuedCurveHasEachStepOnce) {
   EXPECT_EQ(steps, "step 1 2 3 4 ");
 }
 
-struct Outcome {
-  int status;
-  std::string text;
-};
-
 Outcome run_driver(const std::string& arguments) {
-  FILE* pipe = popen((kDriver + " " + arguments + " 2>&1").c_str(), "r");
-  std::string text;
-  char buffer[512];
-  while (std::fgets(buffer, sizeof buffer, pipe)) text += buffer;
-  const int status = pclose(pipe);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text};
+  return scaling::run_driver("perplexity", arguments);
 }
 
 std::string tiny(const Folder& folder) {

@@ -2,7 +2,6 @@
 // and processes that measure.
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/wait.h>
 
 #include <cmath>
 #include <cstdio>
@@ -13,27 +12,17 @@
 #include "experiments/harness/interrupt.h"
 #include "experiments/harness/record.h"
 #include "experiments/harness/stack_plan.h"
+#include "tests/driver_run.h"
 #include "tests/harness_helpers.h"
 
 namespace scaling {
 namespace {
 
-const std::string kDriver = std::string(BINARY_DIR) + "/experiments/reversibility";
 const std::string kConfig = std::string(SOURCE_DIR) + "/experiments/configs/reversibility.cfg";
 const std::string kSmall = " --d_model 32 --d_ff 64 --max_length 32 --n_heads 2 --vocab_size 32";
 
-struct Outcome {
-  int status;
-  std::string text;  ///< standard output and error together
-};
-
 Outcome run_driver(const std::string& arguments) {
-  FILE* pipe = popen((kDriver + " " + arguments + " 2>&1").c_str(), "r");
-  std::string text;
-  char buffer[512];
-  while (std::fgets(buffer, sizeof buffer, pipe)) text += buffer;
-  const int status = pclose(pipe);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text};
+  return scaling::run_driver("reversibility", arguments);
 }
 
 std::string smoke(const Folder& folder, const std::string& more) {

@@ -8,14 +8,10 @@
 #include <cmath>
 #include <cstdio>
 
+#include "kernels/clock.h"
+
 namespace scaling {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 /// Columns that a line may take without wrapping.
 std::size_t line_width() {

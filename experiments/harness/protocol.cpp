@@ -2,26 +2,20 @@
 #include "experiments/harness/protocol.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <numeric>
 
 #include "experiments/harness/interrupt.h"
 #include "experiments/harness/statistics.h"
+#include "kernels/clock.h"
 #include "kernels/random.h"
 
 namespace scaling {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr double kMaxCeilingChange = 0.05;
 constexpr double kMaxCeilingAge = 2;  // seconds
 constexpr int kAttemptsBeforeRestless = 8;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 double median(const std::vector<Ceilings>& readings, double Ceilings::*of) {
   std::vector<double> values;
