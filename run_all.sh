@@ -203,10 +203,13 @@ run_benchmark() {
   local name=$1 out=$2; shift 2
   local made_by; made_by="$(sha256sum <"$bin/$name" | cut -c1-16) $*"
   if is_made_by "$out" "$made_by"; then return; fi
+  local rc=0
   "$bin/$name" "$@" --benchmark_out="$out.partial" --benchmark_out_format=json \
-    --benchmark_context=commit="$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)" || return
+    --benchmark_context=commit="$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)" || rc=$?
+  if (( rc > 1 )); then return $rc; fi  # 1: whole, but some cases differ from ref; the report names them
   mv "$out.partial" "$out"
-  echo "$made_by" >"$out.made_by"
+  if (( rc == 0 )); then echo "$made_by" >"$out.made_by"; fi
+  return $rc
 }
 
 run_curves() {

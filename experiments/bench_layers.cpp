@@ -256,6 +256,8 @@ int main_of(int argc, char** argv) {
   const ModelConfig config = config_of_shape(shape);
   const KernelSet& kernels = find_kernel_set(set);
   config.validate();
+  benchmark::AddCustomContext("shape", shape);
+  benchmark::AddCustomContext("kernels", set);
   add_feed_forwards(config, kernels);
   add_projections(config, kernels);
   add_attentions(config, kernels);

@@ -12,14 +12,15 @@ HWY_BEFORE_NAMESPACE();
 namespace scaling {
 namespace HWY_NAMESPACE {
 
-/// The best of 512, 1024, 2048 and 4096 bytes.
-inline constexpr std::int64_t kAheadOfRead = 1024 / sizeof(float);
+/// The best of 256 to 4096 bytes.
+inline constexpr std::int64_t kAheadOfRead = 512 / sizeof(float);
 
-/// Sums n floats: groups of kReadStreams runs of kRun floats, the runs of a group side by side;
-/// what is left of n, as one run.
-template <int kReadStreams, std::int64_t kRun>
+/// Sums n floats: groups of kReadStreams runs, the runs of a group side by side; what is left of n,
+/// as one run. A run is four and a half pages, so that the streams are not a power of two apart.
+template <int kReadStreams>
 HWY_INLINE float read_streams(const float* p, std::int64_t n) {
-  constexpr int kUnroll = 8 / kReadStreams;
+  constexpr std::int64_t kRun = 4608;
+  constexpr int kUnroll = HWY_MAX(1, 8 / kReadStreams);
   Vector sums[kReadStreams][kUnroll];
   for (auto& stream : sums) {
     for (Vector& v : stream) v = zero();
@@ -46,9 +47,9 @@ HWY_INLINE float read_streams(const float* p, std::int64_t n) {
 
 // Which is best depends on the processor: its own prefetching, and how many misses it has under
 // way.
-float ReadOneStream(const float* p, std::int64_t n) { return read_streams<1, 1024>(p, n); }
-float ReadFourStreams(const float* p, std::int64_t n) { return read_streams<4, 1024>(p, n); }
-float ReadEightStreams(const float* p, std::int64_t n) { return read_streams<8, 16384>(p, n); }
+float ReadOneStream(const float* p, std::int64_t n) { return read_streams<1>(p, n); }
+float ReadEightStreams(const float* p, std::int64_t n) { return read_streams<8>(p, n); }
+float ReadSixteenStreams(const float* p, std::int64_t n) { return read_streams<16>(p, n); }
 
 /// `rounds` times 12 independent multiply-adds; enough for two units of latency five, few enough
 /// for 16 registers.
@@ -75,8 +76,8 @@ HWY_AFTER_NAMESPACE();
 namespace scaling {
 namespace {
 HWY_EXPORT(ReadOneStream);
-HWY_EXPORT(ReadFourStreams);
 HWY_EXPORT(ReadEightStreams);
+HWY_EXPORT(ReadSixteenStreams);
 HWY_EXPORT(MultiplyAdd);
 HWY_EXPORT(FlopsOfRound);
 
@@ -116,16 +117,16 @@ double measure_read_rate(Team& team, const void* data, std::uint64_t bytes) {
   const auto one = [](const float* p, std::int64_t k) {
     return HWY_DYNAMIC_DISPATCH(ReadOneStream)(p, k);
   };
-  const auto four = [](const float* p, std::int64_t k) {
-    return HWY_DYNAMIC_DISPATCH(ReadFourStreams)(p, k);
-  };
   const auto eight = [](const float* p, std::int64_t k) {
     return HWY_DYNAMIC_DISPATCH(ReadEightStreams)(p, k);
+  };
+  const auto sixteen = [](const float* p, std::int64_t k) {
+    return HWY_DYNAMIC_DISPATCH(ReadSixteenStreams)(p, k);
   };
   rate_of(one);  // leaves in cache what a cache can keep
   double best = 0;
   for (int pass = 0; pass < 2; ++pass) {
-    best = std::max({best, rate_of(one), rate_of(four), rate_of(eight)});
+    best = std::max({best, rate_of(one), rate_of(eight), rate_of(sixteen)});
   }
   return best;
 }

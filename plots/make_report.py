@@ -9,6 +9,7 @@ import curves
 import derive
 import goals
 import kernel_runs
+import layers
 import long_sequence
 import records as rec
 import report_tables as tables
@@ -243,7 +244,8 @@ def write_machine(report):
 
 
 SECTIONS = (write_head, write_claims, goals.write, write_tables, write_sweeps, reversibility.write,
-            long_sequence.write, write_curves, training_speed.write, table4.write, write_machine)
+            long_sequence.write, write_curves, training_speed.write, table4.write, layers.write,
+            write_machine)
 
 
 def make(records):

@@ -44,6 +44,12 @@ def text_number(quantity):
     return next(float(r["value"]) for r in table("text_numbers") if r["quantity"] == quantity)
 
 
+def log_perplexity(model, train_steps=None):
+    """Table 8's, nats a token, of a model as it names it, after so many steps or its only number."""
+    return next(float(r["log_perplexity_nats"]) for r in table("table8") if r["model"] == model
+                and train_steps in (None, int(r["train_steps"])))
+
+
 def published(experiment, row):
     """The paper's figures for one of our rows, or None where it has none."""
     row = row.removesuffix(".bf16")

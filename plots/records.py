@@ -96,7 +96,14 @@ class Records:
 
     def kernels(self):
         """Google Benchmark's output of bench_kernels, or None; an unreadable file is `damaged`."""
-        path = self.folder / "kernels.json"
+        return self._benchmark("kernels.json")
+
+    def layers(self):
+        """The same of bench_layers."""
+        return self._benchmark("layers.json")
+
+    def _benchmark(self, name):
+        path = self.folder / name
         if not path.exists():
             return None
         try:

@@ -228,10 +228,10 @@ class FakeSubject : public Subject {
   std::string name() const override { return name_; }
   void warm_up() override { ++warm_ups; }
   void prepare(int number) override { prepared = number; }
-  DecodeTimes decode(int number) override {
+  Decode decode(int number) override {
     EXPECT_EQ(number, prepared);
     log_->push_back(name_);
-    return {10 + jitter * (number % 3), 1, 5, between};
+    return {{10 + jitter * (number % 3), 1, 5}, long_tokens};
   }
   Ceilings ceilings() override {
     ++measured;
@@ -241,7 +241,7 @@ class FakeSubject : public Subject {
   int warm_ups = 0, prepared = -1, measured = 0;
   bool unsteady = false;
   double jitter = 0;
-  std::vector<Ceilings> between;
+  std::vector<LongToken> long_tokens;
 
  private:
   std::string name_;
@@ -292,26 +292,35 @@ TEST(Protocol, SetsAsideWhatDisagreeingCeilingsBracketAndGivesThatUp) {
   const Samples samples = run({&a}, {}).at(0);
   EXPECT_TRUE(samples.restless);
   EXPECT_TRUE(samples.set_aside.empty());
-  EXPECT_EQ(int(samples.kept.size()), samples.attempts);
-  EXPECT_GE(samples.attempts, 8);
+  EXPECT_EQ(int(samples.kept.size()), samples.decodes);
+  EXPECT_GE(samples.decodes, 8);
   EXPECT_DOUBLE_EQ(samples.kept[0].ceilings.read_bytes_per_second, 65e9);
   // The reading after one decode serves as the one before the next.
-  EXPECT_EQ(a.measured, samples.attempts + 1);
+  EXPECT_EQ(a.measured, samples.decodes + 1);
 }
 
-TEST(Protocol, CeilingsBetweenTokensCount) {
+TEST(Protocol, LongTokensCountOneByOne) {
   std::vector<std::string> log;
   FakeSubject a("a", &log);
-  a.unsteady = true;
-  a.between.assign(8, {50e9, 1e12});  // of ten readings one differs
+  const Ceilings slow{50e9, 1e12}, fast{60e9, 1e12};
+  a.long_tokens.assign(9, {{0.5, 0.1, 5}, slow, slow});
+  a.long_tokens.push_back({{0.4, 0.1, 5}, slow, fast});  // the machine changed
   const Samples steady = run({&a}, {}).at(0);
+  EXPECT_TRUE(steady.by_token);
   EXPECT_FALSE(steady.restless);
-  EXPECT_TRUE(steady.set_aside.empty());
+  EXPECT_EQ(steady.decodes, 3) << "one decode has tokens enough, but is one moment";
+  EXPECT_EQ(steady.kept.size(), 27u);
+  EXPECT_EQ(steady.set_aside.size(), 3u);
+  EXPECT_DOUBLE_EQ(steady.kept[0].times.token_seconds, 0.5);
   EXPECT_DOUBLE_EQ(steady.kept[0].ceilings.read_bytes_per_second, 50e9);
+  EXPECT_EQ(a.measured, 1) << "the last token's reading serves the next decode";
 
   FakeSubject b("b", &log);
-  b.between.assign(4, {60e9, 1e12});  // of six readings four
-  EXPECT_TRUE(run({&b}, {}).at(0).restless);
+  b.long_tokens.assign(10, {{0.4, 0.1, 5}, slow, fast});
+  const Samples unsteady = run({&b}, {}).at(0);
+  EXPECT_TRUE(unsteady.restless);
+  EXPECT_EQ(unsteady.kept.size(), 30u);
+  EXPECT_DOUBLE_EQ(unsteady.kept[0].ceilings.read_bytes_per_second, 55e9);
 }
 
 TEST(Protocol, PaperWarmsUpBeforeEachOfSix) {

@@ -24,7 +24,7 @@ void add_note(std::string& note, const std::string& more) {
   if (!more.empty()) note += (note.empty() ? "" : "; ") + more;
 }
 
-/// One value a kept decode, each metric in its own column.
+/// One value a kept sample, each metric in its own column.
 struct Columns {
   std::vector<double> token_ms, block_ms, token_floor, block_floor, token_efficiency,
       block_efficiency;
@@ -75,6 +75,8 @@ class Writer {
   std::vector<Record> records_;
 };
 
+std::string samples_word(const Samples& samples) { return samples.by_token ? "tokens" : "decodes"; }
+
 std::string notes_of(const Row& row, const Transformer& model, const Samples& samples,
                      double precision) {
   std::string note;
@@ -85,14 +87,18 @@ std::string notes_of(const Row& row, const Transformer& model, const Samples& sa
                        std::to_string(model.config().decoder_layers) +
                        " blocks held, token = blocks x block + rest");
   }
+  if (samples.by_token) {
+    add_note(note, "each token between ceilings of its own, " + std::to_string(samples.decodes) +
+                       " decodes");
+  }
   if (samples.restless) {
-    add_note(note,
-             "restless machine: decodes kept although the ceilings before and after differed "
-             "by more than 5 %");
+    add_note(note, "restless machine: " + samples_word(samples) +
+                       " kept although the ceilings before and after differed by more than 5 %");
   }
   const double uncertainty = uncertainty_of(samples);
   if (!std::isfinite(uncertainty)) {
-    add_note(note, std::to_string(samples.kept.size()) + " decodes, too few for a 95 % interval");
+    add_note(note, std::to_string(samples.kept.size()) + " " + samples_word(samples) +
+                       ", too few for a 95 % interval");
   } else if (uncertainty > precision) {
     add_note(note, "confidence interval " + percent(uncertainty));
   }
@@ -191,7 +197,7 @@ std::vector<Record> decode_records(const Record& base, const Row& row, Transform
   write.counted("block_bytes", "B", block.bytes);
   write.counted("token_flops", "FLOP", token.flops);
   write.counted("block_flops", "FLOP", block.flops);
-  write.counted("discarded_pairs", "decodes", double(samples.set_aside.size()));
+  write.counted("discarded_pairs", samples_word(samples).c_str(), double(samples.set_aside.size()));
   write.measured("rows_touched", "rows", c.rows_touched, Status::ok);
   write.measured("read_gbps", "GB/s", c.read, Status::ok);
   write.measured("fma_gflops", "GFLOP/s", c.fma, Status::ok);

@@ -30,8 +30,12 @@ double measure_seconds(const Row& row, const Transformer& model, const ProtocolS
   const Phase read = total(model.held_token_cost(row.batch, middle_length(row), row.source_length));
   const int tokens =
       settings.tokens + (settings.kind == Protocol::paper ? settings.warm_up_tokens : 0);
-  const double least = settings.min_decodes * tokens * read.bytes / kReadRate;
-  return settings.kind == Protocol::paper ? least : std::max(least, settings.budget_seconds);
+  const double token_seconds = read.bytes / kReadRate;
+  if (settings.kind == Protocol::paper) return settings.min_decodes * tokens * token_seconds;
+  const int least = token_seconds > kLongToken
+                        ? std::min(settings.min_decodes, settings.min_long_decodes)
+                        : settings.min_decodes;
+  return std::max(least * tokens * token_seconds, settings.budget_seconds);
 }
 
 std::string numbers(const std::vector<int>& values) {

@@ -17,29 +17,16 @@ constexpr double kMaxCeilingChange = 0.05;
 constexpr double kMaxCeilingAge = 2;  // seconds
 constexpr int kAttemptsBeforeRestless = 8;
 
-double median(const std::vector<Ceilings>& readings, double Ceilings::*of) {
-  std::vector<double> values;
-  for (const Ceilings& c : readings) values.push_back(c.*of);
-  return quantile(values, 0.5);
+Ceilings mean(const Ceilings& a, const Ceilings& b) {
+  return {(a.read_bytes_per_second + b.read_bytes_per_second) / 2,
+          (a.fma_flops_per_second + b.fma_flops_per_second) / 2};
 }
 
-Ceilings median(const std::vector<Ceilings>& readings) {
-  return {median(readings, &Ceilings::read_bytes_per_second),
-          median(readings, &Ceilings::fma_flops_per_second)};
-}
+bool close(double a, double b) { return std::abs(a - b) <= kMaxCeilingChange * (a + b) / 2; }
 
-bool close(double value, double middle) {
-  return std::abs(value - middle) <= kMaxCeilingChange / 2 * middle;
-}
-
-/// Two readings differ by at most kMaxCeilingChange; of more, three quarters lie that close.
-bool agree(const std::vector<Ceilings>& readings) {
-  const Ceilings middle = median(readings);
-  const auto near = std::count_if(readings.begin(), readings.end(), [&](const Ceilings& c) {
-    return close(c.read_bytes_per_second, middle.read_bytes_per_second) &&
-           close(c.fma_flops_per_second, middle.fma_flops_per_second);
-  });
-  return readings.size() == 2 ? near == 2 : 4 * std::size_t(near) >= 3 * readings.size();
+bool agree(const Ceilings& a, const Ceilings& b) {
+  return close(a.read_bytes_per_second, b.read_bytes_per_second) &&
+         close(a.fma_flops_per_second, b.fma_flops_per_second);
 }
 
 /// The run of one group of subjects.
@@ -61,15 +48,15 @@ class Rounds {
 
   /// Whether a subject may still decode.
   bool takes_part(std::size_t i) const {
+    if (!has_least(samples_[i])) return true;
     const int kept = int(samples_[i].kept.size());
-    if (kept < settings_.min_decodes) return true;
     return kept < settings_.max_decodes && samples_[i].seconds < settings_.budget_seconds;
   }
 
   /// Whether a subject needs no further decode.
   bool settled(std::size_t i) const {
-    return !takes_part(i) || (int(samples_[i].kept.size()) >= settings_.min_decodes &&
-                              uncertainty_of(samples_[i]) <= settings_.precision);
+    return !takes_part(i) ||
+           (has_least(samples_[i]) && uncertainty_of(samples_[i]) <= settings_.precision);
   }
 
   std::vector<std::size_t> random_order() {
@@ -85,20 +72,20 @@ class Rounds {
     const auto start = Clock::now();
     Subject& subject = *subjects_[i];
     Samples& samples = samples_[i];
-    const int number = samples.attempts++;
+    const int number = samples.decodes++;
     if (settings_.kind == Protocol::paper) subject.warm_up();
     subject.prepare(number);
     const Ceilings before = last_.subject == &subject && seconds_since(last_.time) < kMaxCeilingAge
                                 ? last_.ceilings
                                 : subject.ceilings();
-    const DecodeTimes times = subject.decode(number);
-    const Ceilings after = subject.ceilings();
+    const Decode decode = subject.decode(number);
+    samples.by_token = !decode.long_tokens.empty();
+    for (const auto& [times, earlier, later] : decode.long_tokens) {
+      keep(samples, times, earlier, later);
+    }
+    const Ceilings after = samples.by_token ? decode.long_tokens.back().after : subject.ceilings();
+    if (!samples.by_token) keep(samples, decode.times, before, after);
     last_ = {&subject, after, Clock::now()};
-    std::vector<Ceilings> readings = times.between;
-    readings.push_back(before);
-    readings.push_back(after);
-    (agree(readings) || samples.restless ? samples.kept : samples.set_aside)
-        .push_back({times, median(readings)});
     if (!samples.restless && hopeless(samples)) {
       samples.restless = true;
       samples.kept.insert(samples.kept.end(), samples.set_aside.begin(), samples.set_aside.end());
@@ -108,13 +95,23 @@ class Rounds {
   }
 
  private:
+  static void keep(Samples& samples, const Times& times, const Ceilings& before,
+                   const Ceilings& after) {
+    (agree(before, after) || samples.restless ? samples.kept : samples.set_aside)
+        .push_back({times, mean(before, after)});
+  }
+
+  /// Whether there are samples for an interval.
+  bool has_least(const Samples& samples) const {
+    return int(samples.kept.size()) >= settings_.min_decodes &&
+           samples.decodes >= std::min(settings_.min_decodes, settings_.min_long_decodes);
+  }
+
   /// Whether waiting for a steady machine has cost enough.
   bool hopeless(const Samples& samples) const {
-    const int aside = int(samples.set_aside.size());
-    const bool too_many =
-        samples.attempts >= kAttemptsBeforeRestless && 4 * aside > 3 * samples.attempts;
-    const bool too_long =
-        samples.seconds > 2 * settings_.budget_seconds && aside > int(samples.kept.size());
+    const int aside = int(samples.set_aside.size()), kept = int(samples.kept.size());
+    const bool too_many = aside + kept >= kAttemptsBeforeRestless && aside > 3 * kept;
+    const bool too_long = samples.seconds > 2 * settings_.budget_seconds && aside > kept;
     return too_many || too_long;
   }
 
@@ -174,7 +171,7 @@ void run_protocol(const std::vector<Subject*>& subjects, const ProtocolSettings&
     for (const std::size_t i : rounds.random_order()) {
       check_interrupt();
       if (!rounds.takes_part(i)) continue;
-      live(subjects[i]->name() + ": decode " + std::to_string(rounds.samples(i).attempts + 1));
+      live(subjects[i]->name() + ": decode " + std::to_string(rounds.samples(i).decodes + 1));
       rounds.attempt(i);
       if (!rounds.takes_part(i)) report(i);
     }

@@ -1,10 +1,11 @@
 // When a decode is measured, when it is believed and when there are enough of them.
 //
 // Rows in memory together take turns, one whole decode at a time, in a new random order each round.
-// The machine's ceilings are measured right before and right after a decode, and between its tokens
-// where these are long; a decode whose readings differ by more than 5 % is set aside, since the
-// machine changed meanwhile. A row that has lost more than 3 of 4 attempts that way, or half of
-// them when its time is up, keeps everything and says so.
+// The machine's ceilings are measured right before and right after a decode; where the two differ
+// by more than 5 % it is set aside, since the machine changed meanwhile. Where tokens are long, it
+// changes within a decode: there each token has its own two readings and counts by itself. A row
+// that has lost more than 3 of 4 that way, or half of them when its time is up, keeps everything
+// and says so.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +18,16 @@
 
 namespace scaling {
 
+/// Seconds; longer tokens count one by one, between ceilings of their own.
+inline constexpr double kLongToken = 0.1;
+
 struct ProtocolSettings {
   Protocol kind = Protocol::steady;
   int warm_up_tokens = 4;
   int tokens = kDecodeTokens;
-  int dropped = 2;      ///< first tokens of a decode that are not timed
-  int min_decodes = 6;  ///< the fewest that give a 95 % interval of the median
+  int dropped = 2;           ///< first tokens of a decode that are not timed
+  int min_decodes = 6;       ///< the fewest that give a 95 % interval of the median
+  int min_long_decodes = 3;  ///< the fewest where each token counts
   int max_decodes = 2000;
   double budget_seconds = 20;  ///< of a row at one thread count; the minimum of decodes goes first
   double precision = 0.02;     ///< wanted half-width of the 95 % interval of the median
@@ -31,13 +36,22 @@ struct ProtocolSettings {
 
 ProtocolSettings settings_for(const Options& options);
 
-/// One decode of one row: the median over its timed tokens (paper protocol: the mean).
-struct DecodeTimes {
+/// A decode's median over its timed tokens (paper protocol: the mean), or one long token.
+struct Times {
   double token_seconds = 0;
   double block_seconds = 0;
-  double rows_touched = 0;  ///< distinct feed-forward rows, mean over held blocks
-  /// Measured between tokens; empty for short ones.
-  std::vector<Ceilings> between;
+  double rows_touched = 0;  ///< distinct feed-forward rows of the decode, mean over held blocks
+};
+
+struct LongToken {
+  Times times;
+  Ceilings before, after;
+};
+
+/// One decode of one row.
+struct Decode {
+  Times times;
+  std::vector<LongToken> long_tokens;  ///< instead of `times` where there are any
 };
 
 /// Something that decodes: a row at one thread count, resident in memory.
@@ -48,19 +62,20 @@ class Subject {
   virtual void warm_up() = 0;
   /// Untimed: makes ready for decode `number`.
   virtual void prepare(int number) = 0;
-  virtual DecodeTimes decode(int number) = 0;
+  virtual Decode decode(int number) = 0;
   virtual Ceilings ceilings() = 0;
 };
 
 struct Sample {
-  DecodeTimes times;
-  Ceilings ceilings;  ///< median of the readings before, between and after
+  Times times;
+  Ceilings ceilings;  ///< mean of the readings before and after
 };
 
 struct Samples {
   std::vector<Sample> kept;
   std::vector<Sample> set_aside;  ///< the ceilings before and after disagreed
-  int attempts = 0;
+  int decodes = 0;
+  bool by_token = false;  ///< a sample is a token, not a decode
   /// Too much had to be set aside: everything was kept, and is kept from then on. A ratio to the
   /// mean of both ceilings is then believed only if its median is certain enough.
   bool restless = false;

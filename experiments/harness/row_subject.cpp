@@ -12,8 +12,6 @@ namespace scaling {
 namespace {
 
 constexpr std::uint64_t kMaxCeilingBytes = 1ull << 30;
-/// Longer tokens have ceilings measured between them: the machine may change within their decode.
-constexpr double kLongToken = 0.1;  // seconds
 // Streams of the row's random numbers; decodes count up from the second.
 constexpr std::uint64_t kWarmUpStream = 1000, kDecodeStream = 1001;
 
@@ -110,22 +108,34 @@ void RowSubject::warm_up() {
 
 void RowSubject::prepare(int) { begin(); }
 
-DecodeTimes RowSubject::decode(int number) {
+Decode RowSubject::decode(int number) {
   Rng ids(settings_.seed, kDecodeStream + std::uint64_t(number));
   TouchedRows touched(resident_.model->config().d_ff);
   std::vector<double> token, block;
-  std::vector<Ceilings> between;
+  std::vector<LongToken> long_tokens;
+  bool is_long = false;
+  Ceilings before;
   for (int i = 0; i < settings_.tokens; ++i) {
+    if (is_long && i == settings_.dropped) before = ceilings();
     const StepTiming timing = step(ids);
     touched.add(decoder_.touched_rows());
-    if (i < settings_.dropped) continue;
+    if (i < settings_.dropped) {
+      // The paper's protocol has one number a decode.
+      is_long = timing.token_seconds > kLongToken && settings_.kind == Protocol::steady;
+      continue;
+    }
     token.push_back(timing.token_seconds);
     block.push_back(timing.block_seconds);
-    if (timing.token_seconds > kLongToken && i + 1 < settings_.tokens) {
-      between.push_back(ceilings());
+    if (is_long) {
+      const Ceilings after = ceilings();
+      long_tokens.push_back({{token.back(), block.back(), 0}, before, after});
+      before = after;
     }
   }
-  return {middle(token, settings_.kind), middle(block, settings_.kind), touched.mean(), between};
+  const double rows = touched.mean();
+  for (LongToken& one : long_tokens) one.times.rows_touched = rows;
+  return {{middle(token, settings_.kind), middle(block, settings_.kind), rows},
+          std::move(long_tokens)};
 }
 
 Ceilings RowSubject::ceilings() {

@@ -37,7 +37,7 @@ class RowSubject : public Subject {
   std::string name() const override;
   void warm_up() override;
   void prepare(int number) override;
-  DecodeTimes decode(int number) override;
+  Decode decode(int number) override;
   Ceilings ceilings() override;
 
  private:

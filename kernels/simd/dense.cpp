@@ -1,4 +1,4 @@
-// Dense matrix x vector, both ways round, for 1 to 16 tokens: memory-bound, so four rows stream
+// Dense matrix x vector, both ways round, for 1 to 16 tokens: memory-bound, so several rows stream
 // side by side.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/simd/dense.cpp"
@@ -12,26 +12,29 @@ HWY_BEFORE_NAMESPACE();
 namespace scaling {
 namespace HWY_NAMESPACE {
 
-/// Which rows run side by side. Short rows: each stream goes through its own quarter of the range,
-/// so that it runs on from row to row. Long rows (with activations that do not fit into a
-/// first-level cache beside them): neighbours. Measured with rows of 2 to 36 KiB; the wrong choice
-/// costs a tenth.
+/// Rows shorter than a page: neighbours would share pages, and the processor's own prefetching
+/// follows one stream a page.
+bool are_short(std::int64_t row_bytes) { return row_bytes < 4096; }
+
+/// Which kRows rows of a range run side by side: neighbours, but of short rows those of kRows
+/// shares.
+template <int kRows>
 struct Streams {
   Range range;
-  bool is_long;
+  bool are_neighbours;
   std::int64_t steps;
 
   Streams(Range all, std::int64_t row_bytes)
-      : range(all), is_long(row_bytes > 8192), steps(all.size() / kStreams) {}
+      : range(all), are_neighbours(!are_short(row_bytes)), steps(all.size() / kRows) {}
   std::int64_t row(std::int64_t step, int stream) const {
-    return range.begin + (is_long ? step * kStreams + stream : stream * steps + step);
+    return range.begin + (are_neighbours ? step * kRows + stream : stream * steps + step);
   }
-  /// The first row that is left over.
-  std::int64_t rest() const { return range.begin + steps * kStreams; }
+  /// What is left over.
+  Range rest() const { return {range.begin + steps * kRows, range.end}; }
   template <class T>
   HWY_INLINE void rows_at(const T* w, std::int64_t n, std::int64_t step,
-                          const T* (&rows)[kStreams]) const {
-    for (int s = 0; s < kStreams; ++s) rows[s] = w + row(step, s) * n;
+                          const T* (&rows)[kRows]) const {
+    for (int s = 0; s < kRows; ++s) rows[s] = w + row(step, s) * n;
   }
 };
 
@@ -40,39 +43,59 @@ inline constexpr int kTokenGroup = 4;
 
 /// sums[s][t] = rows[s] . x[t]; the rows come from memory once, x from cache.
 template <class T>
-HWY_INLINE void dot_rows_tokens(const T* const (&rows)[kStreams], const float* x,
+HWY_INLINE void dot_rows_tokens(const T* const (&rows)[kCachedRows], const float* x,
                                 std::int64_t x_stride, int tokens, std::int64_t n,
-                                float (&sums)[kStreams][kTokenGroup]) {
-  Vector total[kStreams][kTokenGroup];
+                                float (&sums)[kCachedRows][kTokenGroup]) {
+  constexpr std::int64_t kAhead = kLongLead / std::int64_t(sizeof(T));
+  Vector total[kCachedRows][kTokenGroup];
   const float* xt[kTokenGroup];
   for (int t = 0; t < kTokenGroup; ++t) {
     // A short group computes its last token again rather than branch in the loop.
     xt[t] = x + std::min(t, tokens - 1) * x_stride;
-    for (int s = 0; s < kStreams; ++s) total[s][t] = zero();
+    for (int s = 0; s < kCachedRows; ++s) total[s][t] = zero();
   }
   std::int64_t c = 0;
   for (; c + kLanes <= n; c += kLanes) {
-    Vector w[kStreams];
-    for (int s = 0; s < kStreams; ++s) {
-      prefetch(rows[s] + c + kAhead<T>);
+    Vector w[kCachedRows];
+    for (int s = 0; s < kCachedRows; ++s) {
+      prefetch(rows[s] + c + kAhead);
       w[s] = load(rows[s] + c);
     }
     for (int t = 0; t < kTokenGroup; ++t) {
       const Vector xv = load(xt[t] + c);
-      for (int s = 0; s < kStreams; ++s) total[s][t] = hn::MulAdd(w[s], xv, total[s][t]);
+      for (int s = 0; s < kCachedRows; ++s) total[s][t] = hn::MulAdd(w[s], xv, total[s][t]);
     }
   }
   if (c < n) {
     for (int t = 0; t < kTokenGroup; ++t) {
       const Vector xv = load_first(xt[t] + c, n - c);
-      for (int s = 0; s < kStreams; ++s) {
+      for (int s = 0; s < kCachedRows; ++s) {
         total[s][t] = hn::MulAdd(load_first(rows[s] + c, n - c), xv, total[s][t]);
       }
     }
   }
-  for (int s = 0; s < kStreams; ++s) {
+  for (int s = 0; s < kCachedRows; ++s) {
     for (int t = 0; t < kTokenGroup; ++t) sums[s][t] = sum(total[s][t]);
   }
+}
+
+/// put(o, 0, w[o] . x) for outputs o, kRows at a time; returns what is left over.
+template <int kRows, int kBytes, class T, class Put>
+HWY_INLINE Range dot_one_token(const T* w, std::int64_t in, const float* x, Range outputs,
+                               const Put& put) {
+  const Streams<kRows> streams(outputs, in * std::int64_t(sizeof(T)));
+  const float* xs[kRows];
+  std::fill(xs, xs + kRows, x);
+  for (std::int64_t i = 0; i < streams.steps; ++i) {
+    const T* rows[kRows];
+    const T* next[kRows];
+    float sums[kRows];
+    streams.rows_at(w, in, i, rows);
+    streams.rows_at(w, in, i + 1, next);
+    dot_rows<kBytes>(rows, next, xs, in, sums);
+    for (int s = 0; s < kRows; ++s) put(streams.row(i, s), 0, sums[s]);
+  }
+  return streams.rest();
 }
 
 template <class T>
@@ -82,32 +105,29 @@ void dense_typed(const T* w, std::int64_t in, std::int64_t out, const float* bia
     if (bias) v += bias[o];
     y[t * out + o] = relu ? std::max(v, 0.0f) : v;
   };
-  const Streams streams(outputs, in * std::int64_t(sizeof(T)));
-  for (std::int64_t i = 0; i < streams.steps; ++i) {
-    const T* rows[kStreams];
-    const T* next[kStreams];
-    streams.rows_at(w, in, i, rows);
-    streams.rows_at(w, in, i + 1, next);
-    if (tokens == 1) {
-      const float* const xs[kStreams] = {x, x, x, x};
-      float sums[kStreams];
-      streams.is_long ? dot_rows<T, kAheadOfLong<T>>(rows, next, xs, in, sums)
-                      : dot_rows<T>(rows, next, xs, in, sums);
-      for (int s = 0; s < kStreams; ++s) put(streams.row(i, s), 0, sums[s]);
-      continue;
-    }
-    for (int t0 = 0; t0 < tokens; t0 += kTokenGroup) {
-      const int group = std::min(kTokenGroup, tokens - t0);
-      float sums[kStreams][kTokenGroup];
-      dot_rows_tokens<T>(rows, x + t0 * in, in, group, in, sums);
-      for (int s = 0; s < kStreams; ++s) {
-        for (int t = 0; t < group; ++t) {
-          put(streams.row(i, s), t0 + t, sums[s][t]);
+  Range rest = outputs;
+  if (tokens == 1) {
+    rest = are_short(in * std::int64_t(sizeof(T)))
+               ? dot_one_token<kShortStreams, kLongLead>(w, in, x, rest, put)
+               : dot_one_token<kStreams, kLead>(w, in, x, rest, put);
+    rest = dot_one_token<kCachedRows, kLongLead>(w, in, x, rest, put);
+  } else {
+    const Streams<kCachedRows> streams(outputs, in * std::int64_t(sizeof(T)));
+    for (std::int64_t i = 0; i < streams.steps; ++i) {
+      const T* rows[kCachedRows];
+      streams.rows_at(w, in, i, rows);
+      for (int t0 = 0; t0 < tokens; t0 += kTokenGroup) {
+        const int group = std::min(kTokenGroup, tokens - t0);
+        float sums[kCachedRows][kTokenGroup];
+        dot_rows_tokens<T>(rows, x + t0 * in, in, group, in, sums);
+        for (int s = 0; s < kCachedRows; ++s) {
+          for (int t = 0; t < group; ++t) put(streams.row(i, s), t0 + t, sums[s][t]);
         }
       }
     }
+    rest = streams.rest();
   }
-  for (std::int64_t o = streams.rest(); o < outputs.end; ++o) {
+  for (std::int64_t o = rest.begin; o < rest.end; ++o) {
     for (int t = 0; t < tokens; ++t) put(o, t, dot_row(w + o * in, x + t * in, in));
   }
 }
@@ -196,6 +216,23 @@ void dense_transposed_tokens(const T* w, std::int64_t in, std::int64_t out, cons
   }
 }
 
+/// y += sum_j h[j] w[j] over inputs j, kRows at a time; returns what is left over.
+template <int kRows, int kBytes, class T>
+HWY_INLINE Range accumulate_one_token(const T* w, std::int64_t out, const float* h, float* y,
+                                      Range inputs) {
+  const Streams<kRows> streams(inputs, out * std::int64_t(sizeof(T)));
+  for (std::int64_t i = 0; i < streams.steps; ++i) {
+    const T* rows[kRows];
+    const T* next[kRows];
+    float values[kRows];
+    streams.rows_at(w, out, i, rows);
+    streams.rows_at(w, out, i + 1, next);
+    for (int s = 0; s < kRows; ++s) values[s] = h[streams.row(i, s)];
+    accumulate_rows<kBytes>(rows, next, values, out, y);
+  }
+  return streams.rest();
+}
+
 template <class T>
 void dense_transposed_typed(const T* w, std::int64_t in, std::int64_t out, const float* h,
                             int tokens, float* y, Range inputs) {
@@ -203,20 +240,11 @@ void dense_transposed_typed(const T* w, std::int64_t in, std::int64_t out, const
     dense_transposed_tokens(w, in, out, h, tokens, y, inputs);
     return;
   }
-  const Streams streams(inputs, out * std::int64_t(sizeof(T)));
-  for (std::int64_t i = 0; i < streams.steps; ++i) {
-    const T* rows[kStreams];
-    const T* next[kStreams];
-    streams.rows_at(w, out, i, rows);
-    streams.rows_at(w, out, i + 1, next);
-    float values[kStreams];
-    for (int s = 0; s < kStreams; ++s) values[s] = h[streams.row(i, s)];
-    streams.is_long ? accumulate_rows<T, kAheadOfLong<T>>(rows, next, values, out, y)
-                    : accumulate_rows<T>(rows, next, values, out, y);
-  }
-  for (std::int64_t j = streams.rest(); j < inputs.end; ++j) {
-    accumulate_row(w + j * out, h[j], out, y);
-  }
+  Range rest = are_short(out * std::int64_t(sizeof(T)))
+                   ? accumulate_one_token<kShortStreams, kLongLead>(w, out, h, y, inputs)
+                   : accumulate_one_token<kStreams, kLead>(w, out, h, y, inputs);
+  rest = accumulate_one_token<kCachedRows, kLongLead>(w, out, h, y, rest);
+  for (std::int64_t j = rest.begin; j < rest.end; ++j) accumulate_row(w + j * out, h[j], out, y);
 }
 
 void DenseTransposed(const WeightView& w, const float* h, int tokens, float* y, Range inputs) {

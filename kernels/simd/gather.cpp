@@ -1,5 +1,5 @@
-// Gathered rows of the sparse feed-forward: four selected rows stream side by side while the next
-// four are asked for, so that a jump costs no more than going on.
+// Gathered rows of the sparse feed-forward: kGathered selected rows stream side by side while the
+// next ones are asked for, so that a jump costs no more than going on.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/simd/gather.cpp"
 #include "hwy/foreach_target.h"
@@ -12,37 +12,34 @@ HWY_BEFORE_NAMESPACE();
 namespace scaling {
 namespace HWY_NAMESPACE {
 
-/// Rows are short and a jump has no predecessor in memory, so they are asked for no later than any
-/// stream is; the best of 256 to 4096 bytes.
-inline constexpr std::int64_t kLeadBytes = 2048;
-template <class T>
-inline constexpr std::int64_t kLead = kLeadBytes / std::int64_t(sizeof(T));
+/// Rows that stream side by side.
+inline constexpr int kGathered = 8;
 
-/// Pointers to the rows of selections [i, i + kStreams), as far as there are any; the last one
+/// Pointers to the rows of selections [i, i + kGathered), as far as there are any; the last one
 /// stands in for what is missing.
 template <class T>
 HWY_INLINE void rows_of(const T* w, std::int64_t d, const Selection* s, std::int64_t n,
-                        std::int64_t i, const T* (&rows)[kStreams]) {
-  for (int k = 0; k < kStreams; ++k) rows[k] = w + s[std::min(i + k, n - 1)].row * d;
+                        std::int64_t i, const T* (&rows)[kGathered]) {
+  for (int k = 0; k < kGathered; ++k) rows[k] = w + s[std::min(i + k, n - 1)].row * d;
 }
 
 template <class T>
 void gather_dot_typed(const T* w, std::int64_t d, const float* bias, const Selection* s,
                       std::int64_t n, const float* x, float* h) {
-  const T* rows[kStreams];
-  const T* next[kStreams];
+  const T* rows[kGathered];
+  const T* next[kGathered];
   if (n > 0) {
     rows_of(w, d, s, n, 0, next);
-    prefetch_starts<kLead<T>>(next, d);
+    prefetch_starts<kLongLead>(next, d);
   }
-  for (std::int64_t i = 0; i < n; i += kStreams) {
-    std::copy(next, next + kStreams, rows);
-    rows_of(w, d, s, n, i + kStreams, next);
-    const std::int64_t group = std::min<std::int64_t>(kStreams, n - i);
-    const float* xs[kStreams];
-    for (int k = 0; k < kStreams; ++k) xs[k] = x + s[std::min(i + k, n - 1)].token * d;
-    float sums[kStreams];
-    dot_rows<T, kLead<T>>(rows, next, xs, d, sums);
+  for (std::int64_t i = 0; i < n; i += kGathered) {
+    std::copy(next, next + kGathered, rows);
+    rows_of(w, d, s, n, i + kGathered, next);
+    const std::int64_t group = std::min<std::int64_t>(kGathered, n - i);
+    const float* xs[kGathered];
+    for (int k = 0; k < kGathered; ++k) xs[k] = x + s[std::min(i + k, n - 1)].token * d;
+    float sums[kGathered];
+    dot_rows<kLongLead>(rows, next, xs, d, sums);
     for (int k = 0; k < group; ++k) {
       const float z = bias ? sums[k] + bias[s[i + k].row] : sums[k];
       h[i + k] = std::max(z, 0.0f);
@@ -62,28 +59,29 @@ void GatherDot(const WeightView& w, const float* bias, const Selection* s, std::
 template <class T>
 void gather_accumulate_typed(const T* w, std::int64_t d, const Selection* s, std::int64_t n,
                              const float* h, float* y) {
-  const T* rows[kStreams];
-  const T* next[kStreams];
+  const T* rows[kGathered];
+  const T* next[kGathered];
   if (n > 0) {
     rows_of(w, d, s, n, 0, next);
-    prefetch_starts<kLead<T>>(next, d);
+    prefetch_starts<kLongLead>(next, d);
   }
-  for (std::int64_t i = 0; i < n; i += kStreams) {
-    std::copy(next, next + kStreams, rows);
-    rows_of(w, d, s, n, i + kStreams, next);
-    const std::int64_t group = std::min<std::int64_t>(kStreams, n - i);
+  for (std::int64_t i = 0; i < n; i += kGathered) {
+    std::copy(next, next + kGathered, rows);
+    rows_of(w, d, s, n, i + kGathered, next);
+    const std::int64_t group = std::min<std::int64_t>(kGathered, n - i);
     bool one_token = true;
-    float hs[kStreams] = {};
+    float hs[kGathered] = {};
     for (int k = 0; k < group; ++k) {
       hs[k] = h[i + k];
       one_token = one_token && s[i + k].token == s[i].token;
     }
     if (one_token) {
-      accumulate_rows<T, kLead<T>>(rows, next, hs, d, y + s[i].token * d);
+      accumulate_rows<kLongLead>(rows, next, hs, d, y + s[i].token * d);
       continue;
     }
     for (int k = 0; k < group; ++k) {
-      for (std::int64_t c = 0; c < std::min(d, kLead<T>); c += 64 / std::int64_t(sizeof(T))) {
+      for (std::int64_t c = 0; c < std::min(d, kLongLead / std::int64_t(sizeof(T)));
+           c += kLine<T>) {
         prefetch(next[k] + c);
       }
       accumulate_row(rows[k], hs[k], d, y + s[i + k].token * d);

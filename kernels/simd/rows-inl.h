@@ -1,5 +1,4 @@
-// Four streams of weight rows at once: dot products with activations, and their transpose, a
-// weighted sum.
+// Several weight rows at once: dot products with activations, and their transpose, a weighted sum.
 #if defined(SCALING_KERNELS_SIMD_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SCALING_KERNELS_SIMD_ROWS_INL_H_
 #undef SCALING_KERNELS_SIMD_ROWS_INL_H_
@@ -13,55 +12,75 @@ HWY_BEFORE_NAMESPACE();
 namespace scaling {
 namespace HWY_NAMESPACE {
 
-/// Rows a loop works on together. Four hide the latency of multiply-add with two vectors each, and
-/// a core reads four streams somewhat faster than one.
-inline constexpr int kStreams = 4;
+/// Rows that are read from memory side by side. A core that goes along one row waits for a miss or
+/// two at a time, along sixteen it keeps as many under way as it can hold: a sixth more bytes a
+/// second than with four rows. Their sums must fit into registers, of which there are 32 with
+/// vectors of 64 bytes and 16 else.
+inline constexpr int kStreams = HWY_MAX_BYTES >= 64 ? 16 : 8;
+/// The same of rows shorter than a page, which must be far apart to be streams of their own.
+inline constexpr int kShortStreams = 8;
+/// Rows that lie in cache: as many as hide the latency of multiply-add with two sums each.
+inline constexpr int kCachedRows = 4;
+
+template <class T>
+inline constexpr std::int64_t kLine = 64 / std::int64_t(sizeof(T));
+/// How many bytes ahead of its use a stream of weights is asked for.
+inline constexpr int kLead = 1024;
+/// The same where streams are few or rows short.
+inline constexpr int kLongLead = 2048;
 
 /// Asks for the start of rows that are about to be streamed; the loops below keep that lead.
-template <std::int64_t kLead, class T>
-HWY_INLINE void prefetch_starts(const T* const (&rows)[kStreams], std::int64_t n) {
-  const std::int64_t lead = std::min(n, kLead);
-  for (std::int64_t c = 0; c < lead; c += 64 / std::int64_t(sizeof(T))) {
+template <int kBytes, class T, int kRows>
+HWY_INLINE void prefetch_starts(const T* const (&rows)[kRows], std::int64_t n) {
+  const std::int64_t lead = std::min(n, kBytes / std::int64_t(sizeof(T)));
+  for (std::int64_t c = 0; c < lead; c += kLine<T>) {
     for (const T* row : rows) prefetch(row + c);
   }
 }
 
-/// out[s] = rows[s] . x[s] over n elements; meanwhile the first kLead elements of `next` are asked
+/// out[s] = rows[s] . x[s] over n elements; meanwhile the first kBytes of each of `next` are asked
 /// for.
-template <class T, std::int64_t kLead = kAhead<T>>
-HWY_INLINE void dot_rows(const T* const (&rows)[kStreams], const T* const (&next)[kStreams],
-                         const float* const (&x)[kStreams], std::int64_t n,
-                         float (&out)[kStreams]) {
-  constexpr std::int64_t kStep = 2 * kLanes;
-  Vector even[kStreams], odd[kStreams];
-  for (int s = 0; s < kStreams; ++s) even[s] = odd[s] = zero();
-  const auto run = [&](std::int64_t begin, std::int64_t end, const T* const(&ahead)[kStreams],
+template <int kBytes, class T, int kRows>
+HWY_INLINE void dot_rows(const T* const (&rows)[kRows], const T* const (&next)[kRows],
+                         const float* const (&x)[kRows], std::int64_t n, float (&out)[kRows]) {
+  constexpr std::int64_t kAhead = kBytes / std::int64_t(sizeof(T));
+  constexpr int kSums = kRows < 8 ? 2 : 1;  // eight multiply-adds under way at least
+  constexpr std::int64_t kStep = HWY_MAX(kLine<T>, kSums * kLanes);
+  Vector total[kRows][kSums];
+  for (auto& sums : total) {
+    for (Vector& v : sums) v = zero();
+  }
+  const auto run = [&](std::int64_t begin, std::int64_t end, const T* const(&ahead)[kRows],
                        std::int64_t shift) HWY_ATTR {
     std::int64_t c = begin;
     for (; c + kStep <= end; c += kStep) {
-      for (int s = 0; s < kStreams; ++s) {
-        prefetch(ahead[s] + c + shift);
-        if constexpr (kStep * sizeof(T) > 64) prefetch(ahead[s] + c + shift + kLanes);
-        even[s] = hn::MulAdd(load(rows[s] + c), load(x[s] + c), even[s]);
-        odd[s] = hn::MulAdd(load(rows[s] + c + kLanes), load(x[s] + c + kLanes), odd[s]);
+      for (int s = 0; s < kRows; ++s) {
+        for (std::int64_t l = 0; l < kStep; l += kLine<T>) prefetch(ahead[s] + c + shift + l);
+        for (int v = 0; v < kStep / kLanes; ++v) {
+          Vector& to = total[s][v % kSums];
+          to = hn::MulAdd(load(rows[s] + c + v * kLanes), load(x[s] + c + v * kLanes), to);
+        }
       }
     }
     return c;
   };
-  const std::int64_t split = std::max<std::int64_t>(0, n - kLead);
-  std::int64_t c = run(0, split, rows, kLead);
+  const std::int64_t split = std::max<std::int64_t>(0, n - kAhead);
+  std::int64_t c = run(0, split, rows, kAhead);
   c = run(c, n, next, -split);
   for (; c + kLanes <= n; c += kLanes) {
-    for (int s = 0; s < kStreams; ++s) {
-      even[s] = hn::MulAdd(load(rows[s] + c), load(x[s] + c), even[s]);
+    for (int s = 0; s < kRows; ++s) {
+      total[s][0] = hn::MulAdd(load(rows[s] + c), load(x[s] + c), total[s][0]);
     }
   }
   if (c < n) {
-    for (int s = 0; s < kStreams; ++s) {
-      odd[s] = hn::MulAdd(load_first(rows[s] + c, n - c), load_first(x[s] + c, n - c), odd[s]);
+    for (int s = 0; s < kRows; ++s) {
+      Vector& to = total[s][kSums - 1];
+      to = hn::MulAdd(load_first(rows[s] + c, n - c), load_first(x[s] + c, n - c), to);
     }
   }
-  for (int s = 0; s < kStreams; ++s) out[s] = sum(hn::Add(even[s], odd[s]));
+  for (int s = 0; s < kRows; ++s) {
+    out[s] = sum(kSums == 1 ? total[s][0] : hn::Add(total[s][0], total[s][kSums - 1]));
+  }
 }
 
 template <class T>
@@ -73,32 +92,38 @@ HWY_INLINE float dot_row(const T* row, const float* x, std::int64_t n) {
   return sum(total);
 }
 
-/// y += sum_s h[s] rows[s] over n elements; meanwhile the first kLead elements of `next` are asked
-/// for.
-template <class T, std::int64_t kLead = kAhead<T>>
-HWY_INLINE void accumulate_rows(const T* const (&rows)[kStreams], const T* const (&next)[kStreams],
-                                const float (&h)[kStreams], std::int64_t n, float* y) {
-  const Vector h0 = broadcast(h[0]), h1 = broadcast(h[1]), h2 = broadcast(h[2]),
-               h3 = broadcast(h[3]);
-  const auto run = [&](std::int64_t begin, std::int64_t end, const T* const(&ahead)[kStreams],
+/// y += sum_s h[s] rows[s] over n elements; meanwhile the first kBytes of each of `next` are asked
+/// for. kRows is even.
+template <int kBytes, class T, int kRows>
+HWY_INLINE void accumulate_rows(const T* const (&rows)[kRows], const T* const (&next)[kRows],
+                                const float (&h)[kRows], std::int64_t n, float* y) {
+  constexpr std::int64_t kAhead = kBytes / std::int64_t(sizeof(T));
+  constexpr std::int64_t kStep = HWY_MAX(kLine<T>, kLanes);
+  Vector factor[kRows];
+  for (int s = 0; s < kRows; ++s) factor[s] = broadcast(h[s]);
+  const auto run = [&](std::int64_t begin, std::int64_t end, const T* const(&ahead)[kRows],
                        std::int64_t shift) HWY_ATTR {
     std::int64_t c = begin;
-    for (; c + kLanes <= end; c += kLanes) {
-      for (int s = 0; s < kStreams; ++s) prefetch(ahead[s] + c + shift);
-      // Two sums of two, so that a vector of y does not wait for four multiply-adds in a row.
-      Vector a = hn::MulAdd(load(rows[0] + c), h0, load(y + c));
-      Vector b = hn::Mul(load(rows[1] + c), h1);
-      a = hn::MulAdd(load(rows[2] + c), h2, a);
-      b = hn::MulAdd(load(rows[3] + c), h3, b);
-      store(hn::Add(a, b), y + c);
+    for (; c + kStep <= end; c += kStep) {
+      for (int s = 0; s < kRows; ++s) prefetch(ahead[s] + c + shift);
+      for (std::int64_t v = c; v < c + kStep; v += kLanes) {
+        // Two sums, so that a vector of y does not wait for all multiply-adds in a row.
+        Vector a = hn::MulAdd(load(rows[0] + v), factor[0], load(y + v));
+        Vector b = hn::Mul(load(rows[1] + v), factor[1]);
+        for (int s = 2; s < kRows; s += 2) {
+          a = hn::MulAdd(load(rows[s] + v), factor[s], a);
+          b = hn::MulAdd(load(rows[s + 1] + v), factor[s + 1], b);
+        }
+        store(hn::Add(a, b), y + v);
+      }
     }
     return c;
   };
-  const std::int64_t split = std::max<std::int64_t>(0, n - kLead);
-  std::int64_t c = run(0, split, rows, kLead);
+  const std::int64_t split = std::max<std::int64_t>(0, n - kAhead);
+  std::int64_t c = run(0, split, rows, kAhead);
   c = run(c, n, next, -split);
   for (; c < n; ++c) {
-    for (int s = 0; s < kStreams; ++s) y[c] += h[s] * to_float(rows[s][c]);
+    for (int s = 0; s < kRows; ++s) y[c] += h[s] * to_float(rows[s][c]);
   }
 }
 

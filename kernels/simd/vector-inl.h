@@ -74,14 +74,6 @@ HWY_INLINE void prefetch_far(const T* p) {
 #endif
 }
 
-/// How many elements ahead of its use a stream of weights is asked for: the best of 512 to 1536
-/// bytes in f32 and of 256 to 2048 bytes in bf16, with four streams.
-template <class T>
-inline constexpr std::int64_t kAhead = sizeof(T) == 4 ? 128 : 1024;
-/// The same for rows that are long and run beside their neighbours.
-template <class T>
-inline constexpr std::int64_t kAheadOfLong = 2048 / std::int64_t(sizeof(T));
-
 }  // namespace HWY_NAMESPACE
 }  // namespace scaling
 HWY_AFTER_NAMESPACE();
