@@ -7,52 +7,59 @@
 #include <numeric>
 
 #include "kernels/kernels.h"
+#include "kernels/simd/rows-inl.h"
 #include "kernels/simd/simd.h"
-#include "kernels/simd/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace scaling {
 namespace HWY_NAMESPACE {
 
-/// Panels side by side: with two sums each, eight multiply-adds are in flight at any vector length.
-inline constexpr int kSideBySide = 4 / kVectorsOfPanel;
+/// Panels side by side: as many streams as rows of a dense product.
+inline constexpr int kSideBySide = HWY_MAX(2, kStreams / kVectorsOfPanel);
 
-/// Logits of kPanels panels for one token, bias included, into `to`. ask: the panels after them are
-/// wanted next.
-template <int kPanels, class T>
-HWY_INLINE void logits_of(const T* w, std::int64_t rank, const float* hidden, const float* bias,
-                          bool ask, float* to) {
-  Vector even[kPanels][kVectorsOfPanel], odd[kPanels][kVectorsOfPanel];
+/// Logits of kPanels panels, every kPitch-th, for one token, bias included, into `to`. ahead:
+/// panels that are wanted next; their first kLead bytes are asked for.
+template <int kPanels, int kPitch, class T>
+HWY_INLINE void logits_of(const T* w, const T* ahead, std::int64_t rank, const float* hidden,
+                          const float* bias, float* to) {
+  constexpr std::int64_t kColumns = kPitch * kPanel;
+  const std::int64_t pitch = rank * kColumns;
+  Vector sums[kPanels][kVectorsOfPanel];
   for (int p = 0; p < kPanels; ++p) {
-    for (int v = 0; v < kVectorsOfPanel; ++v) {
-      even[p][v] = load(bias + p * kPanel + v * kLanes);
-      odd[p][v] = zero();
-    }
+    for (int v = 0; v < kVectorsOfPanel; ++v) sums[p][v] = load(bias + p * kColumns + v * kLanes);
   }
-  const std::int64_t panel = rank * kPanel;
-  std::int64_t l = 0;
-  for (; l + 2 <= rank; l += 2) {
-    const Vector h0 = broadcast(hidden[l]), h1 = broadcast(hidden[l + 1]);
+  constexpr std::int64_t kAhead = kLead / std::int64_t(sizeof(T)) / kPanel;  // input rows
+  constexpr std::int64_t kStep = HWY_MAX(1, kLine<T> / kPanel);
+  const auto run = [&](std::int64_t begin, std::int64_t end, const T* asked) HWY_ATTR {
+    std::int64_t l = begin;
+    for (; l + kStep <= end; l += kStep) {
+      Vector h[kStep];
+      for (std::int64_t k = 0; k < kStep; ++k) h[k] = broadcast(hidden[l + k]);
+      for (int p = 0; p < kPanels; ++p) {
+        const T* at = w + p * pitch + l * kPanel;
+        prefetch(asked + p * pitch + l * kPanel);
+        for (std::int64_t k = 0; k < kStep; ++k) {
+          for (int v = 0; v < kVectorsOfPanel; ++v) {
+            sums[p][v] = hn::MulAdd(load(at + k * kPanel + v * kLanes), h[k], sums[p][v]);
+          }
+        }
+      }
+    }
+    return l;
+  };
+  const std::int64_t split = std::max<std::int64_t>(0, rank - kAhead);
+  std::int64_t l = run(0, split, w + kAhead * kPanel);
+  l = run(l, rank, ahead - split * kPanel);
+  for (; l < rank; ++l) {
+    const Vector h = broadcast(hidden[l]);
     for (int p = 0; p < kPanels; ++p) {
-      const T* at = w + p * panel + l * kPanel;
-      if (ask) {
-        prefetch(at + kPanels * panel);
-        if constexpr (sizeof(T) == 4) prefetch(at + kPanels * panel + kPanel);
-      }
       for (int v = 0; v < kVectorsOfPanel; ++v) {
-        even[p][v] = hn::MulAdd(load(at + v * kLanes), h0, even[p][v]);
-        odd[p][v] = hn::MulAdd(load(at + kPanel + v * kLanes), h1, odd[p][v]);
+        sums[p][v] = hn::MulAdd(load(w + p * pitch + l * kPanel + v * kLanes), h, sums[p][v]);
       }
     }
   }
   for (int p = 0; p < kPanels; ++p) {
-    for (int v = 0; v < kVectorsOfPanel; ++v) {
-      if (l < rank) {
-        even[p][v] = hn::MulAdd(load(w + p * panel + l * kPanel + v * kLanes), broadcast(hidden[l]),
-                                even[p][v]);
-      }
-      store(hn::Add(even[p][v], odd[p][v]), to + p * kPanel + v * kLanes);
-    }
+    for (int v = 0; v < kVectorsOfPanel; ++v) store(sums[p][v], to + p * kColumns + v * kLanes);
   }
 }
 
@@ -95,8 +102,10 @@ void controller_typed(const T* w, std::int64_t rank, std::int64_t d_ff, const fl
   // A stretch of logits is computed and decided token by token, so that one row of logits is enough
   // and the weights of the stretch stay in cache for the next token. It is whole blocks and whole
   // panels.
+  // Of short panels each stream has two in a row.
+  const bool shares_pages = are_short(rank * kPanel * std::int64_t(sizeof(T)));
   const std::int64_t unit = std::lcm(block, kPanel);
-  const std::int64_t stretch = unit * std::max<std::int64_t>(1, 4 * kGroup / unit);
+  const std::int64_t stretch = unit * std::max<std::int64_t>(1, 2 * kGroup / unit);
   for (std::int64_t from = begin; from < end; from += stretch) {
     const std::int64_t to = std::min(from + stretch, end);
     for (int t = 0; t < tokens; ++t) {
@@ -104,11 +113,19 @@ void controller_typed(const T* w, std::int64_t rank, std::int64_t d_ff, const fl
       std::int64_t j = from;
       for (; j < to && j % kPanel != 0; ++j) logits[j] = bias[j] + logit(w, rank, h, j);
       for (; j + kGroup <= to; j += kGroup) {
-        const bool ask = t == 0 && j + 2 * kGroup <= end;
-        logits_of<kSideBySide>(w + j * rank, rank, h, bias + j, ask, logits + j);
+        const T* const here = w + j * rank;
+        const T* const ahead = t == 0 && j + 2 * kGroup <= end ? here + kGroup * rank : here;
+        if (!shares_pages) {
+          logits_of<kSideBySide, 1>(here, ahead, rank, h, bias + j, logits + j);
+          continue;
+        }
+        const T* const second = here + kPanel * rank;
+        logits_of<kSideBySide / 2, 2>(here, second, rank, h, bias + j, logits + j);
+        logits_of<kSideBySide / 2, 2>(second, ahead, rank, h, bias + j + kPanel,
+                                      logits + j + kPanel);
       }
       for (; j + kPanel <= to; j += kPanel) {
-        logits_of<1>(w + j * rank, rank, h, bias + j, false, logits + j);
+        logits_of<1, 1>(w + j * rank, w + j * rank, rank, h, bias + j, logits + j);
       }
       for (; j < to; ++j) logits[j] = bias[j] + logit(w, rank, h, j);
       for (std::int64_t b = from / block; b < to / block; ++b) {

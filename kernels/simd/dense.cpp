@@ -12,10 +12,6 @@ HWY_BEFORE_NAMESPACE();
 namespace scaling {
 namespace HWY_NAMESPACE {
 
-/// Rows shorter than a page: neighbours would share pages, and the processor's own prefetching
-/// follows one stream a page.
-bool are_short(std::int64_t row_bytes) { return row_bytes < 4096; }
-
 /// Which kRows rows of a range run side by side: neighbours, but of short rows those of kRows
 /// shares.
 template <int kRows>

@@ -17,7 +17,10 @@ namespace HWY_NAMESPACE {
 /// second than with four rows. Their sums must fit into registers, of which there are 32 with
 /// vectors of 64 bytes and 16 else.
 inline constexpr int kStreams = HWY_MAX_BYTES >= 64 ? 16 : 8;
-/// The same of rows shorter than a page, which must be far apart to be streams of their own.
+/// Rows shorter than a page: neighbours would share pages, and the processor's own prefetching
+/// follows one stream a page.
+HWY_INLINE bool are_short(std::int64_t row_bytes) { return row_bytes < 4096; }
+/// The streams of short rows, which must be far apart to be streams of their own.
 inline constexpr int kShortStreams = 8;
 /// Rows that lie in cache: as many as hide the latency of multiply-add with two sums each.
 inline constexpr int kCachedRows = 4;
