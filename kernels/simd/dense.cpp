@@ -87,7 +87,7 @@ HWY_INLINE Range dot_one_token(const T* w, std::int64_t in, const float* x, Rang
     const T* next[kRows];
     float sums[kRows];
     streams.rows_at(w, in, i, rows);
-    streams.rows_at(w, in, i + 1, next);
+    streams.rows_at(w, in, std::min(i + 1, streams.steps - 1), next);
     dot_rows<kBytes>(rows, next, xs, in, sums);
     for (int s = 0; s < kRows; ++s) put(streams.row(i, s), 0, sums[s]);
   }
@@ -222,7 +222,7 @@ HWY_INLINE Range accumulate_one_token(const T* w, std::int64_t out, const float*
     const T* next[kRows];
     float values[kRows];
     streams.rows_at(w, out, i, rows);
-    streams.rows_at(w, out, i + 1, next);
+    streams.rows_at(w, out, std::min(i + 1, streams.steps - 1), next);
     for (int s = 0; s < kRows; ++s) values[s] = h[streams.row(i, s)];
     accumulate_rows<kBytes>(rows, next, values, out, y);
   }
