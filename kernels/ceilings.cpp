@@ -12,44 +12,51 @@ HWY_BEFORE_NAMESPACE();
 namespace scaling {
 namespace HWY_NAMESPACE {
 
-/// The best of 256 to 4096 bytes.
-inline constexpr std::int64_t kAheadOfRead = 512 / sizeof(float);
-
-/// Sums n floats: groups of kReadStreams runs, the runs of a group side by side; what is left of n,
-/// as one run. A run is four and a half pages, so that the streams are not a power of two apart.
+/// Sums n floats: groups of kReadStreams pages, the pages of a group side by side, each asked for
+/// half a page ahead, at its end in the next group; what is left of n, as one stream.
 template <int kReadStreams>
 HWY_INLINE float read_streams(const float* p, std::int64_t n) {
-  constexpr std::int64_t kRun = 4608;
-  constexpr int kUnroll = HWY_MAX(1, 8 / kReadStreams);
-  Vector sums[kReadStreams][kUnroll];
-  for (auto& stream : sums) {
-    for (Vector& v : stream) v = zero();
-  }
+  constexpr std::int64_t kRun = 4096 / sizeof(float), kAhead = kRun / 2;
+  Vector sums[kReadStreams];
+  for (Vector& v : sums) v = zero();
   const float* const end = p + n;
-  for (; p + kReadStreams * kRun <= end; p += kReadStreams * kRun) {
-    for (std::int64_t c = 0; c < kRun; c += kUnroll * kLanes) {
+  const auto run = [&](std::int64_t from, std::int64_t to, std::int64_t ahead) HWY_ATTR {
+    for (std::int64_t c = from; c < to; c += kLanes) {
       for (int s = 0; s < kReadStreams; ++s) {
-        const float* at = p + s * kRun + c;
-        for (int u = 0; u < kUnroll; ++u) {
-          if constexpr (kReadStreams > 1) prefetch(at + u * kLanes + kAheadOfRead);
-          sums[s][u] = hn::Add(sums[s][u], load(at + u * kLanes));
-        }
+        const float* const at = p + s * kRun + c;
+        prefetch(at + ahead);
+        sums[s] = hn::Add(sums[s], load(at));
       }
     }
+  };
+  for (; p + kReadStreams * kRun <= end; p += kReadStreams * kRun) {
+    run(0, kRun - kAhead, kAhead);
+    run(kRun - kAhead, kRun, kAhead + (kReadStreams - 1) * kRun);
   }
   Vector total = zero();
-  for (const auto& stream : sums) {
-    for (const Vector v : stream) total = hn::Add(total, v);
-  }
+  for (const Vector v : sums) total = hn::Add(total, v);
   for (; p + kLanes <= end; p += kLanes) total = hn::Add(total, load(p));
   return sum(total);
 }
 
-// Which is best depends on the processor: its own prefetching, and how many misses it has under
-// way.
-float ReadOneStream(const float* p, std::int64_t n) { return read_streams<1>(p, n); }
+/// One stream, left to the processor's own prefetching.
+float ReadOneStream(const float* p, std::int64_t n) {
+  constexpr int kSums = 8;
+  Vector sums[kSums];
+  for (Vector& v : sums) v = zero();
+  std::int64_t i = 0;
+  for (; i + kSums * kLanes <= n; i += kSums * kLanes) {
+    for (int u = 0; u < kSums; ++u) sums[u] = hn::Add(sums[u], load(p + i + u * kLanes));
+  }
+  Vector total = zero();
+  for (const Vector v : sums) total = hn::Add(total, v);
+  for (; i + kLanes <= n; i += kLanes) total = hn::Add(total, load(p + i));
+  return sum(total);
+}
+
+// Which is best depends on the processor: how many misses it has under way, and its registers.
 float ReadEightStreams(const float* p, std::int64_t n) { return read_streams<8>(p, n); }
-float ReadSixteenStreams(const float* p, std::int64_t n) { return read_streams<16>(p, n); }
+float ReadManyStreams(const float* p, std::int64_t n) { return read_streams<24>(p, n); }
 
 /// `rounds` times 12 independent multiply-adds; enough for two units of latency five, few enough
 /// for 16 registers.
@@ -77,7 +84,7 @@ namespace scaling {
 namespace {
 HWY_EXPORT(ReadOneStream);
 HWY_EXPORT(ReadEightStreams);
-HWY_EXPORT(ReadSixteenStreams);
+HWY_EXPORT(ReadManyStreams);
 HWY_EXPORT(MultiplyAdd);
 HWY_EXPORT(FlopsOfRound);
 
@@ -120,13 +127,13 @@ double measure_read_rate(Team& team, const void* data, std::uint64_t bytes) {
   const auto eight = [](const float* p, std::int64_t k) {
     return HWY_DYNAMIC_DISPATCH(ReadEightStreams)(p, k);
   };
-  const auto sixteen = [](const float* p, std::int64_t k) {
-    return HWY_DYNAMIC_DISPATCH(ReadSixteenStreams)(p, k);
+  const auto many = [](const float* p, std::int64_t k) {
+    return HWY_DYNAMIC_DISPATCH(ReadManyStreams)(p, k);
   };
   rate_of(one);  // leaves in cache what a cache can keep
   double best = 0;
   for (int pass = 0; pass < 2; ++pass) {
-    best = std::max({best, rate_of(one), rate_of(eight), rate_of(sixteen)});
+    best = std::max({best, rate_of(one), rate_of(eight), rate_of(many)});
   }
   return best;
 }

@@ -13,7 +13,7 @@ struct Ceilings {
 };
 
 /// Read rate of `team` over [data, data + bytes), every thread its own share: the best of three
-/// read loops (one stream; eight and sixteen streams with software prefetch), each the best of two
+/// read loops (one stream; eight and 24 streams with software prefetch), each the best of two
 /// passes after one that leaves in cache what a cache can keep. So over a model whose step reads
 /// `bytes`, this is the rate a perfect step could have, last-level cache included.
 double measure_read_rate(Team& team, const void* data, std::uint64_t bytes);

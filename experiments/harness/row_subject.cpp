@@ -103,7 +103,10 @@ StepTiming RowSubject::step(Rng& ids) {
 void RowSubject::warm_up() {
   begin();
   Rng ids(settings_.seed, kWarmUpStream);
-  for (int i = 0; i < settings_.warm_up_tokens; ++i) step(ids);
+  double last = 0;
+  for (int i = 0; i < settings_.warm_up_tokens; ++i) last = step(ids).token_seconds;
+  // The paper's protocol has one number a decode.
+  has_long_tokens_ = last > kLongToken && settings_.kind == Protocol::steady;
 }
 
 void RowSubject::prepare(int) { begin(); }
@@ -113,20 +116,15 @@ Decode RowSubject::decode(int number) {
   TouchedRows touched(resident_.model->config().d_ff);
   std::vector<double> token, block;
   std::vector<LongToken> long_tokens;
-  bool is_long = false;
   Ceilings before;
   for (int i = 0; i < settings_.tokens; ++i) {
-    if (is_long && i == settings_.dropped) before = ceilings();
+    if (has_long_tokens_ && i == settings_.dropped) before = ceilings();
     const StepTiming timing = step(ids);
     touched.add(decoder_.touched_rows());
-    if (i < settings_.dropped) {
-      // The paper's protocol has one number a decode.
-      is_long = timing.token_seconds > kLongToken && settings_.kind == Protocol::steady;
-      continue;
-    }
+    if (i < settings_.dropped) continue;
     token.push_back(timing.token_seconds);
     block.push_back(timing.block_seconds);
-    if (is_long) {
+    if (has_long_tokens_) {
       const Ceilings after = ceilings();
       long_tokens.push_back({{token.back(), block.back(), 0}, before, after});
       before = after;

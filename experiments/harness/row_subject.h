@@ -51,6 +51,7 @@ class RowSubject : public Subject {
   const ProtocolSettings& settings_;
   Decoder decoder_;
   std::uint64_t ceiling_bytes_;
+  bool has_long_tokens_ = false;  ///< known after the warm-up
   std::vector<int> ids_, next_;
 };
 
