@@ -19,6 +19,12 @@ namespace HWY_NAMESPACE {
 /// Input rows worked on together, at most: 3 panels of them are 27 KiB, half a first-level cache.
 /// The convolutions' widest channel count in the paper is 144.
 inline constexpr std::int64_t kChunk = 144;
+/// Input rows of a chunk. Chunks are equal: a short last one would be mostly loading and storing of
+/// sums.
+inline std::int64_t chunk_of(std::int64_t rows) {
+  const std::int64_t chunks = (rows + kChunk - 1) / kChunk;
+  return (rows + chunks - 1) / chunks;
+}
 /// Left-side values kept for all panels: 64 KiB stay in a second-level cache.
 inline constexpr std::int64_t kLeftValues = 16384;
 /// Modules lie in groups of this many, so that the values of a few modules for consecutive input
@@ -45,18 +51,29 @@ struct Left {
   HWY_INLINE Left from_row(std::int64_t k) const { return {a + k * stride, stride, group_stride}; }
 };
 
-/// Memory that will be read after the weights at hand; asked for by tiles that have nothing else to
-/// ask for.
+/// What the tiles of a chunk ask for while they compute: the panels that come next, then memory
+/// that is read after all panels, then a line that is known already, so that the inner loop has no
+/// branch.
 template <class T>
-struct Later {
-  const T* next = nullptr;
-  const T* end = nullptr;
-  /// The start of `rows` lines to ask for; `known` if no more are wanted.
-  HWY_INLINE const T* take(std::int64_t rows, const T* known) {
-    if (end - next < rows * kPanel) return known;
-    const T* const lines = next;
-    next += rows * kPanel;
-    return lines;
+struct Coming {
+  const T* panels[kMaxPanels] = {};  ///< from each, a line an input row
+  int count = 0;
+  const T* known = nullptr;
+  const T* later = nullptr;
+  const T* later_end = nullptr;
+  int shares = 0;  ///< taken of the panels
+
+  /// Where a tile finds `lines` lines, a share of `split` of a panel.
+  HWY_INLINE const T* take(std::int64_t lines, int split) {
+    if (shares < count * split) {
+      const T* const start = panels[shares / split] + shares % split * lines * kPanel;
+      ++shares;
+      return start;
+    }
+    if (later_end - later < lines * kPanel) return known;
+    const T* const start = later;
+    later += lines * kPanel;
+    return start;
   }
 };
 
@@ -69,22 +86,19 @@ HWY_INLINE void add(Vector v, float* to, std::int64_t n) {
   }
 }
 
-/// y[s * width + j] += sum_{k < rows} left[k * stride + s] right[p][k][j] for kModules modules.
-/// ask: kAsk lines of coming weights wanted at each step, `rows` lines apart by panel.
-template <int kPanels, int kModules, int kAsk, class Right, class T>
+/// y[s * width + j] += sum_{k < rows} left[k * stride + s] right[p][k][j] for kModules modules. At
+/// every kEvery-th step it asks for the next line of each of kAsk streams.
+template <int kPanels, int kModules, int kAsk, int kEvery, class Right, class T>
 HWY_INLINE void tile(const float* left, std::int64_t stride, const Right* const (&right)[kPanels],
                      std::int64_t rows, float* y, std::int64_t width, std::int64_t columns,
-                     const T* const* ask) {
+                     const T* const (&ask)[kAsk]) {
   Vector sums[kModules][kPanels][kVectorsOfPanel];
   for (auto& module : sums) {
     for (auto& panel : module) {
       for (Vector& v : panel) v = zero();
     }
   }
-  // Fewer instructions besides the multiply-adds: they compete for the same ports.
-  HWY_UNROLL(2)
-  for (std::int64_t k = 0; k < rows; ++k) {
-    for (int p = 0; p < kAsk; ++p) prefetch_far(ask[p] + k * kPanel);
+  const auto step = [&](std::int64_t k) HWY_ATTR {
     Vector w[kPanels][kVectorsOfPanel];
     for (int p = 0; p < kPanels; ++p) {
       for (int v = 0; v < kVectorsOfPanel; ++v) w[p][v] = load(right[p] + k * kPanel + v * kLanes);
@@ -98,7 +112,15 @@ HWY_INLINE void tile(const float* left, std::int64_t stride, const Right* const 
         }
       }
     }
+  };
+  std::int64_t k = 0, line = 0;
+  // Fewer instructions besides the multiply-adds: they compete for the same ports.
+  HWY_UNROLL(2)
+  for (; k + kEvery <= rows; k += kEvery, line += kPanel) {
+    for (int p = 0; p < kAsk; ++p) prefetch_far(ask[p] + line);
+    for (int i = 0; i < kEvery; ++i) step(k + i);
   }
+  for (; k < rows; ++k) step(k);
   const bool whole = columns == kPanels * kPanel;
   for (int s = 0; s < kModules; ++s) {
     for (int p = 0; p < kPanels; ++p) {
@@ -111,51 +133,56 @@ HWY_INLINE void tile(const float* left, std::int64_t stride, const Right* const 
 }
 
 /// Modules [s, modules) against kPanels panels for one chunk of input rows, kModules at a time,
-/// then the rest in smaller tiles. ask: lines of coming weights, one panel of them for each tile in
-/// turn; after the last panel, and for later tiles, a line that is known already, so that the inner
-/// loop has no branch.
-template <int kPanels, int kModules, class Right, class T>
+/// then the rest in smaller tiles.
+template <int kPanels, int kModules, int kEvery, class Right, class T>
 HWY_INLINE void tiles(Left left, std::int64_t s, std::int64_t modules,
                       const Right* const (&right)[kPanels], std::int64_t rows, float* y,
-                      std::int64_t width, std::int64_t columns, const T* const* ask,
-                      const T* const* last_ask, Later<T>& later) {
+                      std::int64_t width, std::int64_t columns, Coming<T>& coming) {
   for (; s + kModules <= modules; s += kModules) {
-    const T* const line[1] = {ask < last_ask ? *ask++ : later.take(rows, *last_ask)};
-    tile<kPanels, kModules, 1>(left.at(s), left.stride, right, rows, y + s * width, width, columns,
-                               line);
+    const T* const line[1] = {coming.take(rows / kEvery, kEvery)};
+    tile<kPanels, kModules, 1, kEvery>(left.at(s), left.stride, right, rows, y + s * width, width,
+                                       columns, line);
   }
   if constexpr (kModules > 1) {
     constexpr int kSmaller = kModules > 4 ? 4 : kModules / 2;
-    tiles<kPanels, kSmaller>(left, s, modules, right, rows, y, width, columns, ask, last_ask,
-                             later);
+    tiles<kPanels, kSmaller, kEvery>(left, s, modules, right, rows, y, width, columns, coming);
   }
 }
 
-/// All modules. Where tiles are fewer than panels the first tile asks for all panels at once.
+/// All modules. What comes next is asked for as evenly as can be: a burst of requests holds up the
+/// loads of the tile that makes it. Where tiles are fewer than panels the first tile asks for all
+/// panels at once.
 template <int kPanels, class Right, class T>
 void all_tiles(Left left, std::int64_t modules, const Right* const (&right)[kPanels],
                std::int64_t rows, float* y, std::int64_t width, std::int64_t columns,
-               const T* const (&ask)[kPanels + 1], Later<T>& later) {
+               Coming<T>& coming) {
   constexpr int kModules = kModuleTile<kPanels>;
-  const T* const* const last = ask + kPanels;
+  if (modules >= 2 * kModules * kPanels) {
+    tiles<kPanels, kModules, 2>(left, 0, modules, right, rows, y, width, columns, coming);
+    return;
+  }
   if (modules >= kModules * kPanels) {
-    tiles<kPanels, kModules>(left, 0, modules, right, rows, y, width, columns, ask, last, later);
-  } else if (modules >= 4) {
+    tiles<kPanels, kModules, 1>(left, 0, modules, right, rows, y, width, columns, coming);
+    return;
+  }
+  const T* ask[kPanels];
+  std::copy(coming.panels, coming.panels + kPanels, ask);
+  coming.shares = coming.count;
+  if (modules >= 4) {
     constexpr int kFirst = std::min(kModules, 4);
-    tile<kPanels, kFirst, kPanels>(left.a, left.stride, right, rows, y, width, columns, ask);
-    tiles<kPanels, kFirst>(left, kFirst, modules, right, rows, y, width, columns, last, last,
-                           later);
+    tile<kPanels, kFirst, kPanels, 1>(left.a, left.stride, right, rows, y, width, columns, ask);
+    tiles<kPanels, kFirst, 1>(left, kFirst, modules, right, rows, y, width, columns, coming);
   } else {
-    tile<kPanels, 1, kPanels>(left.a, left.stride, right, rows, y, width, columns, ask);
-    tiles<kPanels, 2>(left, 1, modules, right, rows, y, width, columns, last, last, later);
+    tile<kPanels, 1, kPanels, 1>(left.a, left.stride, right, rows, y, width, columns, ask);
+    tiles<kPanels, 2, 1>(left, 1, modules, right, rows, y, width, columns, coming);
   }
 }
 
 /// Input rows [row, row + rows) against `kPanels` panels from `first`, chunk by chunk, for every
-/// token. coming: the panel that is streamed after these, or null.
+/// token. next: the panel that is streamed after these, or null.
 template <int kPanels, class T>
 void panels(const WeightView& w, std::int64_t first, std::int64_t row, std::int64_t rows,
-            const T* coming, Later<T>& later, const Left* left, std::int64_t modules, int tokens,
+            const T* next, Coming<T>& coming, const Left* left, std::int64_t modules, int tokens,
             float* y, std::int64_t last_column) {
   // What several tiles or tokens use is converted once; a single tile converts as it loads.
   const bool convert = !std::is_same_v<T, float> && (modules > kModuleTile<kPanels> || tokens > 1);
@@ -163,25 +190,24 @@ void panels(const WeightView& w, std::int64_t first, std::int64_t row, std::int6
   const std::int64_t column = first * kPanel;
   const std::int64_t columns = std::min(kPanels * kPanel, last_column - column);
   const T* const base = static_cast<const T*>(w.data) + (first * w.rows + row) * kPanel;
-  // Chunks of equal size: a short last one would be mostly loading and storing of sums.
-  const std::int64_t chunks = (rows + kChunk - 1) / kChunk;
-  const std::int64_t size = (rows + chunks - 1) / chunks;
+  const std::int64_t size = chunk_of(rows);
   for (std::int64_t done = 0; done < rows; done += size) {
     const std::int64_t count = std::min(size, rows - done);
     const T* source[kPanels];
-    const T* ask[kPanels + 1];
     for (int p = 0; p < kPanels; ++p) {
       source[p] = base + (p * w.rows + done) * kPanel;
-      const T* const after = coming ? coming + p * w.rows * kPanel : source[p];
-      ask[p] = done + count < rows ? source[p] + size * kPanel : after;
+      const T* const after = next ? next + p * w.rows * kPanel : source[p];
+      coming.panels[p] = done + count < rows ? source[p] + size * kPanel : after;
     }
-    ask[kPanels] = source[0];
+    coming.count = kPanels;
+    coming.shares = 0;
+    coming.known = source[0];
     float* const to = y + column;
     if (!convert) {
       for (int t = 0; t < tokens; ++t) {
-        if (t > 0) std::fill(ask, ask + kPanels, source[0]);
+        if (t > 0) std::fill(coming.panels, coming.panels + kPanels, source[0]);
         all_tiles<kPanels>(left[t].from_row(done), modules, source, count,
-                           to + t * modules * w.cols, w.cols, columns, ask, later);
+                           to + t * modules * w.cols, w.cols, columns, coming);
       }
       continue;
     }
@@ -194,17 +220,17 @@ void panels(const WeightView& w, std::int64_t first, std::int64_t row, std::int6
       right[p] = panel;
     }
     for (int t = 0; t < tokens; ++t) {
-      if (t > 0) std::fill(ask, ask + kPanels, source[0]);
+      if (t > 0) std::fill(coming.panels, coming.panels + kPanels, source[0]);
       all_tiles<kPanels>(left[t].from_row(done), modules, right, count, to + t * modules * w.cols,
-                         w.cols, columns, ask, later);
+                         w.cols, columns, coming);
     }
   }
 }
 
-/// Input rows [row, row + rows) against all panels of `columns`.
+/// Input rows [row, row + rows) against all panels of `columns`. coming: what is read after them.
 template <class T>
 void product_typed(const WeightView& w, Range columns, std::int64_t row, std::int64_t rows,
-                   Later<T> later, const Left* left, std::int64_t modules, int tokens, float* y) {
+                   Coming<T> coming, const Left* left, std::int64_t modules, int tokens, float* y) {
   const std::int64_t begin = columns.begin / kPanel, end = panel_count(columns.end);
   const bool threes = (end - begin) % 4 != 0 && (end - begin) % 3 == 0;
   const auto start = [&](std::int64_t panel, std::int64_t at) {
@@ -213,13 +239,13 @@ void product_typed(const WeightView& w, Range columns, std::int64_t row, std::in
   for (std::int64_t p = begin; p < end;) {
     const auto run = [&]<int kPanels>() {
       // After the last panels come the first ones again, further down.
-      const T* coming = nullptr;
+      const T* next = nullptr;
       if (p + 2 * kPanels <= end) {
-        coming = start(p + kPanels, row);
+        next = start(p + kPanels, row);
       } else if (row + 2 * rows <= w.rows && begin + kPanels <= end) {
-        coming = start(begin, row + rows);
+        next = start(begin, row + rows);
       }
-      panels<kPanels, T>(w, p, row, rows, coming, later, left, modules, tokens, y, columns.end);
+      panels<kPanels, T>(w, p, row, rows, next, coming, left, modules, tokens, y, columns.end);
       p += kPanels;
     };
     if constexpr (kMaxPanels == 4) {
@@ -250,12 +276,25 @@ HWY_INLINE void store_groups(Vector v, float* to, std::int64_t group_stride) {
   }
 }
 
+/// The first chunk of the right side, which no tile could ask for.
+template <class T>
+struct First {
+  const T* data;
+  std::int64_t rows, panels, panel_stride;
+  HWY_INLINE void ask(std::int64_t k) const {
+    if (k >= rows) return;
+    for (std::int64_t p = 0; p < panels; ++p) prefetch_far(data + p * panel_stride + k * kPanel);
+  }
+};
+
 /// Row k of module group g, to[(g * rows + k) * kGroup ...], = x[k] d[k][g * kGroup ...]. n:
 /// modules.
 template <class T>
-void scale_rows(const T* d, const float* x, std::int64_t rows, std::int64_t n, float* to) {
+void scale_rows(const T* d, const float* x, std::int64_t rows, std::int64_t n, float* to,
+                const First<T>& first) {
   const std::int64_t group_stride = rows * kGroup;
   for (std::int64_t k = 0; k < rows; ++k, d += n) {
+    first.ask(k);
     const Vector factor = broadcast(x[k]);
     std::int64_t s = 0;
     for (; s + kLanes <= n; s += kLanes) {
@@ -282,15 +321,23 @@ void Multiplicative(const WeightView& d, const WeightView& e, const float* x, in
   for (std::int64_t row = inputs.begin; row < inputs.end; row += most) {
     const std::int64_t rows = std::min(most, inputs.end - row);
     const auto run = [&](const auto* d_rows, const auto* end) {
+      using T = std::remove_cvref_t<decltype(*d_rows)>;
+      const std::int64_t panel = columns.begin / kPanel;
+      First<T> first{static_cast<const T*>(e.data) + (panel * e.rows + row) * kPanel, 0,
+                     std::min<std::int64_t>(kMaxPanels, panel_count(columns.end) - panel),
+                     e.rows * kPanel};
+      if (row == inputs.begin) first.rows = chunk_of(rows);
       for (int t = 0; t < tokens; ++t) {
         float* to = scaled.data() + t * size;
         left[t] = {to, kGroup, rows * kGroup};
-        scale_rows(d_rows, x + t * e.rows + row, rows, modules, to);
+        scale_rows(d_rows, x + t * e.rows + row, rows, modules, to, first);
+        first.rows = 0;
       }
-      const auto* const later = d_rows + rows * modules;
-      using T = std::remove_cvref_t<decltype(*d_rows)>;
-      product_typed<T>(e, columns, row, rows, {later, std::min(end, later + most * modules)}, left,
-                       modules, tokens, y);
+      const T* const later = d_rows + rows * modules;
+      Coming<T> coming;
+      coming.later = later;
+      coming.later_end = std::min(end, later + most * modules);
+      product_typed<T>(e, columns, row, rows, coming, left, modules, tokens, y);
     };
     if (d.type == WeightType::f32) {
       run(d.f32() + row * modules, d.f32() + inputs.end * modules);
