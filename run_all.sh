@@ -8,8 +8,7 @@ usage() {
 ./run_all.sh [options]       tables, sweeps, perplexity curves (Figure 1, mini, one seed), plots and report of this
                              machine: under an hour on two cores, besides installing and building
   --full          also Figures 3, 5, 7 and the mixture of experts at mini size, the Terraformer (Tables 6 and 8,
-                  reversibility, long sequences), and what no table of the report shows: published shapes, bf16
-                  kernel sets, single layers; an hour more
+                  reversibility, long sequences), published shapes, bf16 kernel sets and single layers; an hour more
   --quick         under ten minutes on two cores: fewer rows, fewer repeats, no curves
   --smoke         about a minute: tiny shapes into a temporary folder, to see that everything runs
   --peers         also PyTorch and JAX on the same block, and PyTorch's training step beside ours (installs them under
@@ -90,7 +89,7 @@ case $mode in
     "2.5;table8_bf16;--time-budget 10"
     "7;reversibility;"
     "8;long_sequence;"
-    # Of no table or figure: last, so that an interrupted run has those.
+    # Last, so that an interrupted run has the tables and figures.
     "1;kernel_sets;--time-budget 6"
     "2.5;shapes;--time-budget 4"
     "1.5;bench_layers;--benchmark_min_time=0.05") ;;
@@ -204,9 +203,12 @@ run_benchmark() {
   local made_by; made_by="$(sha256sum <"$bin/$name" | cut -c1-16) $*"
   if is_made_by "$out" "$made_by"; then return; fi
   local rc=0
+  rm -f "$out.partial"
   "$bin/$name" "$@" --benchmark_out="$out.partial" --benchmark_out_format=json \
     --benchmark_context=commit="$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)" || rc=$?
-  if (( rc > 1 )); then return $rc; fi  # 1: whole, but some cases differ from ref; the report names them
+  # 1: whole, but some cases differ from ref; the report names them.
+  if (( rc > 1 )) || [[ ! -s $out.partial ]]; then return $(( rc ? rc : 1 )); fi
+  rm -f "$out.made_by"
   mv "$out.partial" "$out"
   if (( rc == 0 )); then echo "$made_by" >"$out.made_by"; fi
   return $rc

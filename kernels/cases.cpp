@@ -44,6 +44,16 @@ void test_dense(List& list) {
     list.push_back(dense_transposed_case(
         {std::string("swapped_").append(name), tokens, Values::normal, 3}, {37, in}));
   }
+  // One token: rows around a page of either weight type, as many as streams and a few more or less.
+  for (const std::int64_t in : {600, 1023, 1024, 1500, 2047, 2048, 2112}) {
+    for (const std::int64_t out : {3, 4, 7, 8, 15, 16, 17, 20, 23, 35}) {
+      const std::string name = numbered(numbered("page", in) + "x", out);
+      list.push_back(dense_case({name, 1}, {in, out}));
+      list.push_back(dense_transposed_case({name, 1}, {out, in}));
+    }
+    list.push_back(dense_case({numbered("page_from", in), 1}, {in, 60, {5, 58}}));
+    list.push_back(dense_transposed_case({numbered("page_from", in), 1}, {60, in, {5, 58}}));
+  }
   for (const NamedValues& v : kEveryValues) {
     for (const int tokens : {1, 5}) {
       list.push_back(
@@ -78,6 +88,19 @@ void test_controller(List& list) {
   for (const NamedValues& v : kEveryValues) {
     list.push_back(controller_case({v.name, 3, v.values, 1}, {33, 640, 64}));
   }
+  // Panels around a page of either weight type, in groups side by side and in what is left of them.
+  for (const std::int64_t rank : {63, 64, 65, 127, 128, 129}) {
+    for (const int tokens : {1, 3}) {
+      const std::string name = numbered("rank", rank);
+      list.push_back(controller_case({name, tokens}, {rank, 1024, 64}));
+      list.push_back(controller_case({name + "_from", tokens}, {rank, 1200, 40, {3, 29}}));
+    }
+  }
+  for (const std::int64_t block : {24, 40, 96}) {
+    for (const int tokens : {1, 2}) {
+      list.push_back(controller_case({numbered("wide_block", block), tokens}, {65, 960, block}));
+    }
+  }
   for (const Range range : {Range{0, 0}, Range{9, 10}, Range{3, 7}, Range{5, 5}, Range{1, 9}}) {
     const std::string name = named("from", range);
     list.push_back(controller_case({name, 2}, {16, 640, 64, range}));
@@ -98,8 +121,9 @@ void test_gather(List& list) {
     both({name, 1, Values::normal, 1}, {d, 13, 3, -1, d % 2 == 0});
     both({name, 4, Values::normal, 3}, {d, 13, 3, -1, d % 2 == 1});
   }
-  for (const std::int64_t n : {0, 1, 2, 3, 5, 8}) {
-    both({numbered("selections", n), 2}, {70, 16, 5, n});
+  for (const std::int64_t n : {0, 1, 2, 3, 5, 7, 8, 9, 15, 16, 17}) {
+    both({numbered("selections", n), 2}, {70, 16, 9, n});
+    both({numbered("selections_of_one", n), 1}, {70, 20, 18, n});
   }
   both({"one_row_for_all", 16}, {70, 16, 1});
   for (const NamedValues& v : kEveryValues) both({v.name, 3, v.values, 1}, {200, 12, 8});
@@ -129,6 +153,11 @@ void test_multiplicative(List& list) {
     }
   }
   list.push_back(multiplicative_case({"long", 1}, {3001, 6, 33}));
+  // Chunks that are not equal, tiles of many modules, and what the next chunk is asked for with.
+  for (const int tokens : {1, 3}) {
+    list.push_back(multiplicative_case({"chunks", tokens}, {301, 64, 144}));
+    list.push_back(multiplicative_case({"chunks_few", tokens}, {301, 16, 64}));
+  }
 }
 
 void test_convolution(List& list) {

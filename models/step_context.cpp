@@ -7,13 +7,14 @@ StepContext::Deal StepContext::deal(std::int64_t n, std::int64_t row_bytes) cons
   // Below this a phase lasts some tens of microseconds, and a piece would cost more than it saves.
   constexpr std::int64_t kFewBytes = 1 << 20;
   constexpr std::int64_t kPieceBytes = 128 << 10;
+  constexpr std::int64_t kStreams = 16;  // rows that kernels go along at once
   if (threads == 1 || !kernels.takes_pieces || queue == Barrier::kQueues ||
       n * row_bytes < kFewBytes) {
     return {n, n, 1};
   }
   const std::int64_t dealt = n / 8 / 16 * 16;
   const std::int64_t least = std::max(kPieceBytes / row_bytes, dealt / kMaxPieces);
-  return {n, n - dealt, std::max<std::int64_t>(4, (least + 3) / 4 * 4)};
+  return {n, n - dealt, std::max(kStreams, (least + kStreams - 1) / kStreams * kStreams)};
 }
 
 }  // namespace scaling

@@ -231,7 +231,7 @@ class FakeSubject : public Subject {
   Decode decode(int number) override {
     EXPECT_EQ(number, prepared);
     log_->push_back(name_);
-    return {{10 + jitter * (number % 3), 1, 5}, long_tokens};
+    return {{10 + jitter * (number % 3), 1}, 5, long_tokens};
   }
   Ceilings ceilings() override {
     ++measured;
@@ -292,35 +292,36 @@ TEST(Protocol, SetsAsideWhatDisagreeingCeilingsBracketAndGivesThatUp) {
   const Samples samples = run({&a}, {}).at(0);
   EXPECT_TRUE(samples.restless);
   EXPECT_TRUE(samples.set_aside.empty());
-  EXPECT_EQ(int(samples.kept.size()), samples.decodes);
-  EXPECT_GE(samples.decodes, 8);
-  EXPECT_DOUBLE_EQ(samples.kept[0].ceilings.read_bytes_per_second, 65e9);
+  EXPECT_EQ(int(samples.kept.size()), samples.attempts);
+  EXPECT_GE(samples.attempts, 8);
+  EXPECT_DOUBLE_EQ(samples.kept[0].parts[0].ceilings.read_bytes_per_second, 65e9);
   // The reading after one decode serves as the one before the next.
-  EXPECT_EQ(a.measured, samples.decodes + 1);
+  EXPECT_EQ(a.measured, samples.attempts + 1);
 }
 
-TEST(Protocol, LongTokensCountOneByOne) {
+TEST(Protocol, LongTokensHaveCeilingsOfTheirOwn) {
   std::vector<std::string> log;
   FakeSubject a("a", &log);
   const Ceilings slow{50e9, 1e12}, fast{60e9, 1e12};
-  a.long_tokens.assign(9, {{0.5, 0.1, 5}, slow, slow});
-  a.long_tokens.push_back({{0.4, 0.1, 5}, slow, fast});  // the machine changed
+  a.long_tokens.assign(9, {{0.5, 0.1}, slow, slow});
+  a.long_tokens.push_back({{0.4, 0.1}, slow, fast});  // the machine changed
   const Samples steady = run({&a}, {}).at(0);
   EXPECT_TRUE(steady.by_token);
   EXPECT_FALSE(steady.restless);
-  EXPECT_EQ(steady.decodes, 3) << "one decode has tokens enough, but is one moment";
-  EXPECT_EQ(steady.kept.size(), 27u);
-  EXPECT_EQ(steady.set_aside.size(), 3u);
-  EXPECT_DOUBLE_EQ(steady.kept[0].times.token_seconds, 0.5);
-  EXPECT_DOUBLE_EQ(steady.kept[0].ceilings.read_bytes_per_second, 50e9);
-  EXPECT_EQ(a.measured, 1) << "the last token's reading serves the next decode";
+  EXPECT_TRUE(steady.set_aside.empty());
+  EXPECT_EQ(steady.kept.size(), 6u)
+      << "tokens of one decode are one moment: six decodes all the same";
+  EXPECT_EQ(steady.kept[0].parts.size(), 9u);
+  EXPECT_DOUBLE_EQ(steady.kept[0].median([](const Part& p) { return p.times.token_seconds; }), 0.5);
+  EXPECT_EQ(a.measured, 1) << "before it was known that tokens are long";
 
   FakeSubject b("b", &log);
-  b.long_tokens.assign(10, {{0.4, 0.1, 5}, slow, fast});
+  b.long_tokens.assign(6, {{0.4, 0.1}, slow, fast});  // more than half
+  b.long_tokens.resize(10, {{0.5, 0.1}, slow, slow});
   const Samples unsteady = run({&b}, {}).at(0);
   EXPECT_TRUE(unsteady.restless);
-  EXPECT_EQ(unsteady.kept.size(), 30u);
-  EXPECT_DOUBLE_EQ(unsteady.kept[0].ceilings.read_bytes_per_second, 55e9);
+  EXPECT_EQ(unsteady.kept[0].parts.size(), 10u);
+  EXPECT_DOUBLE_EQ(unsteady.kept[0].parts[0].ceilings.read_bytes_per_second, 55e9);
 }
 
 TEST(Protocol, PaperWarmsUpBeforeEachOfSix) {

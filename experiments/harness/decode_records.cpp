@@ -24,7 +24,7 @@ void add_note(std::string& note, const std::string& more) {
   if (!more.empty()) note += (note.empty() ? "" : "; ") + more;
 }
 
-/// One value a kept sample, each metric in its own column.
+/// One value a kept decode, each metric in its own column.
 struct Columns {
   std::vector<double> token_ms, block_ms, token_floor, block_floor, token_efficiency,
       block_efficiency;
@@ -37,17 +37,27 @@ Columns columns_of(const Row& row, const Transformer& model, const Samples& samp
   const Cost block_cost = model.block_cost(row.batch, length, row.source_length);
   const auto missing = double(model.config().decoder_layers - model.blocks());
   Columns c;
-  for (const auto& [times, ceilings] : samples.kept) {
-    const double read = ceilings.read_bytes_per_second, fma = ceilings.fma_flops_per_second;
-    c.block_ms.push_back(1e3 * times.block_seconds);
-    c.token_ms.push_back(1e3 * (times.token_seconds + missing * times.block_seconds));
-    c.token_floor.push_back(1e3 * floor_seconds(token_cost, read, fma));
-    c.block_floor.push_back(1e3 * floor_seconds(block_cost, read, fma));
-    c.token_efficiency.push_back(c.token_floor.back() / c.token_ms.back());
-    c.block_efficiency.push_back(c.block_floor.back() / c.block_ms.back());
-    c.rows_touched.push_back(times.rows_touched);
-    c.read.push_back(read / 1e9);
-    c.fma.push_back(fma / 1e9);
+  const auto token_ms = [&](const Part& p) {
+    return 1e3 * (p.times.token_seconds + missing * p.times.block_seconds);
+  };
+  const auto block_ms = [](const Part& p) { return 1e3 * p.times.block_seconds; };
+  const auto floor_ms = [](const Part& p, const Cost& cost) {
+    return 1e3 *
+           floor_seconds(cost, p.ceilings.read_bytes_per_second, p.ceilings.fma_flops_per_second);
+  };
+  for (const Sample& sample : samples.kept) {
+    const auto add = [&sample](std::vector<double>& column, const auto& value) {
+      column.push_back(sample.median(value));
+    };
+    add(c.token_ms, token_ms);
+    add(c.block_ms, block_ms);
+    add(c.token_floor, [&](const Part& p) { return floor_ms(p, token_cost); });
+    add(c.block_floor, [&](const Part& p) { return floor_ms(p, block_cost); });
+    add(c.token_efficiency, [&](const Part& p) { return floor_ms(p, token_cost) / token_ms(p); });
+    add(c.block_efficiency, [&](const Part& p) { return floor_ms(p, block_cost) / block_ms(p); });
+    add(c.read, [](const Part& p) { return p.ceilings.read_bytes_per_second / 1e9; });
+    add(c.fma, [](const Part& p) { return p.ceilings.fma_flops_per_second / 1e9; });
+    c.rows_touched.push_back(sample.rows_touched);
   }
   return c;
 }
@@ -75,8 +85,6 @@ class Writer {
   std::vector<Record> records_;
 };
 
-std::string samples_word(const Samples& samples) { return samples.by_token ? "tokens" : "decodes"; }
-
 std::string notes_of(const Row& row, const Transformer& model, const Samples& samples,
                      double precision) {
   std::string note;
@@ -87,18 +95,15 @@ std::string notes_of(const Row& row, const Transformer& model, const Samples& sa
                        std::to_string(model.config().decoder_layers) +
                        " blocks held, token = blocks x block + rest");
   }
-  if (samples.by_token) {
-    add_note(note, "each token between ceilings of its own, " + std::to_string(samples.decodes) +
-                       " decodes");
-  }
+  if (samples.by_token) add_note(note, "each token between ceilings of its own");
   if (samples.restless) {
-    add_note(note, "restless machine: " + samples_word(samples) +
-                       " kept although the ceilings before and after differed by more than 5 %");
+    add_note(note,
+             "restless machine: decodes kept although the ceilings before and after differed "
+             "by more than 5 %");
   }
   const double uncertainty = uncertainty_of(samples);
   if (!std::isfinite(uncertainty)) {
-    add_note(note, std::to_string(samples.kept.size()) + " " + samples_word(samples) +
-                       ", too few for a 95 % interval");
+    add_note(note, std::to_string(samples.kept.size()) + " decodes, too few for a 95 % interval");
   } else if (uncertainty > precision) {
     add_note(note, "confidence interval " + percent(uncertainty));
   }
@@ -197,7 +202,7 @@ std::vector<Record> decode_records(const Record& base, const Row& row, Transform
   write.counted("block_bytes", "B", block.bytes);
   write.counted("token_flops", "FLOP", token.flops);
   write.counted("block_flops", "FLOP", block.flops);
-  write.counted("discarded_pairs", samples_word(samples).c_str(), double(samples.set_aside.size()));
+  write.counted("discarded_pairs", "decodes", double(samples.set_aside.size()));
   write.measured("rows_touched", "rows", c.rows_touched, Status::ok);
   write.measured("read_gbps", "GB/s", c.read, Status::ok);
   write.measured("fma_gflops", "GFLOP/s", c.fma, Status::ok);

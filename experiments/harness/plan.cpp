@@ -32,10 +32,12 @@ double measure_seconds(const Row& row, const Transformer& model, const ProtocolS
       settings.tokens + (settings.kind == Protocol::paper ? settings.warm_up_tokens : 0);
   const double token_seconds = read.bytes / kReadRate;
   if (settings.kind == Protocol::paper) return settings.min_decodes * tokens * token_seconds;
-  const int least = token_seconds > kLongToken
-                        ? std::min(settings.min_decodes, settings.min_long_decodes)
-                        : settings.min_decodes;
-  return std::max(least * tokens * token_seconds, settings.budget_seconds);
+  double decode_seconds = tokens * token_seconds;
+  if (token_seconds > kLongToken) {  // a reading of the ceilings takes seven passes
+    decode_seconds += (tokens - settings.dropped + 1) * 7 *
+                      std::min(read.bytes, double(kMaxCeilingBytes)) / kReadRate;
+  }
+  return std::max(settings.min_decodes * decode_seconds, settings.budget_seconds);
 }
 
 std::string numbers(const std::vector<int>& values) {

@@ -48,15 +48,15 @@ class Rounds {
 
   /// Whether a subject may still decode.
   bool takes_part(std::size_t i) const {
-    if (!has_least(samples_[i])) return true;
     const int kept = int(samples_[i].kept.size());
+    if (kept < settings_.min_decodes) return true;
     return kept < settings_.max_decodes && samples_[i].seconds < settings_.budget_seconds;
   }
 
   /// Whether a subject needs no further decode.
   bool settled(std::size_t i) const {
-    return !takes_part(i) ||
-           (has_least(samples_[i]) && uncertainty_of(samples_[i]) <= settings_.precision);
+    return !takes_part(i) || (int(samples_[i].kept.size()) >= settings_.min_decodes &&
+                              uncertainty_of(samples_[i]) <= settings_.precision);
   }
 
   std::vector<std::size_t> random_order() {
@@ -72,20 +72,19 @@ class Rounds {
     const auto start = Clock::now();
     Subject& subject = *subjects_[i];
     Samples& samples = samples_[i];
-    const int number = samples.decodes++;
+    const int number = samples.attempts++;
     if (settings_.kind == Protocol::paper) subject.warm_up();
     subject.prepare(number);
-    const Ceilings before = last_.subject == &subject && seconds_since(last_.time) < kMaxCeilingAge
-                                ? last_.ceilings
-                                : subject.ceilings();
-    const Decode decode = subject.decode(number);
-    samples.by_token = !decode.long_tokens.empty();
-    for (const auto& [times, earlier, later] : decode.long_tokens) {
-      keep(samples, times, earlier, later);
+    Ceilings before;  // of no use to long tokens
+    if (!samples.by_token) {
+      const bool fresh = last_.subject == &subject && seconds_since(last_.time) < kMaxCeilingAge;
+      before = fresh ? last_.ceilings : subject.ceilings();
     }
-    const Ceilings after = samples.by_token ? decode.long_tokens.back().after : subject.ceilings();
-    if (!samples.by_token) keep(samples, decode.times, before, after);
-    last_ = {&subject, after, Clock::now()};
+    Decode decode = subject.decode(number);
+    samples.by_token = !decode.long_tokens.empty();
+    if (!samples.by_token) decode.long_tokens = {{decode.times, before, subject.ceilings()}};
+    last_ = {&subject, decode.long_tokens.back().after, Clock::now()};
+    keep(samples, decode);
     if (!samples.restless && hopeless(samples)) {
       samples.restless = true;
       samples.kept.insert(samples.kept.end(), samples.set_aside.begin(), samples.set_aside.end());
@@ -95,22 +94,25 @@ class Rounds {
   }
 
  private:
-  static void keep(Samples& samples, const Times& times, const Ceilings& before,
-                   const Ceilings& after) {
-    (agree(before, after) || samples.restless ? samples.kept : samples.set_aside)
-        .push_back({times, mean(before, after)});
-  }
-
-  /// Whether there are samples for an interval.
-  bool has_least(const Samples& samples) const {
-    return int(samples.kept.size()) >= settings_.min_decodes &&
-           samples.decodes >= std::min(settings_.min_decodes, settings_.min_long_decodes);
+  static void keep(Samples& samples, const Decode& decode) {
+    Sample all{{}, decode.rows_touched}, steady = all;
+    for (const auto& [times, before, after] : decode.long_tokens) {
+      all.parts.push_back({times, mean(before, after)});
+      if (agree(before, after)) steady.parts.push_back(all.parts.back());
+    }
+    if (samples.restless) {
+      samples.kept.push_back(all);
+    } else if (2 * steady.parts.size() >= all.parts.size()) {
+      samples.kept.push_back(steady);
+    } else {
+      samples.set_aside.push_back(all);
+    }
   }
 
   /// Whether waiting for a steady machine has cost enough.
   bool hopeless(const Samples& samples) const {
     const int aside = int(samples.set_aside.size()), kept = int(samples.kept.size());
-    const bool too_many = aside + kept >= kAttemptsBeforeRestless && aside > 3 * kept;
+    const bool too_many = samples.attempts >= kAttemptsBeforeRestless && aside > 3 * kept;
     const bool too_long = samples.seconds > 2 * settings_.budget_seconds && aside > kept;
     return too_many || too_long;
   }
@@ -142,8 +144,8 @@ ProtocolSettings settings_for(const Options& options) {
 double uncertainty_of(const Samples& samples) {
   std::vector<double> token, block;
   for (const Sample& sample : samples.kept) {
-    token.push_back(sample.times.token_seconds);
-    block.push_back(sample.times.block_seconds);
+    token.push_back(sample.median([](const Part& p) { return p.times.token_seconds; }));
+    block.push_back(sample.median([](const Part& p) { return p.times.block_seconds; }));
   }
   return std::max(relative_uncertainty(token), relative_uncertainty(block));
 }
@@ -171,7 +173,7 @@ void run_protocol(const std::vector<Subject*>& subjects, const ProtocolSettings&
     for (const std::size_t i : rounds.random_order()) {
       check_interrupt();
       if (!rounds.takes_part(i)) continue;
-      live(subjects[i]->name() + ": decode " + std::to_string(rounds.samples(i).decodes + 1));
+      live(subjects[i]->name() + ": decode " + std::to_string(rounds.samples(i).attempts + 1));
       rounds.attempt(i);
       if (!rounds.takes_part(i)) report(i);
     }

@@ -3,8 +3,9 @@
 // Rows in memory together take turns, one whole decode at a time, in a new random order each round.
 // The machine's ceilings are measured right before and right after a decode; where the two differ
 // by more than 5 % it is set aside, since the machine changed meanwhile. Where tokens are long, it
-// changes within a decode: there each token has its own two readings and counts by itself. A row
-// that has lost more than 3 of 4 that way, or half of them when its time is up, keeps everything
+// changes within a decode: there each token has its own two readings, and a decode is the median of
+// those tokens whose readings agree, if half of them do (not in the paper's protocol). A row that
+// has lost more than 3 of 4 decodes that way, or half of them when its time is up, keeps everything
 // and says so.
 #pragma once
 
@@ -14,20 +15,20 @@
 #include <vector>
 
 #include "experiments/harness/options.h"
+#include "experiments/harness/statistics.h"
 #include "kernels/ceilings.h"
 
 namespace scaling {
 
-/// Seconds; longer tokens count one by one, between ceilings of their own.
-inline constexpr double kLongToken = 0.1;
+/// Seconds; longer tokens have ceilings of their own.
+inline constexpr double kLongToken = 0.15;
 
 struct ProtocolSettings {
   Protocol kind = Protocol::steady;
   int warm_up_tokens = 4;
   int tokens = kDecodeTokens;
-  int dropped = 2;           ///< first tokens of a decode that are not timed
-  int min_decodes = 6;       ///< the fewest that give a 95 % interval of the median
-  int min_long_decodes = 3;  ///< the fewest where each token counts
+  int dropped = 2;      ///< first tokens of a decode that are not timed
+  int min_decodes = 6;  ///< the fewest that give a 95 % interval of the median
   int max_decodes = 2000;
   double budget_seconds = 20;  ///< of a row at one thread count; the minimum of decodes goes first
   double precision = 0.02;     ///< wanted half-width of the 95 % interval of the median
@@ -40,7 +41,6 @@ ProtocolSettings settings_for(const Options& options);
 struct Times {
   double token_seconds = 0;
   double block_seconds = 0;
-  double rows_touched = 0;  ///< distinct feed-forward rows of the decode, mean over held blocks
 };
 
 struct LongToken {
@@ -51,7 +51,8 @@ struct LongToken {
 /// One decode of one row.
 struct Decode {
   Times times;
-  std::vector<LongToken> long_tokens;  ///< instead of `times` where there are any
+  double rows_touched = 0;             ///< distinct feed-forward rows, mean over held blocks
+  std::vector<LongToken> long_tokens;  ///< in place of `times` where there are any
 };
 
 /// Something that decodes: a row at one thread count, resident in memory.
@@ -66,16 +67,31 @@ class Subject {
   virtual Ceilings ceilings() = 0;
 };
 
-struct Sample {
+/// What was measured between two readings of the ceilings, and their mean.
+struct Part {
   Times times;
-  Ceilings ceilings;  ///< mean of the readings before and after
+  Ceilings ceilings;
+};
+
+/// A decode: one part, or its long tokens.
+struct Sample {
+  std::vector<Part> parts;  ///< one at least
+  double rows_touched = 0;
+
+  /// The median of value(part) over the parts.
+  template <class F>
+  double median(const F& value) const {
+    std::vector<double> values;
+    for (const Part& part : parts) values.push_back(value(part));
+    return quantile(std::move(values), 0.5);
+  }
 };
 
 struct Samples {
   std::vector<Sample> kept;
   std::vector<Sample> set_aside;  ///< the ceilings before and after disagreed
-  int decodes = 0;
-  bool by_token = false;  ///< a sample is a token, not a decode
+  int attempts = 0;
+  bool by_token = false;  ///< tokens are long, and have ceilings of their own
   /// Too much had to be set aside: everything was kept, and is kept from then on. A ratio to the
   /// mean of both ceilings is then believed only if its median is certain enough.
   bool restless = false;

@@ -11,7 +11,6 @@
 namespace scaling {
 namespace {
 
-constexpr std::uint64_t kMaxCeilingBytes = 1ull << 30;
 // Streams of the row's random numbers; decodes count up from the second.
 constexpr std::uint64_t kWarmUpStream = 1000, kDecodeStream = 1001;
 
@@ -126,13 +125,12 @@ Decode RowSubject::decode(int number) {
     block.push_back(timing.block_seconds);
     if (has_long_tokens_) {
       const Ceilings after = ceilings();
-      long_tokens.push_back({{token.back(), block.back(), 0}, before, after});
+      long_tokens.push_back({{token.back(), block.back()}, before, after});
       before = after;
     }
   }
-  const double rows = touched.mean();
-  for (LongToken& one : long_tokens) one.times.rows_touched = rows;
-  return {{middle(token, settings_.kind), middle(block, settings_.kind), rows},
+  return {{middle(token, settings_.kind), middle(block, settings_.kind)},
+          touched.mean(),
           std::move(long_tokens)};
 }
 

@@ -17,6 +17,9 @@ struct Resident {
   Mat encoded;  ///< (source_length, d_model)
 };
 
+/// Ceilings are measured over as much memory as a token reads, and no more than this.
+inline constexpr std::uint64_t kMaxCeilingBytes = 1ull << 30;
+
 /// Bytes of keys and values that decoding the row needs beside the weights.
 std::uint64_t cache_bytes(const Row& row, const Transformer& model);
 

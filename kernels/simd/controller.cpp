@@ -14,8 +14,12 @@ HWY_BEFORE_NAMESPACE();
 namespace scaling {
 namespace HWY_NAMESPACE {
 
-/// Panels side by side: as many streams as rows of a dense product.
+/// Panels side by side: as many sums as a dense product has.
 inline constexpr int kSideBySide = HWY_MAX(2, kStreams / kVectorsOfPanel);
+/// Fewer of them where too few are left; of short panels every second one, so that a stream has two
+/// in a row: where sums are few that would leave too few multiply-adds under way.
+inline constexpr int kFewPanels = HWY_MAX(1, kSideBySide / 4);
+inline constexpr bool kHalvesShort = kVectorsOfPanel == 1;
 
 /// Logits of kPanels panels, every kPitch-th, for one token, bias included, into `to`. ahead:
 /// panels that are wanted next; their first kLead bytes are asked for.
@@ -99,13 +103,12 @@ void controller_typed(const T* w, std::int64_t rank, std::int64_t d_ff, const fl
   constexpr std::int64_t kGroup = kSideBySide * kPanel;
   const std::int64_t count = d_ff / block;
   const std::int64_t begin = blocks.begin * block, end = blocks.end * block;
-  // A stretch of logits is computed and decided token by token, so that one row of logits is enough
-  // and the weights of the stretch stay in cache for the next token. It is whole blocks and whole
-  // panels.
-  // Of short panels each stream has two in a row.
-  const bool shares_pages = are_short(rank * kPanel * std::int64_t(sizeof(T)));
-  const std::int64_t unit = std::lcm(block, kPanel);
-  const std::int64_t stretch = unit * std::max<std::int64_t>(1, 2 * kGroup / unit);
+  const bool halves = kHalvesShort && are_short(rank * kPanel * std::int64_t(sizeof(T)));
+  // Of several tokens a stretch of logits is computed and decided token by token, so that one row
+  // of logits is enough and the weights of the stretch stay in cache for the next token. It is
+  // whole blocks and whole groups of panels.
+  const std::int64_t stretch =
+      tokens > 1 ? std::lcm(block, kGroup) : std::max<std::int64_t>(1, end - begin);
   for (std::int64_t from = begin; from < end; from += stretch) {
     const std::int64_t to = std::min(from + stretch, end);
     for (int t = 0; t < tokens; ++t) {
@@ -115,7 +118,7 @@ void controller_typed(const T* w, std::int64_t rank, std::int64_t d_ff, const fl
       for (; j + kGroup <= to; j += kGroup) {
         const T* const here = w + j * rank;
         const T* const ahead = t == 0 && j + 2 * kGroup <= end ? here + kGroup * rank : here;
-        if (!shares_pages) {
+        if (!halves) {
           logits_of<kSideBySide, 1>(here, ahead, rank, h, bias + j, logits + j);
           continue;
         }
@@ -123,6 +126,9 @@ void controller_typed(const T* w, std::int64_t rank, std::int64_t d_ff, const fl
         logits_of<kSideBySide / 2, 2>(here, second, rank, h, bias + j, logits + j);
         logits_of<kSideBySide / 2, 2>(second, ahead, rank, h, bias + j + kPanel,
                                       logits + j + kPanel);
+      }
+      for (; j + kFewPanels * kPanel <= to; j += kFewPanels * kPanel) {
+        logits_of<kFewPanels, 1>(w + j * rank, w + j * rank, rank, h, bias + j, logits + j);
       }
       for (; j + kPanel <= to; j += kPanel) {
         logits_of<1, 1>(w + j * rank, w + j * rank, rank, h, bias + j, logits + j);

@@ -12,16 +12,15 @@ HWY_BEFORE_NAMESPACE();
 namespace scaling {
 namespace HWY_NAMESPACE {
 
-/// Which kRows rows of a range run side by side: neighbours, but of short rows those of kRows
-/// shares.
+/// Which kRows rows of a range run side by side: neighbours, or those of kRows shares.
 template <int kRows>
 struct Streams {
   Range range;
   bool are_neighbours;
   std::int64_t steps;
 
-  Streams(Range all, std::int64_t row_bytes)
-      : range(all), are_neighbours(!are_short(row_bytes)), steps(all.size() / kRows) {}
+  Streams(Range all, bool neighbours)
+      : range(all), are_neighbours(neighbours), steps(all.size() / kRows) {}
   std::int64_t row(std::int64_t step, int stream) const {
     return range.begin + (are_neighbours ? step * kRows + stream : stream * steps + step);
   }
@@ -39,38 +38,38 @@ inline constexpr int kTokenGroup = 4;
 
 /// sums[s][t] = rows[s] . x[t]; the rows come from memory once, x from cache.
 template <class T>
-HWY_INLINE void dot_rows_tokens(const T* const (&rows)[kCachedRows], const float* x,
+HWY_INLINE void dot_rows_tokens(const T* const (&rows)[kFewRows], const float* x,
                                 std::int64_t x_stride, int tokens, std::int64_t n,
-                                float (&sums)[kCachedRows][kTokenGroup]) {
+                                float (&sums)[kFewRows][kTokenGroup]) {
   constexpr std::int64_t kAhead = kLongLead / std::int64_t(sizeof(T));
-  Vector total[kCachedRows][kTokenGroup];
+  Vector total[kFewRows][kTokenGroup];
   const float* xt[kTokenGroup];
   for (int t = 0; t < kTokenGroup; ++t) {
     // A short group computes its last token again rather than branch in the loop.
     xt[t] = x + std::min(t, tokens - 1) * x_stride;
-    for (int s = 0; s < kCachedRows; ++s) total[s][t] = zero();
+    for (int s = 0; s < kFewRows; ++s) total[s][t] = zero();
   }
   std::int64_t c = 0;
   for (; c + kLanes <= n; c += kLanes) {
-    Vector w[kCachedRows];
-    for (int s = 0; s < kCachedRows; ++s) {
+    Vector w[kFewRows];
+    for (int s = 0; s < kFewRows; ++s) {
       prefetch(rows[s] + c + kAhead);
       w[s] = load(rows[s] + c);
     }
     for (int t = 0; t < kTokenGroup; ++t) {
       const Vector xv = load(xt[t] + c);
-      for (int s = 0; s < kCachedRows; ++s) total[s][t] = hn::MulAdd(w[s], xv, total[s][t]);
+      for (int s = 0; s < kFewRows; ++s) total[s][t] = hn::MulAdd(w[s], xv, total[s][t]);
     }
   }
   if (c < n) {
     for (int t = 0; t < kTokenGroup; ++t) {
       const Vector xv = load_first(xt[t] + c, n - c);
-      for (int s = 0; s < kCachedRows; ++s) {
+      for (int s = 0; s < kFewRows; ++s) {
         total[s][t] = hn::MulAdd(load_first(rows[s] + c, n - c), xv, total[s][t]);
       }
     }
   }
-  for (int s = 0; s < kCachedRows; ++s) {
+  for (int s = 0; s < kFewRows; ++s) {
     for (int t = 0; t < kTokenGroup; ++t) sums[s][t] = sum(total[s][t]);
   }
 }
@@ -79,7 +78,7 @@ HWY_INLINE void dot_rows_tokens(const T* const (&rows)[kCachedRows], const float
 template <int kRows, int kBytes, class T, class Put>
 HWY_INLINE Range dot_one_token(const T* w, std::int64_t in, const float* x, Range outputs,
                                const Put& put) {
-  const Streams<kRows> streams(outputs, in * std::int64_t(sizeof(T)));
+  const Streams<kRows> streams(outputs, !are_short(in * std::int64_t(sizeof(T))));
   const float* xs[kRows];
   std::fill(xs, xs + kRows, x);
   for (std::int64_t i = 0; i < streams.steps; ++i) {
@@ -106,17 +105,18 @@ void dense_typed(const T* w, std::int64_t in, std::int64_t out, const float* bia
     rest = are_short(in * std::int64_t(sizeof(T)))
                ? dot_one_token<kShortStreams, kLongLead>(w, in, x, rest, put)
                : dot_one_token<kStreams, kLead>(w, in, x, rest, put);
-    rest = dot_one_token<kCachedRows, kLongLead>(w, in, x, rest, put);
+    rest = dot_one_token<kFewRows, kLongLead>(w, in, x, rest, put);
   } else {
-    const Streams<kCachedRows> streams(outputs, in * std::int64_t(sizeof(T)));
+    // Of shares each row runs on into its next, which the loop below asks for.
+    const Streams<kFewRows> streams(outputs, in * std::int64_t(sizeof(T)) > 8192);
     for (std::int64_t i = 0; i < streams.steps; ++i) {
-      const T* rows[kCachedRows];
+      const T* rows[kFewRows];
       streams.rows_at(w, in, i, rows);
       for (int t0 = 0; t0 < tokens; t0 += kTokenGroup) {
         const int group = std::min(kTokenGroup, tokens - t0);
-        float sums[kCachedRows][kTokenGroup];
+        float sums[kFewRows][kTokenGroup];
         dot_rows_tokens<T>(rows, x + t0 * in, in, group, in, sums);
-        for (int s = 0; s < kCachedRows; ++s) {
+        for (int s = 0; s < kFewRows; ++s) {
           for (int t = 0; t < group; ++t) put(streams.row(i, s), t0 + t, sums[s][t]);
         }
       }
@@ -216,7 +216,7 @@ void dense_transposed_tokens(const T* w, std::int64_t in, std::int64_t out, cons
 template <int kRows, int kBytes, class T>
 HWY_INLINE Range accumulate_one_token(const T* w, std::int64_t out, const float* h, float* y,
                                       Range inputs) {
-  const Streams<kRows> streams(inputs, out * std::int64_t(sizeof(T)));
+  const Streams<kRows> streams(inputs, !are_short(out * std::int64_t(sizeof(T))));
   for (std::int64_t i = 0; i < streams.steps; ++i) {
     const T* rows[kRows];
     const T* next[kRows];
@@ -239,7 +239,7 @@ void dense_transposed_typed(const T* w, std::int64_t in, std::int64_t out, const
   Range rest = are_short(out * std::int64_t(sizeof(T)))
                    ? accumulate_one_token<kShortStreams, kLongLead>(w, out, h, y, inputs)
                    : accumulate_one_token<kStreams, kLead>(w, out, h, y, inputs);
-  rest = accumulate_one_token<kCachedRows, kLongLead>(w, out, h, y, rest);
+  rest = accumulate_one_token<kFewRows, kLongLead>(w, out, h, y, rest);
   for (std::int64_t j = rest.begin; j < rest.end; ++j) accumulate_row(w + j * out, h[j], out, y);
 }
 

@@ -1,5 +1,5 @@
-// Gathered rows of the sparse feed-forward: kGathered selected rows stream side by side while the
-// next ones are asked for, so that a jump costs no more than going on.
+// Gathered rows of the sparse feed-forward: kShortStreams selected rows stream side by side while
+// the next ones are asked for, so that a jump costs no more than going on.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/simd/gather.cpp"
 #include "hwy/foreach_target.h"
@@ -12,33 +12,30 @@ HWY_BEFORE_NAMESPACE();
 namespace scaling {
 namespace HWY_NAMESPACE {
 
-/// Rows that stream side by side.
-inline constexpr int kGathered = 8;
-
-/// Pointers to the rows of selections [i, i + kGathered), as far as there are any; the last one
+/// Pointers to the rows of selections [i, i + kShortStreams), as far as there are any; the last one
 /// stands in for what is missing.
 template <class T>
 HWY_INLINE void rows_of(const T* w, std::int64_t d, const Selection* s, std::int64_t n,
-                        std::int64_t i, const T* (&rows)[kGathered]) {
-  for (int k = 0; k < kGathered; ++k) rows[k] = w + s[std::min(i + k, n - 1)].row * d;
+                        std::int64_t i, const T* (&rows)[kShortStreams]) {
+  for (int k = 0; k < kShortStreams; ++k) rows[k] = w + s[std::min(i + k, n - 1)].row * d;
 }
 
 template <class T>
 void gather_dot_typed(const T* w, std::int64_t d, const float* bias, const Selection* s,
                       std::int64_t n, const float* x, float* h) {
-  const T* rows[kGathered];
-  const T* next[kGathered];
+  const T* rows[kShortStreams];
+  const T* next[kShortStreams];
   if (n > 0) {
     rows_of(w, d, s, n, 0, next);
     prefetch_starts<kLongLead>(next, d);
   }
-  for (std::int64_t i = 0; i < n; i += kGathered) {
-    std::copy(next, next + kGathered, rows);
-    rows_of(w, d, s, n, i + kGathered, next);
-    const std::int64_t group = std::min<std::int64_t>(kGathered, n - i);
-    const float* xs[kGathered];
-    for (int k = 0; k < kGathered; ++k) xs[k] = x + s[std::min(i + k, n - 1)].token * d;
-    float sums[kGathered];
+  for (std::int64_t i = 0; i < n; i += kShortStreams) {
+    std::copy(next, next + kShortStreams, rows);
+    rows_of(w, d, s, n, i + kShortStreams, next);
+    const std::int64_t group = std::min<std::int64_t>(kShortStreams, n - i);
+    const float* xs[kShortStreams];
+    for (int k = 0; k < kShortStreams; ++k) xs[k] = x + s[std::min(i + k, n - 1)].token * d;
+    float sums[kShortStreams];
     dot_rows<kLongLead>(rows, next, xs, d, sums);
     for (int k = 0; k < group; ++k) {
       const float z = bias ? sums[k] + bias[s[i + k].row] : sums[k];
@@ -59,18 +56,18 @@ void GatherDot(const WeightView& w, const float* bias, const Selection* s, std::
 template <class T>
 void gather_accumulate_typed(const T* w, std::int64_t d, const Selection* s, std::int64_t n,
                              const float* h, float* y) {
-  const T* rows[kGathered];
-  const T* next[kGathered];
+  const T* rows[kShortStreams];
+  const T* next[kShortStreams];
   if (n > 0) {
     rows_of(w, d, s, n, 0, next);
     prefetch_starts<kLongLead>(next, d);
   }
-  for (std::int64_t i = 0; i < n; i += kGathered) {
-    std::copy(next, next + kGathered, rows);
-    rows_of(w, d, s, n, i + kGathered, next);
-    const std::int64_t group = std::min<std::int64_t>(kGathered, n - i);
+  for (std::int64_t i = 0; i < n; i += kShortStreams) {
+    std::copy(next, next + kShortStreams, rows);
+    rows_of(w, d, s, n, i + kShortStreams, next);
+    const std::int64_t group = std::min<std::int64_t>(kShortStreams, n - i);
     bool one_token = true;
-    float hs[kGathered] = {};
+    float hs[kShortStreams] = {};
     for (int k = 0; k < group; ++k) {
       hs[k] = h[i + k];
       one_token = one_token && s[i + k].token == s[i].token;

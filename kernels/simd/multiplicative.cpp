@@ -56,7 +56,7 @@ struct Left {
 /// branch.
 template <class T>
 struct Coming {
-  const T* panels[kMaxPanels] = {};  ///< from each, a line an input row
+  const T* panels[kMaxPanels] = {};  ///< from each, kPanel weights an input row
   int count = 0;
   const T* known = nullptr;
   const T* later = nullptr;

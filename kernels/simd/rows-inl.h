@@ -14,16 +14,17 @@ namespace HWY_NAMESPACE {
 
 /// Rows that are read from memory side by side. A core that goes along one row waits for a miss or
 /// two at a time, along sixteen it keeps as many under way as it can hold: a sixth more bytes a
-/// second than with four rows. Their sums must fit into registers, of which there are 32 with
-/// vectors of 64 bytes and 16 else.
+/// second than with four rows. Their sums must fit into registers, of which x86 has 32 with vectors
+/// of 64 bytes and 16 else.
 inline constexpr int kStreams = HWY_MAX_BYTES >= 64 ? 16 : 8;
 /// Rows shorter than a page: neighbours would share pages, and the processor's own prefetching
 /// follows one stream a page.
 HWY_INLINE bool are_short(std::int64_t row_bytes) { return row_bytes < 4096; }
-/// The streams of short rows, which must be far apart to be streams of their own.
+/// The streams of short rows, which must be far apart to be streams of their own, and of gathered
+/// rows, of which a thread may have no more than some dozens.
 inline constexpr int kShortStreams = 8;
-/// Rows that lie in cache: as many as hide the latency of multiply-add with two sums each.
-inline constexpr int kCachedRows = 4;
+/// Rows in cache, or too few for streams: with two sums each they hide the latency of multiply-add.
+inline constexpr int kFewRows = 4;
 
 template <class T>
 inline constexpr std::int64_t kLine = 64 / std::int64_t(sizeof(T));
@@ -101,7 +102,7 @@ template <int kBytes, class T, int kRows>
 HWY_INLINE void accumulate_rows(const T* const (&rows)[kRows], const T* const (&next)[kRows],
                                 const float (&h)[kRows], std::int64_t n, float* y) {
   constexpr std::int64_t kAhead = kBytes / std::int64_t(sizeof(T));
-  constexpr std::int64_t kStep = HWY_MAX(kLine<T>, kLanes);
+  constexpr std::int64_t kStep = kLine<T>;
   Vector factor[kRows];
   for (int s = 0; s < kRows; ++s) factor[s] = broadcast(h[s]);
   const auto run = [&](std::int64_t begin, std::int64_t end, const T* const(&ahead)[kRows],
@@ -125,6 +126,11 @@ HWY_INLINE void accumulate_rows(const T* const (&rows)[kRows], const T* const (&
   const std::int64_t split = std::max<std::int64_t>(0, n - kAhead);
   std::int64_t c = run(0, split, rows, kAhead);
   c = run(c, n, next, -split);
+  for (; c + kLanes <= n; c += kLanes) {
+    Vector v = load(y + c);
+    for (int s = 0; s < kRows; ++s) v = hn::MulAdd(load(rows[s] + c), factor[s], v);
+    store(v, y + c);
+  }
   for (; c < n; ++c) {
     for (int s = 0; s < kRows; ++s) y[c] += h[s] * to_float(rows[s][c]);
   }

@@ -67,27 +67,29 @@ void Softmax(float* x, std::int64_t n) {
 void Attend(const float* q, const float* keys, const float* values, std::int64_t length,
             std::int64_t d_head, float* scores, float* out) {
   const float scale = 1.0f / std::sqrt(float(d_head));
-  const auto rows_at = [&](const float* rows, std::int64_t i, const float*(&at)[kCachedRows]) {
-    for (int s = 0; s < kCachedRows; ++s) at[s] = rows + std::min(i + s, length - 1) * d_head;
+  const auto rows_at = [&](const float* rows, std::int64_t i, const float*(&at)[kFewRows]) {
+    for (int s = 0; s < kFewRows; ++s) at[s] = rows + std::min(i + s, length - 1) * d_head;
   };
-  const float* rows[kCachedRows];
-  const float* next[kCachedRows];
-  const float* const qs[kCachedRows] = {q, q, q, q};
+  const float* rows[kFewRows];
+  const float* next[kFewRows];
+  const float* qs[kFewRows];
+  std::fill(qs, qs + kFewRows, q);
   std::int64_t i = 0;
-  for (; i + kCachedRows <= length; i += kCachedRows) {
+  for (; i + kFewRows <= length; i += kFewRows) {
     rows_at(keys, i, rows);
-    rows_at(keys, i + 4 * kCachedRows, next);  // rows are short: four groups ahead
-    float dots[kCachedRows];
+    rows_at(keys, i + 4 * kFewRows, next);  // rows are short: four groups ahead
+    float dots[kFewRows];
     dot_rows<kLead>(rows, next, qs, d_head, dots);
-    for (int s = 0; s < kCachedRows; ++s) scores[i + s] = dots[s] * scale;
+    for (int s = 0; s < kFewRows; ++s) scores[i + s] = dots[s] * scale;
   }
   for (; i < length; ++i) scores[i] = dot_row(keys + i * d_head, q, d_head) * scale;
   Softmax(scores, length);
   std::fill(out, out + d_head, 0.0f);
-  for (i = 0; i + kCachedRows <= length; i += kCachedRows) {
+  for (i = 0; i + kFewRows <= length; i += kFewRows) {
     rows_at(values, i, rows);
-    rows_at(values, i + 4 * kCachedRows, next);
-    const float weights[kCachedRows] = {scores[i], scores[i + 1], scores[i + 2], scores[i + 3]};
+    rows_at(values, i + 4 * kFewRows, next);
+    float weights[kFewRows];
+    std::copy(scores + i, scores + i + kFewRows, weights);
     accumulate_rows<kLead>(rows, next, weights, d_head, out);
   }
   for (; i < length; ++i) accumulate_row(values + i * d_head, scores[i], d_head, out);

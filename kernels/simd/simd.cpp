@@ -6,7 +6,7 @@ namespace scaling {
 const KernelSet& simd_kernels() {
   static const KernelSet set = {
       .name = "simd",
-      .description = "portable SIMD (Highway), four weight streams with software prefetch",
+      .description = "portable SIMD (Highway), 8 or 16 weight streams with software prefetch",
       .own = {"dense", "dense_transposed", "controller", "gather_dot", "gather_accumulate",
               "multiplicative", "module_convolution", "layer_norm", "softmax", "attend", "argmax"},
       .rounds_activations = false,
