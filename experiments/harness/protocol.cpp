@@ -6,7 +6,6 @@
 #include <numeric>
 
 #include "experiments/harness/interrupt.h"
-#include "experiments/harness/statistics.h"
 #include "kernels/clock.h"
 #include "kernels/random.h"
 

@@ -31,6 +31,13 @@ struct Streams {
                           const T* (&rows)[kRows]) const {
     for (int s = 0; s < kRows; ++s) rows[s] = w + row(step, s) * n;
   }
+  /// Those of the next step too; after the last one comes nothing to ask for, so the same again.
+  template <class T>
+  HWY_INLINE void rows_at(const T* w, std::int64_t n, std::int64_t step, const T* (&rows)[kRows],
+                          const T* (&next)[kRows]) const {
+    rows_at(w, n, step, rows);
+    rows_at(w, n, std::min(step + 1, steps - 1), next);
+  }
 };
 
 /// A weight vector in a register serves this many tokens before the next is loaded.
@@ -85,8 +92,7 @@ HWY_INLINE Range dot_one_token(const T* w, std::int64_t in, const float* x, Rang
     const T* rows[kRows];
     const T* next[kRows];
     float sums[kRows];
-    streams.rows_at(w, in, i, rows);
-    streams.rows_at(w, in, std::min(i + 1, streams.steps - 1), next);
+    streams.rows_at(w, in, i, rows, next);
     dot_rows<kBytes>(rows, next, xs, in, sums);
     for (int s = 0; s < kRows; ++s) put(streams.row(i, s), 0, sums[s]);
   }
@@ -221,8 +227,7 @@ HWY_INLINE Range accumulate_one_token(const T* w, std::int64_t out, const float*
     const T* rows[kRows];
     const T* next[kRows];
     float values[kRows];
-    streams.rows_at(w, out, i, rows);
-    streams.rows_at(w, out, std::min(i + 1, streams.steps - 1), next);
+    streams.rows_at(w, out, i, rows, next);
     for (int s = 0; s < kRows; ++s) values[s] = h[streams.row(i, s)];
     accumulate_rows<kBytes>(rows, next, values, out, y);
   }

@@ -76,11 +76,8 @@ void gather_accumulate_typed(const T* w, std::int64_t d, const Selection* s, std
       accumulate_rows<kLongLead>(rows, next, hs, d, y + s[i].token * d);
       continue;
     }
+    prefetch_starts<kLongLead>(next, d);
     for (int k = 0; k < group; ++k) {
-      for (std::int64_t c = 0; c < std::min(d, kLongLead / std::int64_t(sizeof(T)));
-           c += kLine<T>) {
-        prefetch(next[k] + c);
-      }
       accumulate_row(rows[k], hs[k], d, y + s[i + k].token * d);
     }
   }

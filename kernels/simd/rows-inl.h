@@ -13,9 +13,8 @@ namespace scaling {
 namespace HWY_NAMESPACE {
 
 /// Rows that are read from memory side by side. A core that goes along one row waits for a miss or
-/// two at a time, along sixteen it keeps as many under way as it can hold: a sixth more bytes a
-/// second than with four rows. Their sums must fit into registers, of which x86 has 32 with vectors
-/// of 64 bytes and 16 else.
+/// two at a time, along sixteen it keeps as many under way as it can hold. Their sums must fit into
+/// registers, of which x86 has 32 with vectors of 64 bytes and 16 else.
 inline constexpr int kStreams = HWY_MAX_BYTES >= 64 ? 16 : 8;
 /// Rows shorter than a page: neighbours would share pages, and the processor's own prefetching
 /// follows one stream a page.
