@@ -10,7 +10,7 @@ import derive
 import paper
 from curve_judge import ENOUGH, Judge
 
-WIDTH_OVER_N = 16  # the paper's d_model 1024 over its N = 64: N scales with the width
+NEURONS = 128  # d_ff / N where N stands for the paper's 64 (4096 / 64 there)
 
 # Control: (what it is compared with unless it was made with the reads of another row, words).
 CONTROLS = {
@@ -34,11 +34,11 @@ def sparse_rows(experiment):
 
 
 def equivalent(experiment):
-    """The row that stands for the paper's N = 64: N = d_model / 16, else the least N; or None."""
+    """The row that stands for the paper's N = 64: N = d_ff / 128, else the least N; or None."""
     rows = sparse_rows(experiment)
-    width = result_setting(experiment, experiment.baseline, "d_model")
+    d_ff = result_setting(experiment, experiment.baseline, "d_ff")
     least = rows[0][1] if rows else None
-    return next((row for n, row in rows if n * WIDTH_OVER_N == width), least)
+    return next((row for n, row in rows if n * NEURONS == d_ff), least)
 
 
 def control_leads(judge):
@@ -189,13 +189,13 @@ def _sparse_pair(experiment):
     """The paper's N and the next larger one."""
     first = equivalent(experiment)
     rows = sparse_rows(experiment)
-    n = next((n for n, row in rows if row == first), 8)
+    n = next((n for n, row in rows if row == first), 16)
     larger = [row for m, row in rows if m > n] or [f"ff_n{2 * n}"]
     return f"ff_n{n}", larger[0]
 
 
 def _with_experts(experiment):
-    return equivalent(experiment) or "ff_n8", *curves.EXPERTS
+    return equivalent(experiment) or "ff_n16", *curves.EXPERTS
 
 
 # Figure, the rows without which a smaller size is judged, the judge.

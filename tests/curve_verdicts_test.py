@@ -221,10 +221,10 @@ class ClosenessTest(Verdicts):
                                 ((1.61, 1.611, 1.612), "tie within the seeds' spread")):
             self.assertEqual(self.line(self.figure7(*finals), "the larger S").verdict, verdict)
 
-    def test_figure_3_is_close_at_the_papers_n_scaled_with_the_width(self):
-        rows = [dict(r, config={**r["config"], "d_model": 128}) for r in three("dense", 1.6)
+    def test_figure_3_is_close_at_the_papers_n_scaled_with_d_ff(self):
+        rows = [dict(r, config={**r["config"], "d_ff": 1024}) for r in three("dense", 1.6)
                 + three("ff_n4", 1.605) + three("ff_n8", 1.63) + three("ff_n16", 1.7)]
-        base = [dict(r, config={**r["config"], "d_model": 128}) for r in FIGURE1]
+        base = [dict(r, config={**r["config"], "d_ff": 1024}) for r in FIGURE1]
         line = self.line(base + as_experiment("fig3_small", rows), "is close to dense")
         self.assertTrue(line.claim.startswith("`ff_n8`"))
         self.assertEqual(line.verdict, "reproduced")
