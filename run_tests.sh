@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 usage() {
   cat <<'EOF'
 ./run_tests.sh [--sanitize | --portable | --debug] [-- CTEST_OPTIONS]
-  --sanitize   the C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
+  --sanitize   the C++ tests of an x86-64-v2 build under AddressSanitizer and UndefinedBehaviorSanitizer
   --portable   the C++ tests of a build for any x86-64-v2 processor
   --debug      the C++ tests unoptimised
 Example: ./run_tests.sh -- -R kernels

@@ -1,10 +1,11 @@
-// Every kernel set agrees with the definition on every test case in every weight type, and no
-// kernel is without a case.
+// Every kernel set agrees with the definition on every test case in every weight type, `simd` on
+// every instruction set that it was compiled for, and no kernel is without a case.
 #include <gtest/gtest.h>
 
 #include <cstddef>
 #include <set>
 
+#include "hwy/targets.h"
 #include "kernels/cases.h"
 #include "kernels/check.h"
 #include "kernels/gemm_rate.h"
@@ -27,22 +28,26 @@ std::set<std::string> kernels_of(const std::vector<Case>& cases) {
   return names;
 }
 
-using Parameter = std::tuple<const KernelSet*, std::string, int>;  ///< set, kernel, threads
-
-class KernelTest : public testing::TestWithParam<Parameter> {};
-
-TEST_P(KernelTest, AgreesWithRef) {
-  const auto& [set, kernel, threads] = GetParam();
+void agrees_with_ref(const KernelSet& set, const std::string& kernel, int threads) {
   Team team(threads);
   int checked = 0;
   for (const Case& c : test_cases()) {
     if (c.kernel != kernel) continue;
     for (const WeightType type : weight_types(c)) {
       CheckedProblem problem(c, {.type = type, .seed = std::uint64_t(++checked)}, team);
-      EXPECT_EQ(problem.check(*set), "") << c.name(type) << " in " << set->name;
+      EXPECT_EQ(problem.check(set), "") << c.name(type) << " in " << set.name;
     }
   }
   EXPECT_GT(checked, 0);
+}
+
+using Parameter = std::tuple<const KernelSet*, std::string, int>;  ///< set, kernel, threads
+
+class KernelTest : public testing::TestWithParam<Parameter> {};
+
+TEST_P(KernelTest, AgreesWithRef) {
+  const auto& [set, kernel, threads] = GetParam();
+  agrees_with_ref(*set, kernel, threads);
 }
 
 std::vector<Parameter> parameters() {
@@ -63,6 +68,36 @@ std::string name_of_test(const testing::TestParamInfo<Parameter>& test) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sets, KernelTest, testing::ValuesIn(parameters()), name_of_test);
+
+/// An instruction set older than this processor's best one, as Highway numbers them.
+class OlderProcessorTest : public testing::TestWithParam<std::int64_t> {
+ protected:
+  void SetUp() override { hwy::SetSupportedTargetsForTest(GetParam()); }
+  void TearDown() override { hwy::SetSupportedTargetsForTest(0); }
+};
+
+TEST_P(OlderProcessorTest, SimdAgreesWithRef) {
+  for (const std::string& kernel : ref_kernels().own) {
+    SCOPED_TRACE(kernel);
+    agrees_with_ref(simd_kernels(), kernel, 1);
+    EXPECT_EQ(hwy::SupportedTargets(), GetParam());
+  }
+}
+
+/// All but the best, which the tests above ran on. The native build has one alone.
+std::vector<std::int64_t> older_instruction_sets() {
+  std::vector<std::int64_t> all = hwy::SupportedAndGeneratedTargets();
+  if (!all.empty()) all.erase(all.begin());
+  return all;
+}
+
+std::string name_of_instruction_set(const testing::TestParamInfo<std::int64_t>& test) {
+  return hwy::TargetName(test.param);
+}
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(OlderProcessorTest);
+INSTANTIATE_TEST_SUITE_P(InstructionSets, OlderProcessorTest,
+                         testing::ValuesIn(older_instruction_sets()), name_of_instruction_set);
 
 TEST(Cases, EveryKernelHasThem) {
   const std::set<std::string> all(ref_kernels().own.begin(), ref_kernels().own.end());
