@@ -21,8 +21,8 @@ void prefix_names(Layer& layer, const std::string& prefix) {
 std::string numbered(int number) { return number == 1 ? "" : std::to_string(number); }
 
 /// out = base + sign * dropout(y), or without the dropout if `dropout` is null. out may be base.
-void add_branch(Pass& pass, Activations* dropout, const Mat& y, const Mat& base, float sign,
-                Mat& out) {
+void add_branch(Pass& pass, Activations* dropout, Masks masks, const Mat& y, const Mat& base,
+                float sign, Mat& out) {
   if (dropout) dropout->take_stream(pass);
   const std::int64_t d = y.cols();
   out.resize(y.rows(), d);
@@ -33,11 +33,12 @@ void add_branch(Pass& pass, Activations* dropout, const Mat& y, const Mat& base,
         out.row(row) = base.row(row) + sign * y.row(row);
         continue;
       }
+      const std::int64_t mask = pass.mask_begin(y, masks, row);
       for (std::int64_t first = 0; first < d; first += std::int64_t(piece.size())) {
         const std::int64_t n = std::min(std::int64_t(piece.size()), d - first);
         const std::int64_t at = row * d + first;
         std::copy_n(y.data() + at, n, piece.data());
-        drop(pass, dropout->stream, at, n, piece.data());
+        drop(pass, dropout->stream, mask + first, n, piece.data());
         const float* from = base.data() + at;
         float* to = out.data() + at;
         for (std::int64_t i = 0; i < n; ++i) to[i] = from[i] + sign * piece[std::size_t(i)];
@@ -47,15 +48,15 @@ void add_branch(Pass& pass, Activations* dropout, const Mat& y, const Mat& base,
 }
 
 /// The gradient of a branch's y, given that of its result; `buffer` holds it if it is another.
-const Mat& branch_gradient(const Pass& pass, const Activations* dropout, const Mat& dout,
-                           Mat& buffer) {
+const Mat& branch_gradient(const Pass& pass, const Activations* dropout, Masks masks,
+                           const Mat& dout, Mat& buffer) {
   if (!dropout || !pass.drops()) return dout;
   const std::int64_t d = dout.cols();
   buffer.resize(dout.rows(), d);
   parallel_for(dout.rows(), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       buffer.row(row) = dout.row(row);
-      drop(pass, dropout->stream, row * d, d, buffer.data() + row * d);
+      drop(pass, dropout->stream, pass.mask_begin(dout, masks, row), d, buffer.data() + row * d);
     }
   });
   return buffer;
@@ -121,15 +122,16 @@ void SelfAttentionBranch::forward(Pass& pass, const Surroundings& around, const 
                                 own.o);
   const bool has_output = projection->has_output();
   if (has_output) projection->forward_output(pass, own.o, *own.projection, scratch.y);
-  add_branch(pass, drops_output_ ? &own.dropout : nullptr, has_output ? scratch.y : own.o, base,
-             sign, out);
+  add_branch(pass, drops_output_ ? &own.dropout : nullptr, Masks::of_positions,
+             has_output ? scratch.y : own.o, base, sign, out);
 }
 
 void SelfAttentionBranch::backward(Pass& pass, const Surroundings& around, const Mat& x,
                                    Branch::Kept& kept, BranchScratch& scratch, const Mat& dout,
                                    Mat& dx, Mat* /*dencoded*/) const {
   Kept& own = static_cast<Kept&>(kept);
-  const Mat& dy = branch_gradient(pass, drops_output_ ? &own.dropout : nullptr, dout, scratch.dy);
+  const Mat& dy = branch_gradient(pass, drops_output_ ? &own.dropout : nullptr, Masks::of_positions,
+                                  dout, scratch.dy);
   const bool has_output = projection->has_output();
   if (has_output) projection->backward_output(pass, own.o, *own.projection, dy, scratch.do_);
   around.self_attention.backward(pass, own.qkv.q, own.qkv.k, own.qkv.v, around.self, *own.attention,
@@ -179,8 +181,8 @@ void CrossAttentionBranch::forward(Pass& pass, const Surroundings& around, const
                                  *own.attention, own.o);
   const bool has_output = projection->has_output();
   if (has_output) projection->forward_output(pass, own.o, *own.projection, scratch.y);
-  add_branch(pass, drops_output_ ? &own.dropout : nullptr, has_output ? scratch.y : own.o, base,
-             sign, out);
+  add_branch(pass, drops_output_ ? &own.dropout : nullptr, Masks::of_positions,
+             has_output ? scratch.y : own.o, base, sign, out);
 }
 
 void CrossAttentionBranch::backward(Pass& pass, const Surroundings& around, const Mat& x,
@@ -188,7 +190,8 @@ void CrossAttentionBranch::backward(Pass& pass, const Surroundings& around, cons
                                     Mat& dx, Mat* dencoded) const {
   SCALING_CHECK(dencoded != nullptr);
   Kept& own = static_cast<Kept&>(kept);
-  const Mat& dy = branch_gradient(pass, drops_output_ ? &own.dropout : nullptr, dout, scratch.dy);
+  const Mat& dy = branch_gradient(pass, drops_output_ ? &own.dropout : nullptr, Masks::of_positions,
+                                  dout, scratch.dy);
   const bool has_output = projection->has_output();
   if (has_output) projection->backward_output(pass, own.o, *own.projection, dy, scratch.do_);
   around.cross_attention.backward(pass, own.q, own.memory.k, own.memory.v, around.cross,
@@ -220,7 +223,8 @@ FeedForwardBranch::FeedForwardBranch(const ModelConfig& config, const std::strin
       recurrence_norm(config.d_model),
       feed_forward(make_feed_forward(config.feed_forward, config)),
       recurrence(make_recurrence(config.recurrence, config)),
-      prefix_(prefix) {
+      prefix_(prefix),
+      masks_(config.is_reversible() ? Masks::of_examples : Masks::of_positions) {
   prefix_names(*feed_forward, prefix + "feed_forward.");
   if (recurrence) prefix_names(*recurrence, prefix + "recurrence.");
 }
@@ -248,7 +252,7 @@ void FeedForwardBranch::forward(Pass& pass, const Surroundings&, const Mat& x, c
   Kept& own = static_cast<Kept&>(kept);
   norm.forward(x, own.norm, own.normed);
   feed_forward->forward(pass, own.normed, *own.layer, scratch.y);
-  add_branch(pass, &own.dropout, scratch.y, base, sign, out);
+  add_branch(pass, &own.dropout, masks_, scratch.y, base, sign, out);
   if (!recurrence) return;
   recurrence_norm.forward(x, own.recurrence_norm, own.recurrence_normed);
   recurrence->forward(pass, own.recurrence_normed, *own.recurrence, scratch.y);
@@ -259,7 +263,7 @@ void FeedForwardBranch::backward(Pass& pass, const Surroundings&, const Mat& x, 
                                  BranchScratch& scratch, const Mat& dout, Mat& dx,
                                  Mat* /*dencoded*/) const {
   Kept& own = static_cast<Kept&>(kept);
-  const Mat& dy = branch_gradient(pass, &own.dropout, dout, scratch.dy);
+  const Mat& dy = branch_gradient(pass, &own.dropout, masks_, dout, scratch.dy);
   feed_forward->backward(pass, own.normed, *own.layer, dy, scratch.dnormed);
   // dout may be dx: both layers read it before either norm adds to it.
   if (recurrence) {

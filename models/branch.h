@@ -108,7 +108,8 @@ class CrossAttentionBranch : public Branch {
 };
 
 /// f(x) = dropout(feed-forward(norm x)) + recurrence(another norm x), the last term if there is a
-/// recurrence (reference 6).
+/// recurrence (reference 6). In reversible stacks all positions of an example share the dropout's
+/// mask (reference 5.2).
 class FeedForwardBranch : public Branch {
  public:
   FeedForwardBranch(const ModelConfig& config, const std::string& prefix);
@@ -129,6 +130,7 @@ class FeedForwardBranch : public Branch {
  private:
   struct Kept;
   std::string prefix_;
+  Masks masks_;
 };
 
 /// to += factor * more, of the same size, rows shared among the threads.

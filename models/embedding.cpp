@@ -67,7 +67,7 @@ void embed(Pass& pass, const Parameter& tokens, const Parameter& positions,
     for (std::int64_t row = begin; row < end; ++row) {
       float* to = x.data() + row * d;
       copy_row(tokens.view(), row_of_id(tokens, ids[std::size_t(row)]), to);
-      drop(pass, kept.tokens.stream, row * d, d, to);
+      drop(pass, kept.tokens.stream, pass.mask_begin(x, kept.masks, row), d, to);
       add_row(positions.view(), kept.first + row % length, kept.mask.data(), to);
     }
   });
@@ -89,7 +89,7 @@ void embed_backward(const Pass& pass, const Parameter& tokens, const Parameter& 
     });
   }
   if (!tokens.gradient) return;
-  apply_dropout(pass, kept.tokens.stream, dx);
+  apply_dropout(pass, kept.tokens.stream, dx, kept.masks);
   // Columns are shared among the threads, since two rows may have the same id.
   parallel_for(d, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = 0; row < dx.rows(); ++row) {

@@ -10,15 +10,16 @@
 namespace scaling {
 
 struct EmbeddingKept {
-  Activations tokens, features;  ///< streams of the two dropouts
-  Activations start;             ///< stream of `first`, where it is drawn
-  Mat mask;                      ///< (1, d): dropout of the positional rows, alike for the batch
-  std::int64_t first = 0;        ///< positional row of the first position, alike for the batch
+  Activations tokens, features;       ///< streams of the two dropouts
+  Activations start;                  ///< stream of `first`, where it is drawn
+  Masks masks = Masks::of_positions;  ///< of `tokens`
+  Mat mask;                ///< (1, d): dropout of the positional rows, alike for the batch
+  std::int64_t first = 0;  ///< positional row of the first position, alike for the batch
 };
 
 /// x = dropout(tokens[id]) + dropout(positions[first + t]), (ids.size(), d) with rows as
-/// models/pass.h says. The first dropout is elementwise; the second drops features of the
-/// positional table for the whole batch. `first` is 0 but where a training pass has
+/// models/pass.h says. The first dropout has the masks that kept says; the second drops features of
+/// the positional table for the whole batch. `first` is 0 but where a training pass has
 /// position_offsets. Ids are clipped to the table. Throws UserError if the sequences end behind the
 /// table of positions.
 void embed(Pass& pass, const Parameter& tokens, const Parameter& positions,

@@ -15,6 +15,9 @@
 
 namespace scaling {
 
+/// Whether every position draws a dropout mask, or an example one for all its positions.
+enum class Masks { of_positions, of_examples };
+
 struct Pass {
   const Gemm& gemm;
   /// Sequences in the batch, each of rows / examples positions.
@@ -40,6 +43,10 @@ struct Pass {
   std::int64_t length(const Mat& x) const { return x.rows() / examples; }
   bool drops() const { return training && dropout > 0; }
   bool recalls_decisions() const { return replay && !decides_anew; }
+  /// Where the dropout mask of a row of x begins in its stream.
+  std::int64_t mask_begin(const Mat& x, Masks masks, std::int64_t row) const {
+    return (masks == Masks::of_positions ? row : row / length(x)) * x.cols();
+  }
   /// What elements that dropout keeps are multiplied with.
   float kept_scale() const { return 1 / (1 - dropout); }
   std::uint64_t new_stream() { return streams++; }

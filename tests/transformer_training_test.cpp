@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <csignal>
 #include <cstdint>
@@ -15,7 +16,10 @@
 #include <vector>
 
 #include "kernels/random.h"
+#include "models/branch.h"
+#include "models/catalog.h"
 #include "models/decoder.h"
+#include "models/embedding.h"
 #include "models/training/checkpoint.h"
 #include "tests/harness_helpers.h"
 #include "tests/layer_harness.h"
@@ -307,6 +311,58 @@ TEST(TransformerTraining, EmbeddingDropoutKeepsTheMeanAndItsOwnMask) {
   EXPECT_EQ(x.minCoeff(), 0);
 }
 
+/// Whether a column is zero in all rows of an example or in none, and in one example alone.
+void expect_masks_of_two_examples(const Mat& x) {
+  const std::int64_t length = x.rows() / 2;
+  bool differ = false;
+  for (std::int64_t i = 0; i < x.cols(); ++i) {
+    std::array<bool, 2> dropped{};
+    for (std::size_t example = 0; example < 2; ++example) {
+      const auto column = x.col(i).segment(std::int64_t(example) * length, length).array();
+      dropped[example] = column(0) == 0;
+      EXPECT_EQ((column == 0).count(), dropped[example] ? length : 0) << "column " << i;
+    }
+    differ |= dropped[0] != dropped[1];
+  }
+  EXPECT_TRUE(differ);
+}
+
+TEST(TransformerTraining, PositionsOfAReversibleStackShareDropoutMasks) {
+  ModelConfig config = dense(Kind::decoder_only);
+  config.residual_stack = "reversible";
+  FeedForwardBranch branch(config, "");
+  const auto attention = make_attention("full", config);
+  const auto kept = branch.make_kept(*attention, *attention);
+  std::vector<Parameter*> parameters;
+  branch.visit_parameters([&](Parameter& p) { parameters.push_back(&p); });
+  Parameter tokens = Parameter::make_matrix("tokens", 1, config.d_model, Layout::rows,
+                                            {Initializer::Kind::constant, 1});
+  Parameter positions = Parameter::make_matrix("positions", 8, config.d_model, Layout::rows,
+                                               {Initializer::Kind::constant, 0});
+  parameters.insert(parameters.end(), {&tokens, &positions});
+  Arena arena(arena_bytes(parameters, WeightType::f32));
+  Team team(1);
+  initialize(parameters, WeightType::f32, 1, arena, team);
+  Pass pass = pass_of(true, 0.25f);
+  pass.examples = 2;
+
+  const Mat x = Mat::Random(16, config.d_model), zero = Mat::Zero(16, config.d_model);
+  BranchScratch scratch;
+  Mat y;
+  branch.forward(pass, {*attention, *attention}, x, zero, 1, *kept, scratch, y);
+  expect_masks_of_two_examples(y);
+
+  EmbeddingKept embedded;
+  embedded.masks = Masks::of_examples;
+  embed(pass, tokens, positions, std::vector<int>(16, 0), embedded, y);
+  expect_masks_of_two_examples(y);
+  std::vector<float> gradient(std::size_t(tokens.count()), 0.0f);
+  tokens.gradient = gradient.data();
+  Mat dy = Mat::Ones(16, config.d_model);
+  embed_backward(pass, tokens, positions, std::vector<int>(16, 0), embedded, dy);
+  EXPECT_EQ(dy, y);
+}
+
 CheckpointInfo some_info(const ModelConfig& config) {
   CheckpointInfo info;
   info.step = 1234567890123;
@@ -539,7 +595,7 @@ TEST(Checkpoint, AFullDiskLeavesTheOldOne) {
   const std::string old = contents(path);
   values.assign(values.size(), 2.0f);
   // What a killed run left does not stay for ever.
-  std::ofstream(path + ".tmp-1-0") << "half";
+  std::ofstream(path + ".tmp-999999999-0") << "half";
 
   rlimit limit{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);

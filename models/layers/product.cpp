@@ -143,10 +143,12 @@ void drop(const Pass& pass, std::uint64_t stream, std::int64_t first, std::int64
   }
 }
 
-void apply_dropout(const Pass& pass, std::uint64_t stream, Mat& y) {
+void apply_dropout(const Pass& pass, std::uint64_t stream, Mat& y, Masks masks) {
   if (!pass.drops()) return;
   parallel_for(y.rows(), [&](std::int64_t begin, std::int64_t end) {
-    drop(pass, stream, begin * y.cols(), (end - begin) * y.cols(), y.data() + begin * y.cols());
+    for (std::int64_t row = begin; row < end; ++row) {
+      drop(pass, stream, pass.mask_begin(y, masks, row), y.cols(), y.data() + row * y.cols());
+    }
   });
 }
 

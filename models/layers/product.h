@@ -34,8 +34,9 @@ void add_column_sums(const float* values, std::int64_t rows, std::int64_t cols, 
 /// evaluation or at rate 0. By the calling thread.
 void drop(const Pass& pass, std::uint64_t stream, std::int64_t first, std::int64_t n,
           float* values);
-/// drop() of every element of y, by all threads.
-void apply_dropout(const Pass& pass, std::uint64_t stream, Mat& y);
+/// drop() of every row of y, by all threads.
+void apply_dropout(const Pass& pass, std::uint64_t stream, Mat& y,
+                   Masks masks = Masks::of_positions);
 
 /// "prefix.name", or "name" if there is no prefix.
 inline std::string joined_name(const std::string& prefix, const char* name) {

@@ -2,26 +2,52 @@
 #include "models/training/atomic_file.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <filesystem>
+#include <vector>
 
 #include "kernels/check.h"
 
 namespace scaling {
 namespace {
 
+namespace fs = std::filesystem;
+
+constexpr const char* kTemporary = ".tmp-";  // before the writer's process id
+
 std::string unique_name(const std::string& path) {
   static std::atomic<unsigned> count{0};
-  return path + ".tmp-" + std::to_string(getpid()) + "-" + std::to_string(count++);
+  return path + kTemporary + std::to_string(getpid()) + "-" + std::to_string(count++);
+}
+
+/// Removes what writers of the same file left that were killed: they are no processes any more.
+void remove_leftovers(const std::string& path) {
+  const fs::path folder = fs::path(path).parent_path();
+  const std::string start = fs::path(path).filename().string() + kTemporary;
+  std::error_code error;
+  fs::directory_iterator entries(folder.empty() ? fs::path(".") : folder, error);
+  if (error) return;  // writing will say why
+  std::vector<fs::path> leftovers;
+  for (const fs::directory_entry& entry : entries) {
+    const std::string name = entry.path().filename().string();
+    if (name.rfind(start, 0) != 0) continue;
+    pid_t writer = 0;
+    std::from_chars(name.data() + start.size(), name.data() + name.size(), writer);
+    if (writer > 0 && kill(writer, 0) != 0 && errno == ESRCH) leftovers.push_back(entry.path());
+  }
+  for (const fs::path& leftover : leftovers) fs::remove(leftover, error);
 }
 
 }  // namespace
 
 AtomicFile::AtomicFile(const std::string& path) : path_(path), temporary_(unique_name(path)) {
+  remove_leftovers(path);
   file_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (file_ < 0) fail();
 }
@@ -75,7 +101,7 @@ void AtomicFile::commit() {
     fail();
   }
   // The name as well; a file system that cannot sync folders has done what it can.
-  std::string folder = std::filesystem::path(path_).parent_path().string();
+  std::string folder = fs::path(path_).parent_path().string();
   const int handle = open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_CLOEXEC);
   if (handle >= 0) {
     fsync(handle);

@@ -6,7 +6,8 @@
 
 namespace scaling {
 
-/// Written beside `path` under a name of its own, so that concurrent runs may make the same file.
+/// Written beside `path` under a name of its own, so that concurrent runs may make the same file;
+/// what killed ones have left there is removed.
 /// Everything throws UserError naming the file and the system's reason (disk full and the like).
 class AtomicFile {
  public:

@@ -100,20 +100,6 @@ std::string header_of(const CheckpointInfo& info, const std::vector<NamedArray>&
   return out.bytes();
 }
 
-/// A killed run cannot remove its half-written file; the next run's name for it is another.
-void remove_leftovers(const std::string& path) {
-  const fs::path folder = fs::path(path).parent_path();
-  const std::string start = fs::path(path).filename().string() + ".tmp-";
-  std::error_code error;
-  fs::directory_iterator entries(folder.empty() ? fs::path(".") : folder, error);
-  if (error) return;  // writing will say why
-  std::vector<fs::path> leftovers;
-  for (const fs::directory_entry& entry : entries) {
-    if (entry.path().filename().string().rfind(start, 0) == 0) leftovers.push_back(entry.path());
-  }
-  for (const fs::path& leftover : leftovers) fs::remove(leftover, error);
-}
-
 void write_checkpoint(const std::string& path, const CheckpointInfo& info,
                       const std::vector<NamedArray>& arrays) {
   AtomicFile file(path);
@@ -302,7 +288,6 @@ std::vector<NamedArray> weight_arrays(const std::vector<Parameter*>& parameters)
 
 void save_checkpoint(const std::string& path, const CheckpointInfo& info,
                      const std::vector<NamedArray>& arrays) {
-  remove_leftovers(path);
   try {
     write_checkpoint(path, info, arrays);
   } catch (const UserError& error) {
