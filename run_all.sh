@@ -186,9 +186,14 @@ run_peers() {
 run_training_peers() {
   install_peers || return 1
   local out=$results/peers_training.jsonl made_by
-  made_by="$(cat "$bin/bench_training" "$peers_home/ready" experiments/peers/*.py | sha256sum | cut -c1-16) $*"
+  local rows=(--python pytorch="$peers_home/bin/python")
+  # Debian 12's own, where the package python3-torch is installed.
+  if [[ $(/usr/bin/python3 -c 'import torch; print(torch.__version__)' 2>/dev/null) == 1.13* ]]; then
+    rows+=(--python pytorch_1_13=/usr/bin/python3)
+  fi
+  made_by="$(cat "$bin/bench_training" "$peers_home/ready" experiments/peers/*.py | sha256sum | cut -c1-16) ${rows[*]} $*"
   if is_made_by "$out" "$made_by"; then return; fi
-  $python experiments/peers/compare_training.py --results "$results" --python pytorch="$peers_home/bin/python" "$@" || return
+  $python experiments/peers/compare_training.py --results "$results" "${rows[@]}" "$@" || return
   echo "$made_by" >"$out.made_by"
 }
 

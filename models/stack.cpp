@@ -66,6 +66,7 @@ bool Stack::swaps(std::size_t j, std::size_t branches) const {
 Stack::Kept Stack::make_kept(const Attention& self_attention, const Attention& cross_attention,
                              bool stored) const {
   Kept kept;
+  if (is_reversible_) kept.embedding.masks = Masks::of_examples;  // reference 5.2
   for (const auto& block : blocks) {
     const bool is_shared = !stores_ && !stored;
     for (const Branch* branch : block->branches()) {
@@ -220,6 +221,22 @@ void Stack::backward(Pass& pass, const Parameter& embedding, const Surroundings&
   }
   pass.ids = ids.data();
   embed_backward(pass, embedding, positions, ids, kept.embedding, kept.dx);
+}
+
+std::string Stack::first_not_finite(const Kept& kept) const {
+  SCALING_CHECK(kept.decisions.empty());
+  std::size_t i = 0;
+  for (std::size_t block = 0; block < blocks.size(); ++block) {
+    const std::size_t branches = blocks[block]->branches().size();
+    for (std::size_t j = 0; j < branches; ++j, ++i) {
+      if (kept.branches[i]->out.allFinite()) continue;
+      return name() + "." + std::to_string(block) + ", " +
+             (j + 1 == branches                           ? "feed-forward"
+              : j < blocks[block]->self_attentions.size() ? "self-attention"
+                                                          : "cross-attention");
+    }
+  }
+  return "";
 }
 
 std::vector<double> Stack::selection_entropies(const Kept& kept) const {

@@ -69,6 +69,9 @@ struct Stack {
   /// From kept.dnormed down to the tables. dencoded: see Branch::backward.
   void backward(Pass& pass, const Parameter& embedding, const Surroundings& around,
                 const std::vector<int>& ids, Kept& kept, Mat* dencoded) const;
+  /// "decoder.1, feed-forward": the first branch whose result in the last forward is not finite;
+  /// empty if there is none. kept must be a stored one.
+  std::string first_not_finite(const Kept& kept) const;
   /// FeedForward::selection_entropy of every block; kept must be a stored one.
   std::vector<double> selection_entropies(const Kept& kept) const;
 

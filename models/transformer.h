@@ -70,6 +70,8 @@ class Transformer {
   /// pass.training, gradients of scale * loss are added to the parameters'; otherwise nothing is
   /// drawn and selections are hard. Throws UserError if a sequence exceeds max_length.
   CrossEntropy loss_of(Pass& pass, const Batch& batch, float scale, Kept& kept) const;
+  /// Stack::first_not_finite of an evaluation of the batch.
+  std::string first_not_finite(const Gemm& gemm, const Batch& batch) const;
   /// Floating-point operations of the matrix products of loss_of with gradients, for one batch of
   /// these sizes (backward: twice the forward). Of causal attention only the pairs that the mask
   /// lets through count.

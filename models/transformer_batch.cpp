@@ -142,4 +142,13 @@ CrossEntropy Transformer::loss_of(Pass& pass, const Batch& batch, float scale, K
   return loss;
 }
 
+std::string Transformer::first_not_finite(const Gemm& gemm, const Batch& batch) const {
+  const auto kept = make_kept(/*stored=*/true);
+  Pass pass{.gemm = gemm};
+  run(pass, batch, *kept);
+  std::string found;
+  if (!config_.decoder_only() && config_.encoder) found = encoder_.first_not_finite(kept->encoder);
+  return found.empty() ? decoder_.first_not_finite(kept->decoder) : found;
+}
+
 }  // namespace scaling

@@ -74,9 +74,9 @@ def verdict(goal, value):
     if value is None:
         return "not measured"
     if goal.comparison == SD:
-        if not value.spread:
+        if value.value > 0 and not value.spread:  # 0 sequences right, in every seed, are a result
             return "undecided, one seed"
-        return "met" if value.value >= goal.bar * value.spread else "missed"
+        return "met" if value.value > 0 and value.value >= goal.bar * value.spread else "missed"
     met = value.value >= goal.bar if goal.comparison == ">=" else value.value <= goal.bar
     return "met" if met else "missed"
 

@@ -583,6 +583,29 @@ TEST(Dataset, EndsOfDocumentsAreTokensOfOneByte) {
                   {"too small", "50th"});
 }
 
+TEST(Dataset, ReadingCanBeWatchedAndStopped) {
+  Folder folder;
+  std::string text;
+  while (text.size() < std::size_t(7) << 19) text += "some words of a long text\n";  // 3.5 MB
+  write_file(folder / "a.txt", text);
+  const TrainConfig config = config_for(folder / "a.txt");
+  struct Stop {};
+  std::vector<std::uint64_t> seen;
+  const auto watch = [&](std::uint64_t bytes) {
+    seen.push_back(bytes);
+    if (seen.size() == 5) throw Stop();  // the text is hashed and then tokenised
+  };
+  EXPECT_THROW(Dataset(config, kByteVocab, folder / "cache", watch), Stop);
+  ASSERT_EQ(seen.size(), 5U);
+  EXPECT_TRUE(std::is_sorted(seen.begin(), seen.begin() + 3));
+  EXPECT_LT(seen[3], seen[2]) << "the second pass begins anew";
+  for (const auto& entry : fs::directory_iterator(folder / "cache")) {
+    EXPECT_NE(entry.path().filename().string().rfind("tokens-", 0), 0U) << entry.path();
+  }
+  const Dataset data(config, kByteVocab, folder / "cache", watch);
+  EXPECT_GE(seen.back(), std::uint64_t(3) << 20);
+}
+
 TEST(Dataset, CacheIsKeptAndRepaired) {
   Folder folder;
   write_file(folder / "a.txt", numbered(400));
@@ -773,6 +796,17 @@ TEST(Generator, NeedsNoFile) {
   data.validation_batch(2, batch);
   EXPECT_EQ(batch.bytes, 4 * 128);
   EXPECT_NE(texts_of(data, batch)[0].find('='), std::string::npos);
+  // A piece of text has as many nats as its bytes.
+  TrainConfig pieces = config;
+  pieces.tokenizer = "sentencepiece";
+  const Dataset coarse(pieces, 500, folder / "cache");
+  double bytes = 0;
+  for (std::int64_t i = 0; i < coarse.validation_batches(); ++i) {
+    coarse.validation_batch(i, batch);
+    bytes += batch.bytes;
+  }
+  EXPECT_GT(bytes, 1.2 * 12 * 128);
+  EXPECT_NEAR(*coarse.floor(), Generator().floor() * bytes / (12 * 128), 1e-9);
   EXPECT_NE(data.description().find("20M bytes"), std::string::npos) << data.description();
   config.task = "span_corruption";
   EXPECT_FALSE(Dataset(config, kByteVocab, folder / "cache").floor().has_value());

@@ -457,8 +457,8 @@ class GoalsTest(WithFolder):
         def verdict(value, spread):
             return goals.verdict(goal, derive.Value(value, "1", spread, "ok", "c"))
 
-        self.assertEqual([verdict(0.3, 0.1), verdict(0.1, 0.1), verdict(0.3, 0.0)],
-                         ["met", "missed", "undecided, one seed"])
+        self.assertEqual([verdict(0.3, 0.1), verdict(0.1, 0.1), verdict(0.3, 0.0), verdict(0, 0)],
+                         ["met", "missed", "undecided, one seed", "missed"])
 
     def test_every_figure_of_a_table_is_one_of_its_config(self):
         rows = {experiment: re.findall(r"^row = ([^:\s]+)", (

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <set>
 #include <string>
 #include <vector>
@@ -347,6 +348,28 @@ TrainConfig config_of(const std::string& name) {
 }
 
 const char* const kTasks[] = {"copy", "addition", "copy_pairs", "addition_pairs"};
+
+TEST(ToyDataset, EvaluationSpreadsOverTheLengthsToCopy) {
+  TrainConfig c = config_of("copy");
+  c.eval_digits_min = 32;
+  c.eval_digits_max = 38;
+  c.evaluate_batches = 14;
+  const Dataset data(c, 13, "/nowhere");
+  std::map<double, int> times;  // by the examples' weight, which is their length
+  Batch batch;
+  for (std::int64_t index = 0; index < data.validation_batches(); ++index) {
+    data.validation_batch(index, batch);
+    const double weight = std::accumulate(batch.weights.begin(), batch.weights.end(), 0.0);
+    ++times[weight / double(batch.examples)];
+    if (index == 3) {
+      EXPECT_EQ(times.size(), 4U);
+    }
+  }
+  EXPECT_EQ(times.size(), 7U);
+  EXPECT_EQ(times.begin()->first, 32);
+  EXPECT_EQ(times.rbegin()->first, 38);
+  for (const auto& [length, count] : times) EXPECT_LE(count, 3) << length;
+}
 
 TEST(ToyDataset, BatchesOfTrainingAndEvaluation) {
   for (const std::string name : kTasks) {

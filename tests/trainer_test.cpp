@@ -16,6 +16,7 @@
 #include "kernels/gemm.h"
 #include "kernels/random.h"
 #include "models/catalog.h"
+#include "models/decoder.h"
 #include "models/training/checkpoint.h"
 #include "models/training/run_state.h"
 #include "tests/harness_helpers.h"
@@ -118,6 +119,45 @@ TEST_F(TrainerTest, LossFalls) {
   EXPECT_GT(run.trainer->flops_per_step(), 0);
   // Looking does not change what is looked at.
   EXPECT_EQ(run.trainer->evaluate().log_perplexity, evaluations.back().log_perplexity);
+}
+
+/// What training reads of a trained model is what decoding its checkpoint token by token gives.
+TEST_F(TrainerTest, DecodingTheBestCheckpointIsItsEvaluation) {
+  ModelConfig model = small_model();
+  model.feed_forward = "sparse";
+  model.projection = "mult_conv";
+  TrainConfig config = short_training();
+  config.steps = 60;
+  config.evaluate_every = 20;
+  const Dataset corpus = data(config);
+  Training run(model, config, corpus, folder_ / "run");
+  ASSERT_TRUE(run.train());
+  const std::string best = folder_ / "run/best.ckpt";
+  const RunState state = parse_run_state(read_checkpoint_info(best).training);
+  ASSERT_TRUE(state.best.has_value());
+
+  Transformer decoded(model);
+  Team team(1);
+  decoded.allocate(team);
+  load_weights(best, decoded.parameters());
+  double loss = 0, weight = 0;
+  Batch batch;
+  for (std::int64_t index = 0; index < corpus.validation_batches(); ++index) {
+    corpus.validation_batch(index, batch);
+    for (std::int64_t row = 0; row < batch.examples; ++row) {
+      const auto at = row * batch.target_length;
+      const std::vector<int> target(batch.target.begin() + at,
+                                    batch.target.begin() + at + batch.target_length);
+      const std::vector<float> weights(batch.weights.begin() + at,
+                                       batch.weights.begin() + at + batch.target_length);
+      Decoder decoder(decoded, find_kernel_set("simd"), team, 1, batch.target_length, 0);
+      const CrossEntropy one = decode_cross_entropy(decoder, {}, target, weights);
+      loss += one.loss;
+      weight += one.weight;
+    }
+  }
+  EXPECT_EQ(weight, 8 * 32);
+  EXPECT_NEAR(loss / weight, *state.best, 1e-4);
 }
 
 TEST_F(TrainerTest, ResumedRunIsTheUninterruptedOneBitForBit) {
@@ -289,6 +329,38 @@ TEST_F(TrainerTest, StopsAtWhatIsNotFiniteWithStepLayerAndCheckpoint) {
     EXPECT_EQ(again.trainer->resume(), 2);
     EXPECT_TRUE(again.train());
   }
+}
+
+TEST_F(TrainerTest, NamesTheBranchWhoseResultOverflows) {
+  for (const char* stack : {"plain", "reversible"}) {
+    ModelConfig model = small_model();
+    model.residual_stack = stack;
+    const TrainConfig config = short_training();
+    const Dataset corpus = data(config);
+    Training run(model, config, corpus, folder_ / stack);
+    const auto enlarge = [&](const TrainReport& report) {
+      for (Parameter* p : run.model.parameters()) {
+        if (report.step != 2 || p->name.rfind("decoder.0.feed_forward.w", 0) != 0) continue;
+        for (std::int64_t i = 0; i < p->count(); ++i) p->values()[i] *= 1e22f;
+      }
+    };
+    expect_mentions(message_of([&] { run.trainer->run(enlarge, nullptr); }),
+                    {"step 3", "the result of decoder.0, feed-forward is not finite"});
+  }
+}
+
+TEST_F(TrainerTest, NamesTheNewestGoodCheckpoint) {
+  TrainConfig config = short_training();
+  config.checkpoint_every = 100;
+  config.evaluate_every = 3;
+  const Dataset corpus = data(config);
+  Training run(small_model(), config, corpus, folder_ / "run");
+  const auto poison = [&](const TrainReport& report) {
+    if (report.step != 4) return;
+    run.model.parameters()[0]->set(1, 2, std::numeric_limits<float>::quiet_NaN());
+  };
+  expect_mentions(message_of([&] { run.trainer->run(poison, nullptr); }),
+                  {"is not finite", folder_ / "run/best.ckpt", "of step 3"});
 }
 
 TEST_F(TrainerTest, StopsAtALossThatExplodes) {

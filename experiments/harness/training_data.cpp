@@ -3,7 +3,6 @@
 
 #include <filesystem>
 
-#include "models/training/corpus.h"
 #include "models/training/dataset.h"
 #include "models/training/hash.h"
 
@@ -13,7 +12,8 @@ std::string cache_folder(const TrainConfig& train, const std::string& scratch) {
   return train.cache.empty() ? (std::filesystem::path(scratch) / "cache").string() : train.cache;
 }
 
-std::string data_fingerprint(TrainConfig train, std::int64_t vocab_size, const std::string& cache) {
+std::string data_fingerprint(TrainConfig train, std::int64_t vocab_size, const std::string& cache,
+                             const ReadWatch& watch) {
   if (train.is_toy()) {
     train.task = "copy";
     train.data_seed = 1;
@@ -21,7 +21,7 @@ std::string data_fingerprint(TrainConfig train, std::int64_t vocab_size, const s
     return Dataset(train, vocab_size, cache).fingerprint();
   }
   const auto content = [&](const std::string& text) {
-    return text.empty() ? 0 : Corpus(text, train.text_key).hash(cache);
+    return text.empty() ? 0 : Corpus(text, train.text_key, watch).hash(cache);
   };
   Hash all;
   all.number(content(train.corpus)).number(content(train.validation));

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "models/training/corpus.h"
 #include "models/training/train_config.h"
 
 namespace scaling {
@@ -15,6 +16,7 @@ std::string cache_folder(const TrainConfig& train, const std::string& scratch);
 /// whatever their seeds and batches; of toy tasks the numbers' lengths. Nothing is tokenised: a
 /// text is read at most, and not even that if `cache` knows its content. Throws UserError if the
 /// corpus is missing or cannot be read.
-std::string data_fingerprint(TrainConfig train, std::int64_t vocab_size, const std::string& cache);
+std::string data_fingerprint(TrainConfig train, std::int64_t vocab_size, const std::string& cache,
+                             const ReadWatch& watch);
 
 }  // namespace scaling

@@ -41,7 +41,7 @@ po::options_description knob_options() {
     add(knob.c_str(), po::value<std::string>(), help.c_str());
   }
   add("solve", po::value<std::string>(),
-      "none or match_parameters, in place of every row's own, the controls' too");
+      "none or match_parameters, in place of every row's own; rows of equal reads keep theirs");
   return flags;
 }
 

@@ -8,6 +8,7 @@
 #include <set>
 #include <sstream>
 
+#include "experiments/harness/interrupt.h"
 #include "experiments/harness/progress.h"
 #include "experiments/harness/training_data.h"
 #include "experiments/harness/training_records.h"
@@ -77,8 +78,8 @@ double activation_bytes(const ModelConfig& model, const TrainConfig& train) {
 /// A text that is missing fails its curves when their turn comes, not the others.
 std::string data_or_nothing(const Curve& curve, const std::string& scratch) {
   try {
-    return data_fingerprint(curve.train, curve.model.vocab_size,
-                            cache_folder(curve.train, scratch));
+    return data_fingerprint(curve.train, curve.model.vocab_size, cache_folder(curve.train, scratch),
+                            [](std::uint64_t) { check_interrupt(); });
   } catch (const UserError&) {
     return "";
   }

@@ -140,10 +140,14 @@ void TrainingRun::train(const PlannedCurve& planned) {
   set_gemm_threads(options_.threads);
   reset_peak_memory();
   // The text before the folder of checkpoints: one that is missing leaves everything as it is.
-  if (!curve.train.is_toy()) progress_.live(curve.name + ": reading " + curve.train.corpus);
+  const auto watch = [&](std::uint64_t bytes) {
+    check_interrupt();
+    progress_.live(curve.name + ": reading " + curve.train.corpus + ", " +
+                   readable_bytes(double(bytes)));
+  };
   const std::string cache = cache_folder(curve.train, scratch_);
-  const Dataset data(curve.train, curve.model.vocab_size, cache);
-  if (data_fingerprint(curve.train, curve.model.vocab_size, cache) != planned.data) {
+  const Dataset data(curve.train, curve.model.vocab_size, cache, watch);
+  if (data_fingerprint(curve.train, curve.model.vocab_size, cache, watch) != planned.data) {
     throw UserError("corpus '" + curve.train.corpus +
                     "' or its validation text has changed since this command began; repeat it");
   }
@@ -177,7 +181,8 @@ void TrainingRun::train(const PlannedCurve& planned) {
     if (trained) result.trained_lengths = trainer.evaluate(*trained);
     last_perplexity_ = result.evaluation.log_perplexity;
     last_evaluation_ = evaluation_text(result.evaluation, result.trained_lengths);
-    if (has_evaluation(file_, planned.key, report.step)) return;
+    // Anew by force it may differ from what is there.
+    if (!options_.force && has_evaluation(file_, planned.key, report.step)) return;
     file_.append({evaluation_record(base, report, result.trained_lengths)});
   };
   const bool finished = trainer.run(
@@ -198,7 +203,8 @@ void TrainingRun::train(const PlannedCurve& planned) {
     const Evaluation evaluation = trainer.evaluate();
     TrainReport report;
     report.step = curve.train.steps;
-    report.loss = report.seconds = report.tokens_per_s = std::nan("");
+    report.loss = report.tokens_per_s = std::nan("");
+    report.seconds = result.seconds = trainer.seconds();
     report.evaluation = &evaluation;
     record(report);
   }
@@ -330,7 +336,8 @@ int check_curves(const TrainingPlan& plan, const TrainingOptions& options,
       require_memory(planned.bytes, "training " + curve.name,
                      "use fewer examples at a time (--accumulate), optimizer adafactor, or a "
                      "smaller model");
-      const Dataset data(curve.train, curve.model.vocab_size, cache_folder(curve.train, scratch));
+      const Dataset data(curve.train, curve.model.vocab_size, cache_folder(curve.train, scratch),
+                         [](std::uint64_t) { check_interrupt(); });
       const std::unique_ptr<Transformer> model = allocated(curve.model, options.threads);
       Trainer trainer(*model, data, curve.train, folder);
       TrainReport last;

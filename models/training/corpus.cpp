@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <sstream>
 
 #include "kernels/check.h"
@@ -67,19 +68,38 @@ bool read_stamp(const std::string& path, std::uint64_t& value) {
   return true;
 }
 
-void add_file(const std::string& path, Hash& hash) {
+/// Tells a watch of every megabyte; of nothing if there is none.
+class Watched {
+ public:
+  explicit Watched(const ReadWatch& watch) : watch_(watch) {}
+  void add(std::uint64_t bytes) {
+    const std::uint64_t before = bytes_ >> 20;
+    bytes_ += bytes;
+    if (watch_ && bytes_ >> 20 != before) watch_(bytes_);
+  }
+
+ private:
+  const ReadWatch& watch_;
+  std::uint64_t bytes_ = 0;
+};
+
+struct CloseFile {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+
+void add_file(const std::string& path, Hash& hash, Watched& watched) {
   // Plain reading, not ByteReader: the compressed bytes will do.
-  std::FILE* file = std::fopen(path.c_str(), "rb");
+  const std::unique_ptr<std::FILE, CloseFile> file(std::fopen(path.c_str(), "rb"));
   if (file == nullptr) throw UserError("cannot read '" + path + "': " + std::strerror(errno));
   std::vector<char> buffer(std::size_t(1) << 20);
   std::size_t size = 0;
-  while ((size = std::fread(buffer.data(), 1, buffer.size(), file)) > 0) {
+  while ((size = std::fread(buffer.data(), 1, buffer.size(), file.get())) > 0) {
     hash.add(buffer.data(), size);
+    watched.add(size);
   }
-  const bool failed = std::ferror(file) != 0;
-  const int error = errno;
-  std::fclose(file);
-  if (failed) throw UserError("cannot read '" + path + "': " + std::strerror(error));
+  if (std::ferror(file.get()) != 0) {
+    throw UserError("cannot read '" + path + "': " + std::strerror(errno));
+  }
 }
 
 }  // namespace
@@ -90,8 +110,8 @@ void make_folder(const std::string& path) {
   if (error) throw UserError("cannot make the folder '" + path + "': " + error.message());
 }
 
-Corpus::Corpus(const std::string& name, const std::string& keys)
-    : name_(name), generated_(name == "generated") {
+Corpus::Corpus(const std::string& name, const std::string& keys, const ReadWatch& watch)
+    : name_(name), generated_(name == "generated"), watch_(watch) {
   std::istringstream list(keys);
   for (std::string key; std::getline(list, key, ',');) keys_.push_back(key);
   if (generated_) return;
@@ -159,9 +179,10 @@ std::uint64_t Corpus::hash(const std::string& cache_folder) const {
   std::uint64_t value = 0;
   if (read_stamp(stamp, value)) return value;
 
+  Watched watched(watch_);
   for (const File& file : files_) {
     content.text(file.json_lines ? joined(keys_) : "").number(fs::file_size(file.path));
-    add_file(file.path, content);
+    add_file(file.path, content, watched);
   }
   value = content.value();
   // A file written to just now may change again within the clock's tick: not to be remembered.
@@ -176,7 +197,12 @@ std::uint64_t Corpus::hash(const std::string& cache_folder) const {
 
 CorpusCounts Corpus::read(const TextSink& sink) const {
   CorpusCounts counts;
-  DocumentCutter document(sink);
+  Watched watched(watch_);
+  const TextSink watched_sink = [&](std::string_view piece, bool last) {
+    sink(piece, last);
+    watched.add(piece.size());
+  };
+  DocumentCutter document(watched_sink);
   if (generated_) {
     Generator().write(Generator::kBytes, [&](std::string_view text) { document.add(text); });
     document.finish();

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,12 +22,16 @@ struct CorpusCounts {
   std::uint64_t skipped_lines = 0;  ///< of JSON files: malformed or without text
 };
 
+/// Called every megabyte with the bytes that a pass over the text has read; ends the reading by
+/// throwing.
+using ReadWatch = std::function<void(std::uint64_t bytes)>;
+
 class Corpus {
  public:
-  /// name: file, folder, glob or "generated"; keys: of the text in JSON lines, comma
-  /// between them. Only looks at names; throws UserError if nothing
-  /// fits.
-  explicit Corpus(const std::string& name, const std::string& keys = "text");
+  /// name: file, folder, glob or "generated"; keys: of the text in JSON lines, comma between them.
+  /// Only looks at names; throws UserError if nothing fits.
+  explicit Corpus(const std::string& name, const std::string& keys = "text",
+                  const ReadWatch& watch = {});
 
   bool generated() const { return generated_; }
   std::size_t files() const { return files_.size(); }
@@ -50,6 +55,7 @@ class Corpus {
   bool generated_ = false;
   std::vector<File> files_;
   std::size_t ignored_ = 0;
+  ReadWatch watch_;
 };
 
 /// Throws UserError if it cannot be made.

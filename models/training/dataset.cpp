@@ -6,7 +6,6 @@
 #include <filesystem>
 
 #include "kernels/check.h"
-#include "models/training/corpus.h"
 #include "models/training/generator.h"
 #include "models/training/hash.h"
 #include "models/training/permutation.h"
@@ -153,7 +152,7 @@ struct Dataset::Impl {
     }
     evaluated = std::uint64_t(config.evaluate_batches) * std::uint64_t(config.batch);
     Hash all;
-    all.text("toy 1").text(config.task).number(config.data_seed);
+    all.text("toy 2").text(config.task).number(config.data_seed);
     all.number(std::uint64_t(config.batch));
     for (const ToyTask& task : {*toy, *toy_evaluation}) {
       all.number(std::uint64_t(task.digits_min)).number(std::uint64_t(task.digits_max));
@@ -222,7 +221,7 @@ struct Dataset::Impl {
 };
 
 Dataset::Dataset(const TrainConfig& config, std::int64_t vocab_size,
-                 const std::string& cache_folder)
+                 const std::string& cache_folder, const ReadWatch& watch)
     : impl_(std::make_unique<Impl>(config, vocab_size, cache_folder)) {
   config.validate();
   check_sentinels(config, vocab_size);
@@ -231,7 +230,7 @@ Dataset::Dataset(const TrainConfig& config, std::int64_t vocab_size,
     d.begin_toy();
     return;
   }
-  const Corpus corpus(config.corpus, config.text_key);
+  const Corpus corpus(config.corpus, config.text_key, watch);
   const std::uint64_t content = corpus.hash(cache_folder);
   if (config.tokenizer == "bytes") {
     d.tokenizer = make_byte_tokenizer(vocab_size);
@@ -252,7 +251,7 @@ Dataset::Dataset(const TrainConfig& config, std::int64_t vocab_size,
                       "smaller length or a validation text");
     }
   } else {
-    const Corpus other(config.validation, config.text_key);
+    const Corpus other(config.validation, config.text_key, watch);
     validation_content = other.hash(cache_folder);
     d.validation = d.tokenised(other, validation_content);
     d.training_chunks = chunks;
@@ -275,8 +274,14 @@ Dataset::Dataset(const TrainConfig& config, std::int64_t vocab_size,
   all.number(config.data_seed).number(std::uint64_t(config.batch));
   d.fingerprint = hex_of(all.value());
 
-  if (corpus.generated() && config.validation.empty() && !d.spans && config.tokenizer == "bytes") {
-    d.floor = Generator().floor();
+  if (corpus.generated() && config.validation.empty() && !d.spans) {
+    Batch batch;
+    double bytes = 0;
+    for (std::int64_t index = 0; index < validation_batches(); ++index) {
+      validation_batch(index, batch);
+      bytes += batch.bytes;
+    }
+    d.floor = Generator().floor() * bytes / double(d.evaluated * std::uint64_t(config.length));
   }
 }
 

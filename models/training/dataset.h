@@ -15,6 +15,7 @@
 #include <string>
 
 #include "models/batch.h"
+#include "models/training/corpus.h"
 #include "models/training/tokenizer.h"
 #include "models/training/train_config.h"
 
@@ -24,8 +25,10 @@ class Dataset {
  public:
   /// Reads, tokenises and caches the corpus unless the cache has it; later only opens the cache
   /// file. Throws UserError for a missing, unreadable or too small corpus, a full disk, a
-  /// vocabulary without room for the task; a damaged cache is made anew.
-  Dataset(const TrainConfig& config, std::int64_t vocab_size, const std::string& cache_folder);
+  /// vocabulary without room for the task; a damaged cache is made anew. watch: of every pass over
+  /// the text; only the training of a vocabulary goes unwatched.
+  Dataset(const TrainConfig& config, std::int64_t vocab_size, const std::string& cache_folder,
+          const ReadWatch& watch = {});
   ~Dataset();
 
   /// Examples [piece * batch / pieces, ...) of the batch of optimiser step `step` (0, 1, ...).
@@ -43,7 +46,8 @@ class Dataset {
   const std::string& tokenizer_model() const;
   /// Hash of text, tokenizer, task settings and order: what a checkpoint must agree with.
   std::string fingerprint() const;
-  /// Nats per target token below which no model can get, if the text was generated (causal, bytes).
+  /// Nats per target token below which no model can get, if the text was generated (causal): the
+  /// generator's entropy over the validation examples' bytes.
   std::optional<double> floor() const;
   /// One line for people: files, bytes, tokens, epochs that the run's steps make.
   std::string description() const;

@@ -2,6 +2,7 @@
 #include "models/training/toy_tasks.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "kernels/check.h"
@@ -23,6 +24,13 @@ struct Example {
 
 std::int64_t between(Rng& rng, std::int64_t least, std::int64_t most) {
   return least + std::int64_t(rng.below(std::uint32_t(most - least + 1)));
+}
+
+/// Of 0 ... count - 1 that of a batch: the fractions of multiples of the golden ratio are far apart
+/// however many there are.
+std::int64_t spread(std::int64_t index, std::int64_t count) {
+  constexpr double kGolden = 0.6180339887498949;
+  return std::int64_t(std::fmod(double(index) * kGolden, 1.0) * double(count));
 }
 
 std::int64_t rounded_up(std::int64_t n, std::int64_t multiple) {
@@ -131,7 +139,9 @@ void ToyTask::make_batch(std::int64_t index, std::int64_t first, std::int64_t la
   SCALING_CHECK(digits_max <= kMostDigits && pad_to >= 1);
   // Even streams are of batches, odd ones of examples.
   Rng of_batch(key, 2 * std::uint64_t(index));
-  const std::int64_t digits = between(of_batch, digits_min, digits_max);
+  const std::int64_t digits = spreads_lengths
+                                  ? digits_min + spread(index, digits_max - digits_min + 1)
+                                  : between(of_batch, digits_min, digits_max);
   std::vector<Example> examples;
   std::size_t source = 0, target = 0;
   for (std::int64_t i = first; i < last; ++i) {
@@ -171,6 +181,7 @@ ToyTask training_task(const TrainConfig& config) {
 ToyTask evaluation_task(const TrainConfig& config) {
   ToyTask task = task_of(config);
   task.key = kEvaluationKey;
+  task.spreads_lengths = true;
   task.digits_min = config.eval_digits_min;
   task.digits_max = config.eval_digits_max;
   return task;

@@ -8,7 +8,8 @@
 //   copy       0 w 0 w                          second w      w           w
 //   addition   S x + y S z                      z             x + y       z
 //
-// What follows is padding of weight 0. All examples of a batch to copy have one length.
+// What follows is padding of weight 0. All examples of a batch to copy have one length, drawn in
+// training; in evaluation the first few batches spread over all lengths.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +29,9 @@ struct ToyTask {
   /// Of the number to copy, or of both addends together: x gets at least half of digits_min, y at
   /// least one digit, so that a sum's digits can be fewer than digits_min, as in the reference.
   std::int64_t digits_min = 1, digits_max = 16;
-  std::int64_t batch = 1;  ///< examples in a batch
-  std::uint64_t key = 0;   ///< of all draws
+  std::int64_t batch = 1;        ///< examples in a batch
+  std::uint64_t key = 0;         ///< of all draws
+  bool spreads_lengths = false;  ///< of numbers to copy, over the batches
   /// Lengths are multiples of this, and no longer than the longest example of a piece needs.
   std::int64_t pad_to = 32;
 

@@ -127,8 +127,9 @@ struct Trainer::Impl {
   std::vector<Batch> pieces;
   Batch validation;
 
-  std::int64_t step = 0;    // done
-  std::int64_t saved = -1;  // step of the latest checkpoint; -1: none
+  std::int64_t step = 0;  // done
+  // Steps of the two checkpoints; -1: none.
+  std::int64_t saved = -1, saved_best = -1;
   double seconds = 0;
   std::vector<double> losses;  // of this process's last steps, at most kExplosionSteps
   double best_perplexity = std::numeric_limits<double>::infinity();
@@ -162,10 +163,20 @@ Trainer::Impl::Impl(Transformer& model_, const Dataset& data_, const TrainConfig
 }
 
 void Trainer::Impl::stop_for(const std::string& what) const {
-  const std::string found = what_is_not_finite(parameters);
+  std::string found = what_is_not_finite(parameters);
+  // Where values overflow on their way forward, every gradient does.
+  for (const Batch& piece : pieces) {
+    if (!values_are_finite(parameters) || piece.target.empty()) break;
+    const std::string branch = model.first_not_finite(gemm, piece);
+    if (branch.empty()) continue;
+    found = "the result of " + branch + " is not finite";
+    break;
+  }
   stop(what + (found.empty() ? "" : ": " + found),
-       saved < 0 ? "no checkpoint was written before"
-                 : "the last good checkpoint is '" + latest + "' of step " + std::to_string(saved));
+       saved < 0 && saved_best < 0
+           ? "no checkpoint was written before"
+           : "the last good checkpoint is '" + (saved < saved_best ? best : latest) + "' of step " +
+                 std::to_string(std::max(saved, saved_best)));
 }
 
 void Trainer::Impl::stop(const std::string& what, const std::string& checkpoint) const {
@@ -261,6 +272,7 @@ void Trainer::Impl::keep_best(const Evaluation& evaluation) {
   if (evaluation.log_perplexity >= best_perplexity) return;
   best_perplexity = evaluation.log_perplexity;
   save(best);
+  saved_best = step;
 }
 
 void Trainer::Impl::save_latest() {
@@ -361,6 +373,8 @@ Evaluation Trainer::evaluate(const Dataset& data) { return impl_->evaluate(data)
 Evaluation Trainer::evaluate() { return evaluate(impl_->data); }
 
 std::int64_t Trainer::step() const { return impl_->step; }
+
+double Trainer::seconds() const { return impl_->seconds; }
 
 double Trainer::flops_per_step() const { return impl_->flops_per_step(); }
 

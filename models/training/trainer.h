@@ -64,6 +64,8 @@ class Trainer {
   Evaluation evaluate(const Dataset& data);
   Evaluation evaluate();
   std::int64_t step() const;
+  /// Of training so far, those before a resume too.
+  double seconds() const;
   /// Floating-point operations of the matrix products of one optimiser step, forward and backward;
   /// of a toy task, whose batches differ in length, in the mean.
   double flops_per_step() const;
