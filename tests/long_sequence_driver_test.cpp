@@ -143,7 +143,7 @@ Row row_of(const std::string& attention) {
 
 TEST(CoreCosts, CountPairsThatMaySeeEachOther) {
   const double length = 24, d_head = 8;
-  const CoreCosts costs = measure_cores({row_of("full"), row_of("lsh")}, {24, 1, 2, 10});
+  const CoreCosts costs = measure_cores({row_of("full"), row_of("lsh")}, {24, 1, 2, 10, 64});
   const double pairs = 2 * length * (length + 1) / 2;
   EXPECT_EQ(costs.rows[0].forward_flops, 4 * pairs * d_head);
   EXPECT_EQ(costs.rows[0].step_flops, 12 * pairs * d_head);
@@ -157,7 +157,7 @@ TEST(CoreCosts, CountPairsThatMaySeeEachOther) {
     EXPECT_EQ(cost.forward_seconds.size(), 2u);
     EXPECT_TRUE(cost.warm);
   }
-  const CoreCosts hurried = measure_cores({row_of("full")}, {24, 1, 2, 1e-12});
+  const CoreCosts hurried = measure_cores({row_of("full")}, {24, 1, 2, 1e-12, 64});
   EXPECT_EQ(hurried.rows[0].step_seconds.size(), 1u);
   EXPECT_FALSE(hurried.rows[0].warm);
   set_gemm_threads(1);
