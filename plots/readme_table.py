@@ -25,10 +25,10 @@ ROWS = [
 ]
 
 
-def number(entry, digits=3):
+def number(entry, unit=""):
     if not entry:
         return "-"
-    text = f"{entry['value']:.{digits}g}"
+    text = f"{entry['value']:.3g}{unit}"
     return text if entry["status"] == "ok" else f"{text} ({entry['status'].replace('_', ' ')})"
 
 
@@ -50,7 +50,7 @@ def table(summary):
         sparse = row.removesuffix(".bf16") not in ("baseline", "dense")
 
         def ours(ending):
-            return number(found[ending]) + ("×" if found[ending] else "") if sparse else ""
+            return number(found[ending], "×") if sparse else ""
 
         cells = [words, number(found["token_ms"]), number(found["block_ms"]), ours("token_speedup"),
                  factor(theirs.token_speedup) if sparse and theirs else "", ours("block_speedup"),
