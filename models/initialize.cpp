@@ -1,5 +1,4 @@
-// Fills gigabytes of weights in seconds: Philox in structure-of-arrays form, which compilers
-// vectorise.
+// Fills gigabytes of weights in seconds: counters are drawn many at a time.
 #include "models/initialize.h"
 
 #include <algorithm>
@@ -20,37 +19,6 @@ std::uint64_t stream_of(const std::string& name) {
   std::uint64_t hash = 0xcbf29ce484222325u;
   for (const char c : name) hash = (hash ^ std::uint8_t(c)) * 0x100000001b3u;
   return hash;
-}
-
-/// bits[4 * i + j] = random_bits(seed, stream, first + i)[j] for i < kLanes.
-void philox(std::uint64_t seed, std::uint64_t stream, std::uint64_t first, std::uint32_t* bits) {
-  std::uint32_t a[kLanes], b[kLanes], c[kLanes], d[kLanes];
-  for (int i = 0; i < kLanes; ++i) {
-    const std::uint64_t index = first + std::uint64_t(i);
-    a[i] = std::uint32_t(index);
-    b[i] = std::uint32_t(index >> 32);
-    c[i] = std::uint32_t(stream);
-    d[i] = std::uint32_t(stream >> 32);
-  }
-  auto k0 = std::uint32_t(seed), k1 = std::uint32_t(seed >> 32);
-  for (int round = 0; round < 10; ++round) {
-    for (int i = 0; i < kLanes; ++i) {
-      const std::uint64_t p = std::uint64_t(0xD2511F53u) * a[i];
-      const std::uint64_t q = std::uint64_t(0xCD9E8D57u) * c[i];
-      a[i] = std::uint32_t(q >> 32) ^ b[i] ^ k0;
-      c[i] = std::uint32_t(p >> 32) ^ d[i] ^ k1;
-      b[i] = std::uint32_t(q);
-      d[i] = std::uint32_t(p);
-    }
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
-  }
-  for (int i = 0; i < kLanes; ++i) {
-    bits[4 * i] = a[i];
-    bits[4 * i + 1] = b[i];
-    bits[4 * i + 2] = c[i];
-    bits[4 * i + 3] = d[i];
-  }
 }
 
 /// 256 values from 256 draws; element pairs share a Box-Muller radius.
@@ -81,7 +49,7 @@ void draw(std::uint64_t seed, std::uint64_t stream, Initializer init, std::int64
   float values[4 * kLanes];
   for (std::int64_t at = begin, end = begin + n; at < end;) {
     const std::int64_t first = at / 4;
-    philox(seed, stream, std::uint64_t(first), bits);
+    many_random_bits<kLanes>(seed, stream, std::uint64_t(first), bits);
     const std::int64_t skip = at - 4 * first;
     const std::int64_t take = std::min<std::int64_t>(4 * kLanes - skip, end - at);
     if (skip == 0 && take == 4 * kLanes) {

@@ -20,6 +20,7 @@
 #include "models/catalog.h"
 #include "models/decoder.h"
 #include "models/embedding.h"
+#include "models/layers/product.h"
 #include "models/training/checkpoint.h"
 #include "tests/harness_helpers.h"
 #include "tests/layer_harness.h"
@@ -106,6 +107,28 @@ Examples examples(const ModelConfig& c) {
 
 Pass pass_of(bool training, float dropout = 0) {
   return {.gemm = find_gemm("eigen"), .training = training, .dropout = dropout, .seed = 5};
+}
+
+// Masks are a function of the element's place in its stream, wherever a call begins and ends.
+TEST(DropoutTest, AnElementsFateIsItsOwnDraw) {
+  constexpr std::uint64_t kStream = 3;
+  const Pass pass = pass_of(true, 0.25f);
+  std::int64_t dropped = 0, elements = 0;
+  for (const std::int64_t first : {0, 1, 2, 3, 4, 67, 1000}) {
+    for (const std::int64_t n : {1, 3, 4, 61, 64, 65, 200}) {
+      std::vector<float> values(std::size_t(n), 2.0f);
+      drop(pass, kStream, first, n, values.data());
+      for (std::int64_t i = 0; i < n; ++i) {
+        const std::int64_t at = first + i;
+        const auto bits = random_bits(pass.seed, kStream, std::uint64_t(at / 4));
+        const bool kept = double(bits[std::size_t(at % 4)]) >= 0.25 * 4294967296.0;
+        ASSERT_EQ(values[std::size_t(i)], kept ? 2 * pass.kept_scale() : 0) << first << " " << i;
+        dropped += !kept;
+        ++elements;
+      }
+    }
+  }
+  EXPECT_NEAR(double(dropped) / double(elements), 0.25, 0.05);
 }
 
 CrossEntropy evaluated(const Transformer& model, const Batch& batch) {

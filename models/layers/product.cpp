@@ -7,6 +7,7 @@
 
 #include "kernels/check.h"
 #include "kernels/parallel.h"
+#include "kernels/random.h"
 
 namespace scaling {
 namespace {
@@ -134,12 +135,16 @@ void drop(const Pass& pass, std::uint64_t stream, std::int64_t first, std::int64
   const float keep = pass.kept_scale();
   // An element is dropped if its 32 bits are below the rate.
   const auto threshold = std::uint32_t(double(pass.dropout) * 4294967296.0);
+  constexpr int kCounters = 16;  // drawn together; small enough for the shortest rows in use
+  std::uint32_t bits[4 * kCounters];
   for (std::int64_t i = 0; i < n;) {
-    const std::int64_t at = first + i;
-    const auto bits = pass.draws(stream, std::uint64_t(at / 4));
-    for (std::int64_t j = at % 4; j < 4 && i < n; ++j, ++i) {
-      values[i] *= bits[std::size_t(j)] < threshold ? 0.0f : keep;
+    const std::int64_t at = first + i, skip = at % 4;
+    many_random_bits<kCounters>(pass.seed, stream, std::uint64_t(at / 4), bits);
+    const std::int64_t take = std::min(4 * kCounters - skip, n - i);
+    for (std::int64_t j = 0; j < take; ++j) {
+      values[i + j] *= bits[skip + j] < threshold ? 0.0f : keep;
     }
+    i += take;
   }
 }
 
