@@ -10,6 +10,7 @@
 #include "kernels/check.h"
 #include "kernels/gemm_rate.h"
 #include "kernels/library_threads.h"
+#include "kernels/simd/simd.h"
 
 namespace scaling {
 namespace {
@@ -68,6 +69,34 @@ std::string name_of_test(const testing::TestParamInfo<Parameter>& test) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sets, KernelTest, testing::ValuesIn(parameters()), name_of_test);
+
+/// Both ways of dense products, whichever this processor takes by itself.
+class PrefetchTest : public testing::TestWithParam<simd::Prefetch> {
+ protected:
+  void SetUp() override { simd::set_dense_prefetch(GetParam()); }
+  void TearDown() override { simd::set_dense_prefetch(own_); }
+
+ private:
+  const simd::Prefetch own_ = simd::dense_prefetch();
+};
+
+TEST_P(PrefetchTest, DenseAgreesWithRef) {
+  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    hwy::SetSupportedTargetsForTest(target);
+    for (const char* kernel : {"dense", "dense_transposed"}) {
+      SCOPED_TRACE(std::string(kernel) + " on " + hwy::TargetName(target));
+      agrees_with_ref(simd_kernels(), kernel, 1);
+    }
+    hwy::SetSupportedTargetsForTest(0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, PrefetchTest,
+                         testing::Values(simd::Prefetch::by_kernel, simd::Prefetch::by_processor),
+                         [](const testing::TestParamInfo<simd::Prefetch>& test) {
+                           return test.param == simd::Prefetch::by_kernel ? "by_kernel"
+                                                                          : "by_processor";
+                         });
 
 /// An instruction set older than this processor's best one, as Highway numbers them.
 class OlderProcessorTest : public testing::TestWithParam<std::int64_t> {

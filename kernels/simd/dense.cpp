@@ -11,6 +11,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace scaling {
 namespace HWY_NAMESPACE {
+using simd::Prefetch;
 
 /// Which kRows rows of a range run side by side: neighbours, or those of kRows shares.
 template <int kRows>
@@ -44,11 +45,11 @@ struct Streams {
 inline constexpr int kTokenGroup = 4;
 
 /// sums[s][t] = rows[s] . x[t]; the rows come from memory once, x from cache.
-template <class T>
+template <int kBytes, class T>
 HWY_INLINE void dot_rows_tokens(const T* const (&rows)[kFewRows], const float* x,
                                 std::int64_t x_stride, int tokens, std::int64_t n,
                                 float (&sums)[kFewRows][kTokenGroup]) {
-  constexpr std::int64_t kAhead = kLongLead / std::int64_t(sizeof(T));
+  constexpr std::int64_t kAhead = kBytes / std::int64_t(sizeof(T));
   Vector total[kFewRows][kTokenGroup];
   const float* xt[kTokenGroup];
   for (int t = 0; t < kTokenGroup; ++t) {
@@ -60,7 +61,7 @@ HWY_INLINE void dot_rows_tokens(const T* const (&rows)[kFewRows], const float* x
   for (; c + kLanes <= n; c += kLanes) {
     Vector w[kFewRows];
     for (int s = 0; s < kFewRows; ++s) {
-      prefetch(rows[s] + c + kAhead);
+      if constexpr (kBytes > 0) prefetch(rows[s] + c + kAhead);
       w[s] = load(rows[s] + c);
     }
     for (int t = 0; t < kTokenGroup; ++t) {
@@ -84,8 +85,8 @@ HWY_INLINE void dot_rows_tokens(const T* const (&rows)[kFewRows], const float* x
 /// put(o, 0, w[o] . x) for outputs o, kRows at a time; returns what is left over.
 template <int kRows, int kBytes, class T, class Put>
 HWY_INLINE Range dot_one_token(const T* w, std::int64_t in, const float* x, Range outputs,
-                               const Put& put) {
-  const Streams<kRows> streams(outputs, !are_short(in * std::int64_t(sizeof(T))));
+                               bool neighbours, const Put& put) {
+  const Streams<kRows> streams(outputs, neighbours);
   const float* xs[kRows];
   std::fill(xs, xs + kRows, x);
   for (std::int64_t i = 0; i < streams.steps; ++i) {
@@ -99,35 +100,47 @@ HWY_INLINE Range dot_one_token(const T* w, std::int64_t in, const float* x, Rang
   return streams.rest();
 }
 
+/// The same for several tokens.
+template <int kBytes, class T, class Put>
+HWY_INLINE Range dot_tokens(const T* w, std::int64_t in, const float* x, int tokens, Range outputs,
+                            bool neighbours, const Put& put) {
+  const Streams<kFewRows> streams(outputs, neighbours);
+  for (std::int64_t i = 0; i < streams.steps; ++i) {
+    const T* rows[kFewRows];
+    streams.rows_at(w, in, i, rows);
+    for (int t0 = 0; t0 < tokens; t0 += kTokenGroup) {
+      const int group = std::min(kTokenGroup, tokens - t0);
+      float sums[kFewRows][kTokenGroup];
+      dot_rows_tokens<kBytes>(rows, x + t0 * in, in, group, in, sums);
+      for (int s = 0; s < kFewRows; ++s) {
+        for (int t = 0; t < group; ++t) put(streams.row(i, s), t0 + t, sums[s][t]);
+      }
+    }
+  }
+  return streams.rest();
+}
+
 template <class T>
 void dense_typed(const T* w, std::int64_t in, std::int64_t out, const float* bias, const float* x,
-                 int tokens, float* y, Range outputs, bool relu) {
+                 int tokens, float* y, Range outputs, bool relu, Prefetch by) {
   const auto put = [&](std::int64_t o, int t, float v) {
     if (bias) v += bias[o];
     y[t * out + o] = relu ? std::max(v, 0.0f) : v;
   };
+  const std::int64_t row_bytes = in * std::int64_t(sizeof(T));
   Range rest = outputs;
-  if (tokens == 1) {
-    rest = are_short(in * std::int64_t(sizeof(T)))
-               ? dot_one_token<kShortStreams, kLongLead>(w, in, x, rest, put)
-               : dot_one_token<kStreams, kLead>(w, in, x, rest, put);
-    rest = dot_one_token<kFewRows, kLongLead>(w, in, x, rest, put);
+  if (by == Prefetch::by_processor) {
+    // Far apart: of neighbours in bf16, and after every barrier, prefetchers make less.
+    rest = tokens == 1 ? dot_one_token<kFewRows, kNoLead>(w, in, x, rest, false, put)
+                       : dot_tokens<kNoLead>(w, in, x, tokens, rest, false, put);
+  } else if (tokens == 1) {
+    const bool neighbours = !are_short(row_bytes);
+    rest = neighbours ? dot_one_token<kStreams, kLead>(w, in, x, rest, neighbours, put)
+                      : dot_one_token<kShortStreams, kLongLead>(w, in, x, rest, neighbours, put);
+    rest = dot_one_token<kFewRows, kLongLead>(w, in, x, rest, neighbours, put);
   } else {
-    // Of shares each row runs on into its next, which the loop below asks for.
-    const Streams<kFewRows> streams(outputs, in * std::int64_t(sizeof(T)) > 8192);
-    for (std::int64_t i = 0; i < streams.steps; ++i) {
-      const T* rows[kFewRows];
-      streams.rows_at(w, in, i, rows);
-      for (int t0 = 0; t0 < tokens; t0 += kTokenGroup) {
-        const int group = std::min(kTokenGroup, tokens - t0);
-        float sums[kFewRows][kTokenGroup];
-        dot_rows_tokens<T>(rows, x + t0 * in, in, group, in, sums);
-        for (int s = 0; s < kFewRows; ++s) {
-          for (int t = 0; t < group; ++t) put(streams.row(i, s), t0 + t, sums[s][t]);
-        }
-      }
-    }
-    rest = streams.rest();
+    // Of shares each row runs on into its next, which the loop asks for.
+    rest = dot_tokens<kLongLead>(w, in, x, tokens, rest, row_bytes > 8192, put);
   }
   for (std::int64_t o = rest.begin; o < rest.end; ++o) {
     for (int t = 0; t < tokens; ++t) put(o, t, dot_row(w + o * in, x + t * in, in));
@@ -135,11 +148,11 @@ void dense_typed(const T* w, std::int64_t in, std::int64_t out, const float* bia
 }
 
 void Dense(const WeightView& w, const float* bias, const float* x, int tokens, float* y,
-           Range outputs, bool relu) {
+           Range outputs, bool relu, Prefetch by) {
   if (w.type == WeightType::f32) {
-    dense_typed(w.f32(), w.cols, w.rows, bias, x, tokens, y, outputs, relu);
+    dense_typed(w.f32(), w.cols, w.rows, bias, x, tokens, y, outputs, relu, by);
   } else {
-    dense_typed(w.half(), w.cols, w.rows, bias, x, tokens, y, outputs, relu);
+    dense_typed(w.half(), w.cols, w.rows, bias, x, tokens, y, outputs, relu, by);
   }
 }
 
@@ -221,8 +234,8 @@ void dense_transposed_tokens(const T* w, std::int64_t in, std::int64_t out, cons
 /// y += sum_j h[j] w[j] over inputs j, kRows at a time; returns what is left over.
 template <int kRows, int kBytes, class T>
 HWY_INLINE Range accumulate_one_token(const T* w, std::int64_t out, const float* h, float* y,
-                                      Range inputs) {
-  const Streams<kRows> streams(inputs, !are_short(out * std::int64_t(sizeof(T))));
+                                      Range inputs, bool neighbours) {
+  const Streams<kRows> streams(inputs, neighbours);
   for (std::int64_t i = 0; i < streams.steps; ++i) {
     const T* rows[kRows];
     const T* next[kRows];
@@ -236,23 +249,30 @@ HWY_INLINE Range accumulate_one_token(const T* w, std::int64_t out, const float*
 
 template <class T>
 void dense_transposed_typed(const T* w, std::int64_t in, std::int64_t out, const float* h,
-                            int tokens, float* y, Range inputs) {
+                            int tokens, float* y, Range inputs, Prefetch by) {
   if (tokens > 1) {
     dense_transposed_tokens(w, in, out, h, tokens, y, inputs);
     return;
   }
-  Range rest = are_short(out * std::int64_t(sizeof(T)))
-                   ? accumulate_one_token<kShortStreams, kLongLead>(w, out, h, y, inputs)
-                   : accumulate_one_token<kStreams, kLead>(w, out, h, y, inputs);
-  rest = accumulate_one_token<kFewRows, kLongLead>(w, out, h, y, rest);
+  Range rest = inputs;
+  if (by == Prefetch::by_processor) {
+    rest = accumulate_one_token<kFewRows, kNoLead>(w, out, h, y, rest, false);
+  } else {
+    const bool neighbours = !are_short(out * std::int64_t(sizeof(T)));
+    rest = neighbours
+               ? accumulate_one_token<kStreams, kLead>(w, out, h, y, rest, neighbours)
+               : accumulate_one_token<kShortStreams, kLongLead>(w, out, h, y, rest, neighbours);
+    rest = accumulate_one_token<kFewRows, kLongLead>(w, out, h, y, rest, neighbours);
+  }
   for (std::int64_t j = rest.begin; j < rest.end; ++j) accumulate_row(w + j * out, h[j], out, y);
 }
 
-void DenseTransposed(const WeightView& w, const float* h, int tokens, float* y, Range inputs) {
+void DenseTransposed(const WeightView& w, const float* h, int tokens, float* y, Range inputs,
+                     Prefetch by) {
   if (w.type == WeightType::f32) {
-    dense_transposed_typed(w.f32(), w.rows, w.cols, h, tokens, y, inputs);
+    dense_transposed_typed(w.f32(), w.rows, w.cols, h, tokens, y, inputs, by);
   } else {
-    dense_transposed_typed(w.half(), w.rows, w.cols, h, tokens, y, inputs);
+    dense_transposed_typed(w.half(), w.rows, w.cols, h, tokens, y, inputs, by);
   }
 }
 
@@ -267,11 +287,11 @@ HWY_EXPORT(DenseTransposed);
 
 void dense(const WeightView& w, const float* bias, const float* x, int tokens, float* y,
            Range outputs, bool relu) {
-  HWY_DYNAMIC_DISPATCH(Dense)(w, bias, x, tokens, y, outputs, relu);
+  HWY_DYNAMIC_DISPATCH(Dense)(w, bias, x, tokens, y, outputs, relu, dense_prefetch());
 }
 
 void dense_transposed(const WeightView& w, const float* h, int tokens, float* y, Range inputs) {
-  HWY_DYNAMIC_DISPATCH(DenseTransposed)(w, h, tokens, y, inputs);
+  HWY_DYNAMIC_DISPATCH(DenseTransposed)(w, h, tokens, y, inputs, dense_prefetch());
 }
 }  // namespace scaling::simd
 #endif

@@ -31,6 +31,8 @@ inline constexpr std::int64_t kLine = 64 / std::int64_t(sizeof(T));
 inline constexpr int kLead = 1024;
 /// The same where streams are few or rows short.
 inline constexpr int kLongLead = 2048;
+/// Nothing is asked for: the processor's own prefetching does it.
+inline constexpr int kNoLead = 0;
 
 /// Asks for the start of rows that are about to be streamed; the loops below keep that lead.
 template <int kBytes, class T, int kRows>
@@ -42,7 +44,7 @@ HWY_INLINE void prefetch_starts(const T* const (&rows)[kRows], std::int64_t n) {
 }
 
 /// out[s] = rows[s] . x[s] over n elements; meanwhile the first kBytes of each of `next` are asked
-/// for.
+/// for, and the rest of each row kBytes ahead.
 template <int kBytes, class T, int kRows>
 HWY_INLINE void dot_rows(const T* const (&rows)[kRows], const T* const (&next)[kRows],
                          const float* const (&x)[kRows], std::int64_t n, float (&out)[kRows]) {
@@ -58,7 +60,9 @@ HWY_INLINE void dot_rows(const T* const (&rows)[kRows], const T* const (&next)[k
     std::int64_t c = begin;
     for (; c + kStep <= end; c += kStep) {
       for (int s = 0; s < kRows; ++s) {
-        for (std::int64_t l = 0; l < kStep; l += kLine<T>) prefetch(ahead[s] + c + shift + l);
+        if constexpr (kBytes > 0) {
+          for (std::int64_t l = 0; l < kStep; l += kLine<T>) prefetch(ahead[s] + c + shift + l);
+        }
         for (int v = 0; v < kStep / kLanes; ++v) {
           Vector& to = total[s][v % kSums];
           to = hn::MulAdd(load(rows[s] + c + v * kLanes), load(x[s] + c + v * kLanes), to);
@@ -108,7 +112,9 @@ HWY_INLINE void accumulate_rows(const T* const (&rows)[kRows], const T* const (&
                        std::int64_t shift) HWY_ATTR {
     std::int64_t c = begin;
     for (; c + kStep <= end; c += kStep) {
-      for (int s = 0; s < kRows; ++s) prefetch(ahead[s] + c + shift);
+      if constexpr (kBytes > 0) {
+        for (int s = 0; s < kRows; ++s) prefetch(ahead[s] + c + shift);
+      }
       for (std::int64_t v = c; v < c + kStep; v += kLanes) {
         // Two sums, so that a vector of y does not wait for all multiply-adds in a row.
         Vector a = hn::MulAdd(load(rows[0] + v), factor[0], load(y + v));

@@ -2,11 +2,34 @@
 #include "kernels/simd/simd.h"
 
 namespace scaling {
+namespace simd {
+namespace {
+
+Prefetch default_prefetch() {
+#if defined(__GNUC__) && defined(__x86_64__)
+  if (__builtin_cpu_is("amd")) return Prefetch::by_processor;
+#endif
+  return Prefetch::by_kernel;
+}
+
+Prefetch& chosen_prefetch() {
+  static Prefetch by = default_prefetch();
+  return by;
+}
+
+}  // namespace
+
+Prefetch dense_prefetch() { return chosen_prefetch(); }
+void set_dense_prefetch(Prefetch by) { chosen_prefetch() = by; }
+
+}  // namespace simd
 
 const KernelSet& simd_kernels() {
   static const KernelSet set = {
       .name = "simd",
-      .description = "portable SIMD (Highway), 8 or 16 weight streams with software prefetch",
+      .description = simd::dense_prefetch() == simd::Prefetch::by_kernel
+                         ? "portable SIMD (Highway); dense: 8 or 16 rows, software prefetch"
+                         : "portable SIMD (Highway); dense: 4 rows, the processor's prefetch",
       .own = {"dense", "dense_transposed", "controller", "gather_dot", "gather_accumulate",
               "multiplicative", "module_convolution", "layer_norm", "softmax", "attend", "argmax"},
       .rounds_activations = false,
