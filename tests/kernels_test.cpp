@@ -70,20 +70,20 @@ std::string name_of_test(const testing::TestParamInfo<Parameter>& test) {
 
 INSTANTIATE_TEST_SUITE_P(Sets, KernelTest, testing::ValuesIn(parameters()), name_of_test);
 
-/// Both ways of dense products, whichever this processor takes by itself.
+/// Both ways to stream, whichever this processor takes by itself.
 class PrefetchTest : public testing::TestWithParam<simd::Prefetch> {
  protected:
-  void SetUp() override { simd::set_dense_prefetch(GetParam()); }
-  void TearDown() override { simd::set_dense_prefetch(own_); }
+  void SetUp() override { simd::set_prefetch_by(GetParam()); }
+  void TearDown() override { simd::set_prefetch_by(own_); }
 
  private:
-  const simd::Prefetch own_ = simd::dense_prefetch();
+  const simd::Prefetch own_ = simd::prefetch_by();
 };
 
-TEST_P(PrefetchTest, DenseAgreesWithRef) {
+TEST_P(PrefetchTest, StreamsAgreeWithRef) {
   for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
     hwy::SetSupportedTargetsForTest(target);
-    for (const char* kernel : {"dense", "dense_transposed"}) {
+    for (const char* kernel : {"dense", "dense_transposed", "controller"}) {
       SCOPED_TRACE(std::string(kernel) + " on " + hwy::TargetName(target));
       agrees_with_ref(simd_kernels(), kernel, 1);
     }

@@ -13,6 +13,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace scaling {
 namespace HWY_NAMESPACE {
+using simd::Prefetch;
 
 /// Panels side by side: as many sums as a dense product has.
 inline constexpr int kSideBySide = HWY_MAX(2, kStreams / kVectorsOfPanel);
@@ -22,8 +23,8 @@ inline constexpr int kFewPanels = HWY_MAX(1, kSideBySide / 4);
 inline constexpr bool kHalvesShort = kVectorsOfPanel == 1;
 
 /// Logits of kPanels panels, every kPitch-th, for one token, bias included, into `to`. ahead:
-/// panels that are wanted next; their first kLead bytes are asked for.
-template <int kPanels, int kPitch, class T>
+/// panels that are wanted next; their first kLead bytes are asked for if anything is.
+template <int kPanels, int kPitch, bool kAsks, class T>
 HWY_INLINE void logits_of(const T* w, const T* ahead, std::int64_t rank, const float* hidden,
                           const float* bias, float* to) {
   constexpr std::int64_t kColumns = kPitch * kPanel;
@@ -41,7 +42,7 @@ HWY_INLINE void logits_of(const T* w, const T* ahead, std::int64_t rank, const f
       for (std::int64_t k = 0; k < kStep; ++k) h[k] = broadcast(hidden[l + k]);
       for (int p = 0; p < kPanels; ++p) {
         const T* at = w + p * pitch + l * kPanel;
-        prefetch(asked + p * pitch + l * kPanel);
+        if constexpr (kAsks) prefetch(asked + p * pitch + l * kPanel);
         for (std::int64_t k = 0; k < kStep; ++k) {
           for (int v = 0; v < kVectorsOfPanel; ++v) {
             sums[p][v] = hn::MulAdd(load(at + k * kPanel + v * kLanes), h[k], sums[p][v]);
@@ -96,7 +97,7 @@ std::int64_t Argmax(const float* x, std::int64_t n) {
   return 0;  // only NaNs
 }
 
-template <class T>
+template <bool kAsks, class T>
 void controller_typed(const T* w, std::int64_t rank, std::int64_t d_ff, const float* bias,
                       const float* hidden, int tokens, std::int64_t block, float* logits,
                       std::int32_t* selected, Range blocks) {
@@ -119,19 +120,19 @@ void controller_typed(const T* w, std::int64_t rank, std::int64_t d_ff, const fl
         const T* const here = w + j * rank;
         const T* const ahead = t == 0 && j + 2 * kGroup <= end ? here + kGroup * rank : here;
         if (!halves) {
-          logits_of<kSideBySide, 1>(here, ahead, rank, h, bias + j, logits + j);
+          logits_of<kSideBySide, 1, kAsks>(here, ahead, rank, h, bias + j, logits + j);
           continue;
         }
         const T* const second = here + kPanel * rank;
-        logits_of<kSideBySide / 2, 2>(here, second, rank, h, bias + j, logits + j);
-        logits_of<kSideBySide / 2, 2>(second, ahead, rank, h, bias + j + kPanel,
-                                      logits + j + kPanel);
+        logits_of<kSideBySide / 2, 2, kAsks>(here, second, rank, h, bias + j, logits + j);
+        logits_of<kSideBySide / 2, 2, kAsks>(second, ahead, rank, h, bias + j + kPanel,
+                                             logits + j + kPanel);
       }
       for (; j + kFewPanels * kPanel <= to; j += kFewPanels * kPanel) {
-        logits_of<kFewPanels, 1>(w + j * rank, w + j * rank, rank, h, bias + j, logits + j);
+        logits_of<kFewPanels, 1, kAsks>(w + j * rank, w + j * rank, rank, h, bias + j, logits + j);
       }
       for (; j + kPanel <= to; j += kPanel) {
-        logits_of<1, 1>(w + j * rank, w + j * rank, rank, h, bias + j, logits + j);
+        logits_of<1, 1, kAsks>(w + j * rank, w + j * rank, rank, h, bias + j, logits + j);
       }
       for (; j < to; ++j) logits[j] = bias[j] + logit(w, rank, h, j);
       for (std::int64_t b = from / block; b < to / block; ++b) {
@@ -142,13 +143,19 @@ void controller_typed(const T* w, std::int64_t rank, std::int64_t d_ff, const fl
 }
 
 void Controller(const WeightView& w, const float* bias, const float* hidden, int tokens,
-                std::int64_t block, float* logits, std::int32_t* selected, Range blocks) {
-  if (w.type == WeightType::f32) {
-    controller_typed(w.f32(), w.rows, w.cols, bias, hidden, tokens, block, logits, selected,
-                     blocks);
+                std::int64_t block, float* logits, std::int32_t* selected, Range blocks,
+                Prefetch by) {
+  const auto run = [&]<bool kAsks>(const auto* weights) HWY_ATTR {
+    controller_typed<kAsks>(weights, w.rows, w.cols, bias, hidden, tokens, block, logits, selected,
+                            blocks);
+  };
+  // Short streams of bf16 are over before the processor's prefetching has found them.
+  if (w.type == WeightType::bf16) {
+    run.template operator()<true>(w.half());
+  } else if (by == Prefetch::by_kernel) {
+    run.template operator()<true>(w.f32());
   } else {
-    controller_typed(w.half(), w.rows, w.cols, bias, hidden, tokens, block, logits, selected,
-                     blocks);
+    run.template operator()<false>(w.f32());
   }
 }
 
@@ -164,7 +171,7 @@ HWY_EXPORT(Argmax);
 void controller(const WeightView& w, const float* bias, const float* hidden, int tokens,
                 std::int64_t block, float* logits, std::int32_t* selected, Range blocks) {
   HWY_DYNAMIC_DISPATCH(Controller)
-  (w, bias, hidden, tokens, block, logits, selected, blocks);
+  (w, bias, hidden, tokens, block, logits, selected, blocks, prefetch_by());
 }
 
 std::int64_t argmax(const float* x, std::int64_t n) { return HWY_DYNAMIC_DISPATCH(Argmax)(x, n); }

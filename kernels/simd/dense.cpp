@@ -287,11 +287,11 @@ HWY_EXPORT(DenseTransposed);
 
 void dense(const WeightView& w, const float* bias, const float* x, int tokens, float* y,
            Range outputs, bool relu) {
-  HWY_DYNAMIC_DISPATCH(Dense)(w, bias, x, tokens, y, outputs, relu, dense_prefetch());
+  HWY_DYNAMIC_DISPATCH(Dense)(w, bias, x, tokens, y, outputs, relu, prefetch_by());
 }
 
 void dense_transposed(const WeightView& w, const float* h, int tokens, float* y, Range inputs) {
-  HWY_DYNAMIC_DISPATCH(DenseTransposed)(w, h, tokens, y, inputs, dense_prefetch());
+  HWY_DYNAMIC_DISPATCH(DenseTransposed)(w, h, tokens, y, inputs, prefetch_by());
 }
 }  // namespace scaling::simd
 #endif

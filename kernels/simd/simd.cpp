@@ -19,15 +19,15 @@ Prefetch& chosen_prefetch() {
 
 }  // namespace
 
-Prefetch dense_prefetch() { return chosen_prefetch(); }
-void set_dense_prefetch(Prefetch by) { chosen_prefetch() = by; }
+Prefetch prefetch_by() { return chosen_prefetch(); }
+void set_prefetch_by(Prefetch by) { chosen_prefetch() = by; }
 
 }  // namespace simd
 
 const KernelSet& simd_kernels() {
   static const KernelSet set = {
       .name = "simd",
-      .description = simd::dense_prefetch() == simd::Prefetch::by_kernel
+      .description = simd::prefetch_by() == simd::Prefetch::by_kernel
                          ? "portable SIMD (Highway); dense: 8 or 16 rows, software prefetch"
                          : "portable SIMD (Highway); dense: 4 rows, the processor's prefetch",
       .own = {"dense", "dense_transposed", "controller", "gather_dot", "gather_accumulate",

@@ -6,15 +6,16 @@
 
 namespace scaling::simd {
 
-/// Who asks memory for the weights of a dense product ahead of their use.
+/// Who asks memory for streams of weights ahead of their use.
 enum class Prefetch { by_kernel, by_processor };
 
-/// The faster way on this processor. AMD's prefetchers follow four rows at the rate of memory, and
+/// The faster way on this processor. AMD's prefetchers follow rows at the rate of memory, and
 /// asking as well costs a fifth of it (Zen 5); on Intel's (Xeon with AVX-512) 16 rows that the
-/// kernel asks for are a sixth faster than four that it does not.
-Prefetch dense_prefetch();
-/// For tests and comparisons: what dense_prefetch returns from now on. Not while kernels run.
-void set_dense_prefetch(Prefetch by);
+/// kernel asks for are a sixth faster than four that it does not. Gathered rows are asked for on
+/// either.
+Prefetch prefetch_by();
+/// For tests and comparisons: what prefetch_by returns from now on. Not while kernels run.
+void set_prefetch_by(Prefetch by);
 
 void dense(const WeightView& w, const float* bias, const float* x, int tokens, float* y,
            Range outputs, bool relu);
