@@ -35,6 +35,7 @@ inline void many_random_bits(std::uint64_t seed, std::uint64_t stream, std::uint
   }
   auto k0 = std::uint32_t(seed), k1 = std::uint32_t(seed >> 32);
   for (int round = 0; round < 10; ++round) {
+#pragma GCC unroll 1  // g++ would rather unroll the loop than vectorise it
     for (int i = 0; i < kCounters; ++i) {
       const std::uint64_t p = std::uint64_t(0xD2511F53u) * a[i];
       const std::uint64_t q = std::uint64_t(0xCD9E8D57u) * c[i];

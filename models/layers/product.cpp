@@ -135,7 +135,7 @@ void drop(const Pass& pass, std::uint64_t stream, std::int64_t first, std::int64
   const float keep = pass.kept_scale();
   // An element is dropped if its 32 bits are below the rate.
   const auto threshold = std::uint32_t(double(pass.dropout) * 4294967296.0);
-  constexpr int kCounters = 16;  // drawn together; small enough for the shortest rows in use
+  constexpr int kCounters = 32;  // drawn together; fewer are not vectorised well
   std::uint32_t bits[4 * kCounters];
   for (std::int64_t i = 0; i < n;) {
     const std::int64_t at = first + i, skip = at % 4;
