@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The whole study in one command: install, build, measure every experiment, draw, report.
 set -euo pipefail -f  # -f: filters in the plan are no file patterns
+from=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 usage() {
@@ -37,6 +38,13 @@ while (( $# )); do
   esac
   shift
 done
+# Paths are the caller's.
+[[ -z $results || $results == /* ]] || results=$(realpath -m "$from/$results")
+[[ -z $corpus || $corpus == generated || $corpus == /* ]] || corpus=$from/$corpus
+if [[ $results == "$PWD" || ( $results == "$PWD"/* && $results != "$PWD"/results/* ) ]]; then
+  echo "run_all.sh: --results '$results' lies in the checkout, whose records would then count as edits; take a folder below results/ or elsewhere" >&2
+  exit 2
+fi
 command_line=./run_all.sh
 [[ $mode == default ]] || command_line+=" --$mode"
 [[ $peers == no ]] || command_line+=" --peers"
@@ -48,7 +56,7 @@ command_line=./run_all.sh
 if [[ -n $corpus && $corpus != generated ]]; then
   [[ $mode != quick ]] || { echo "run_all.sh: --quick trains no curves; drop it or --corpus" >&2; exit 2; }
   [[ -e $corpus ]] || compgen -G "$corpus" >/dev/null ||
-    { echo "run_all.sh: --corpus '$corpus' is no file, folder or glob that matches any, seen from $PWD" >&2; exit 2; }
+    { echo "run_all.sh: --corpus '$corpus' is no file, folder or glob that matches any" >&2; exit 2; }
 fi
 
 bin=build/release/experiments
@@ -97,7 +105,7 @@ case $mode in
     # Last, so that an interrupted run has the tables and figures.
     "1;kernel_sets;--time-budget 6"
     "2.5;shapes;--time-budget 4"
-    "1.5;bench_layers;--benchmark_min_time=0.05") ;;
+    "3;bench_layers;--benchmark_min_time=0.02 --benchmark_repetitions=5 --benchmark_enable_random_interleaving=true") ;;
   quick) plan=(
     "0.3;ceilings;--quick"
     "1.5;table1_800m;--quick --threads all"

@@ -17,6 +17,7 @@
 #include "kernels/check.h"
 #include "kernels/clock.h"
 #include "kernels/library_threads.h"
+#include "kernels/simd/simd.h"
 
 namespace scaling {
 namespace {
@@ -130,13 +131,17 @@ void register_all(Bench& bench) {
   }
 }
 
-/// Threads of the team; Google Benchmark has taken its own flags out before.
-int parse_threads(int argc, char** argv) {
+/// Sets what --prefetch says and returns the threads of the team; Google Benchmark has taken its
+/// own flags out before.
+int parse_flags(int argc, char** argv) {
   namespace po = boost::program_options;
   po::options_description flags("bench_kernels [--benchmark_...]");
   int threads = 1;
+  std::string prefetch;
   flags.add_options()("threads", po::value(&threads)->default_value(1),
-                      "threads that share each call");
+                      "threads that share each call")(
+      "prefetch", po::value(&prefetch)->default_value("auto"),
+      "who asks for the simd set's streams of weights: kernel, processor, or auto, the better");
   try {
     po::variables_map values;
     po::store(po::parse_command_line(
@@ -146,11 +151,19 @@ int parse_threads(int argc, char** argv) {
     po::notify(values);
   } catch (const po::error& error) {
     throw UserError(std::string(error.what()) +
-                    "; known are --threads and Google Benchmark's own, shown by --help");
+                    "; known are --threads, --prefetch and Google Benchmark's own, shown by "
+                    "--help");
   }
   if (threads < 1 || threads > available_threads()) {
     throw UserError("--threads " + std::to_string(threads) + " is not in [1, " +
                     std::to_string(available_threads()) + "], the processors this process may use");
+  }
+  if (prefetch == "kernel") {
+    simd::set_prefetch_by(simd::Prefetch::by_kernel);
+  } else if (prefetch == "processor") {
+    simd::set_prefetch_by(simd::Prefetch::by_processor);
+  } else if (prefetch != "auto") {
+    throw UserError("--prefetch '" + prefetch + "' is none of kernel, processor, auto");
   }
   return threads;
 }
@@ -160,7 +173,7 @@ int parse_threads(int argc, char** argv) {
 
 int main(int argc, char** argv) try {
   benchmark::Initialize(&argc, argv);
-  const int threads = scaling::parse_threads(argc, argv);
+  const int threads = scaling::parse_flags(argc, argv);
   benchmark::AddCustomContext("team_threads", std::to_string(threads));
   for (const scaling::KernelSet* set : scaling::kernel_sets()) {
     benchmark::AddCustomContext("set_" + set->name, set->description);

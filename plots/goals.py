@@ -78,7 +78,7 @@ def verdict(goal, value):
             return "undecided, one seed"
         return "met" if value.value > 0 and value.value >= goal.bar * value.spread else "missed"
     met = value.value >= goal.bar if goal.comparison == ">=" else value.value <= goal.bar
-    return "met" if met else "missed"
+    return ("met" if met else "missed") + (" but untrusted" if value.status == "untrusted" else "")
 
 
 def judged(records):
@@ -139,7 +139,7 @@ def write(report):
         table.append(tables.line(
             goal.words if goal is not before else "", f"`{name}`", shown(report, name, value),
             wanted(goal, value.unit if value else ""), f"**{text}**",
-            limits(records, name) if text == "missed" else ""))
+            limits(records, name) if text.startswith("missed") else ""))
         before = goal
     report.add(*table)
 

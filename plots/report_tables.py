@@ -1,5 +1,6 @@
 """The report's tables as lines of Markdown; a missing number is a gap with its note."""
 
+import datetime
 import math
 
 import derive
@@ -19,6 +20,7 @@ NOT_RANKED = "Skips weights of zero activations; not ranked."
 EQUAL_BANDWIDTH = "Each time multiplied by the read bandwidth measured beside it, so that a " \
                   "machine that was faster for one of the two does not decide; the goal of 0.97 " \
                   "goes by this one where both bandwidths are known."
+FAR_APART = 30  # minutes: bandwidth of a shared machine changes from hour to hour
 ABOVE = 1.03  # a share of its limit above this is more than noise
 SHARE = {"token": "token_share_of_roofline", "block": "share_of_roofline"}
 KIND = {"token": ("reads_limit", "token_roofline_limit"),
@@ -66,8 +68,33 @@ def gap(report, experiment, row, threads):
 
 def remark(report, experiment, row, threads, kind):
     """The mark of what the record itself says about its number."""
-    text = report.records.get(experiment, row, threads, f"{kind}_ms").get("note")
-    return report.note(f"{text[0].upper()}{text[1:]}.") if text else ""
+    record = report.records.get(experiment, row, threads, f"{kind}_ms")
+    texts = [text for text in (record.get("note"), apart(report.records, record, threads),
+                               again(report.records, record)) if text]
+    return report.note("; ".join(f"{t[0].upper()}{t[1:]}" if i == 0 else t
+                                 for i, t in enumerate(texts)) + ".") if texts else ""
+
+
+def apart(records, record, threads):
+    """How long before or after its baseline the row was measured, if that is long."""
+    base = derive.against(records, record["experiment"], record["row"], threads)
+    other = records.get(record["experiment"], base, threads, record["metric"])
+    times = [r and r.get("date") for r in (record, other)]
+    if not all(times):
+        return ""
+    minutes = abs((_time(times[0]) - _time(times[1])).total_seconds()) / 60
+    return f"measured {minutes:.0f} minutes apart from `{base}`" if minutes > FAR_APART else ""
+
+
+def again(records, record):
+    """Whether earlier measurements by the same code stand behind this one."""
+    count = sum(all(r.get(k) == record.get(k) for k in ("row", "threads", "metric", "commit"))
+                and r["value"] is not None for r in records.history(record["experiment"]))
+    return f"the last of {count} measurements by this code" if count > 1 else ""
+
+
+def _time(text):
+    return datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
 def decode_table(report, experiment, threads, kind):

@@ -59,8 +59,9 @@ def context_table(report, threads):
 
 def overtaking_text(records, family, points, threads):
     """Where attention's added time passes the projections and the whole rest, in a sentence."""
+    doubt = " (drawn from untrusted times)" if any(v.status == "untrusted" for _, v in points) else ""
     rest = f"passes all that a block takes at {points[0][0]:.0f} positions, feed-forward and " \
-           f"projections together, {where(overtaking(points))}"
+           f"projections together, {where(overtaking(points))}{doubt}"
     floor = projection_floor(records, f"{family}_c{points[0][0]:.0f}", threads)
     if floor is None:
         return f"`{family}`: it {rest}. What these projections take alone is not recorded."

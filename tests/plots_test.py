@@ -432,6 +432,24 @@ class GoalsTest(WithFolder):
                 for r in TABLE1]
         self.assertEqual(self.verdict(slow, name), "missed")  # 3.64
 
+    def test_a_doubted_figure_says_so_in_its_verdict(self):
+        name = "table1.800m.ff_qkv.block_speedup"
+        doubted = [dict(r, status="untrusted") if (r["row"], r["metric"]) == ("ff_qkv", "block_ms")
+                   else r for r in TABLE1]
+        self.assertEqual(self.verdict(doubted, name), "met but untrusted")
+
+    def test_rows_measured_long_after_their_baseline_or_again_say_so(self):
+        def at(name, metric, value, date, **more):
+            return record("table7", name, metric, value, date=date, **more)
+        items = [at("baseline", "token_ms", 2.0, "2026-01-01T10:00:00Z"),
+                 at("s2", "token_ms", 1.0, "2026-01-01T10:20:00Z"),
+                 at("s4", "token_ms", 1.1, "2026-01-01T10:20:00Z"),
+                 at("s4", "token_ms", 1.0, "2026-01-01T11:00:00Z")]
+        text = make_report.make(self.load(items))
+        self.assertEqual(text.count("60 minutes apart from `baseline`"), 1)
+        self.assertEqual(text.count("minutes apart"), 1)
+        self.assertEqual(text.count("the last of 2 measurements by this code"), 1)
+
     def test_a_missed_time_tells_what_the_hardware_allows(self):
         name = "table6.ff_qkv_loss4.bf16"
         items = row("table6_17b_bf16", "ff_qkv_loss4.bf16", 20.0, 2.0, 10, 1.25, **ceilings(24.0))\
@@ -616,7 +634,7 @@ class ReportTest(WithFolder):
         items = TABLE2 + row("table2", "n128", 19.0, 1.9, 45, 1.7) \
             + row("table2", "moe64", 21.0, 2.0, 50, 1.8)
         evidence = " ".join(e for _, _, e in claims.judged(self.load(items), 2))
-        self.assertIn("paper 1.72× and 1.8×, ours 2× and 2.11×", evidence)
+        self.assertIn("paper 1.72× and 1.8×, ours 2× and 2.11×, ± 0", evidence)
         self.assertIn("paper 93 ms against 110 ms, ours 20 ms against 21 ms", evidence)
         self.assertNotIn("4 ms", evidence)  # of what skips zeros
 

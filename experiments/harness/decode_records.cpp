@@ -119,11 +119,14 @@ double uncertainty_of_efficiency(const Columns& c) {
 /// Why the row's times should not be believed, or nothing.
 std::string doubts_of(const Columns& c, const Samples& samples) {
   std::string doubts;
-  if (samples.restless && !(uncertainty_of_efficiency(c) <= kMaxEfficiencyUncertainty)) {
-    add_note(doubts,
-             "the ceilings before and after disagreed too often, and the median efficiency "
-             "is uncertain by more than " +
-                 percent(kMaxEfficiencyUncertainty));
+  // Too few decodes for an interval are no reason for doubt by themselves: notes_of says so.
+  const double uncertainty = uncertainty_of_efficiency(c);
+  if (std::isfinite(uncertainty) ? uncertainty > kMaxEfficiencyUncertainty : samples.restless) {
+    add_note(doubts, std::string(samples.restless ? "the ceilings before and after disagreed too "
+                                                    "often, and "
+                                                  : "") +
+                         "the median efficiency is uncertain by more than " +
+                         percent(kMaxEfficiencyUncertainty));
   }
   const double efficiency =
       std::max(summarize(c.token_efficiency).median, summarize(c.block_efficiency).median);

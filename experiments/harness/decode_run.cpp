@@ -3,7 +3,8 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <set>
+#include <map>
+#include <string>
 
 #include "experiments/harness/decode_records.h"
 #include "experiments/harness/grouping.h"
@@ -48,7 +49,6 @@ DecodeRun::DecodeRun(const Experiment& experiment, const Options& options,
 
 int DecodeRun::run() {
   std::vector<std::size_t> wanted;
-  std::vector<Load> loads;
   for (std::size_t i = 0; i < plan_.size(); ++i) {
     const PlannedRow& planned = plan_[i];
     if (!planned.unavailable.empty()) {
@@ -57,11 +57,12 @@ int DecodeRun::run() {
       }
     } else if (!planned.to_do.empty()) {
       wanted.push_back(i);
-      loads.push_back({planned.bytes, planned.row.against});
     }
   }
   try {
     compare_with_ref(wanted);
+    std::vector<Load> loads;
+    for (const std::size_t i : wanted) loads.push_back({plan_[i].bytes, plan_[i].row.against});
     const auto limit = std::uint64_t(kMemoryShare * double(available_memory()));
     for (const std::vector<std::size_t>& group : group_rows(loads, limit)) {
       std::vector<std::size_t> rows;
@@ -78,9 +79,9 @@ int DecodeRun::run() {
   return failed_ ? kExitFailedRows : 0;
 }
 
-void DecodeRun::compare_with_ref(const std::vector<std::size_t>& rows) {
-  std::set<Settings> compared;
-  for (const std::size_t i : rows) {
+void DecodeRun::compare_with_ref(std::vector<std::size_t>& rows) {
+  std::map<Settings, std::string> compared;  // what was wrong, empty if nothing
+  const auto disagrees = [&](std::size_t i) {
     const Row& row = plan_[i].row;
     Row twin = row;
     twin.model = twin_of(row.model);
@@ -89,13 +90,25 @@ void DecodeRun::compare_with_ref(const std::vector<std::size_t>& rows) {
       check_interrupt();
       Settings settings = settings_of(twin);
       settings.emplace_back("threads", std::to_string(threads));
-      if (!compared.insert(settings).second) continue;
-      progress_.live(row.name + ": comparing with ref");
-      set_library_threads(row.kernels, row.own_threads ? threads : 1);
-      require_agreement_with_ref("row '" + row.name + "'", row.model, find_kernel_set(row.kernels),
-                                 row.batch, team(row.own_threads ? 1 : threads));
+      const auto [at, is_new] = compared.try_emplace(settings);
+      if (is_new) {
+        progress_.live(row.name + ": comparing with ref");
+        set_library_threads(row.kernels, row.own_threads ? threads : 1);
+        try {
+          require_agreement_with_ref("row '" + row.name + "'", row.model,
+                                     find_kernel_set(row.kernels), row.batch,
+                                     team(row.own_threads ? 1 : threads));
+        } catch (const UserError& error) {
+          at->second = error.what();
+        }
+      }
+      if (at->second.empty()) continue;
+      for (const int n : plan_[i].to_do) give_up(plan_[i], n, Status::failed, at->second);
+      return true;
     }
-  }
+    return false;
+  };
+  std::erase_if(rows, disagrees);
 }
 
 std::vector<Resident> DecodeRun::load(const std::vector<std::size_t>& group) {

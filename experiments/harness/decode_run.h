@@ -23,7 +23,7 @@ class DecodeRun {
 
  private:
   /// Every kernel set with every weight type and choice of layers among these rows of the plan.
-  void compare_with_ref(const std::vector<std::size_t>& rows);
+  void compare_with_ref(std::vector<std::size_t>& rows);
   /// Rows of one group that reached memory, in the group's order.
   std::vector<Resident> load(const std::vector<std::size_t>& group);
   void measure(std::vector<Resident>& residents, int threads);

@@ -130,6 +130,10 @@ void check_row(const Row& row) {
            std::to_string(kMaxTokens));
   }
   if (row.source_length < 1) refuse("source_length must be at least 1");
+  if (row.model.vocab_size < 2) {
+    refuse("vocab_size is " + std::to_string(row.model.vocab_size) +
+           " but must be at least 2: id 0 is padding");
+  }
   const std::int64_t positions = std::max(row.context + kDecodeTokens, row.source_length);
   if (positions > row.model.max_length) {
     refuse("max_length is " + std::to_string(row.model.max_length) + " but context, source and " +

@@ -165,8 +165,9 @@ Trainer::Impl::Impl(Transformer& model_, const Dataset& data_, const TrainConfig
 void Trainer::Impl::stop_for(const std::string& what) const {
   std::string found = what_is_not_finite(parameters);
   // Where values overflow on their way forward, every gradient does.
+  const bool searches = values_are_finite(parameters);
   for (const Batch& piece : pieces) {
-    if (!values_are_finite(parameters) || piece.target.empty()) break;
+    if (!searches || piece.target.empty()) break;
     const std::string branch = model.first_not_finite(gemm, piece);
     if (branch.empty()) continue;
     found = "the result of " + branch + " is not finite";
