@@ -10,6 +10,7 @@ DENSE_SEATS = ("feed_forward", "projection", "cross_projection", "loss")
 MEASURED = ("token_ms", "block_ms", "token_efficiency", "block_efficiency", "token_weights_read",
             "block_weights_read", "token_bytes", "block_bytes", "token_floor_ms",
             "block_floor_ms", "parameters", "rows_touched")
+SAME_BANDWIDTH = 1.1  # read rates further apart do not belong into one ratio of times
 BENT = 1.1  # a floor so many times the time of its bytes alone is bent by FLOPs
 # What skips the weights of zero activations: with random weights half of a ReLU is zero.
 UNRANKED = ("dense_relu_skip",)
@@ -168,6 +169,13 @@ def against(records, experiment, row, threads):
     return rows[0] if rows else None
 
 
+def met_other_bandwidth(records, experiment, row, base, threads):
+    """Whether memory was faster or slower beside the row than beside its baseline."""
+    rates = [record and ceiling(record, "read_gbps") for record in
+             (records.get(experiment, name, threads, "token_floor_ms") for name in (row, base))]
+    return all(rates) and max(rates) / min(rates) > SAME_BANDWIDTH
+
+
 def row_figures(records, experiment, row, threads):
     """{ending: Value} of one row of a table; what cannot be derived is absent.
 
@@ -192,6 +200,11 @@ def row_figures(records, experiment, row, threads):
     figures["share_of_roofline"] = ratio(figures["block_speedup"], figures["roofline_limit"], "1")
     figures["token_share_of_roofline"] = ratio(figures["token_speedup"],
                                                figures["token_roofline_limit"], "1")
+    # Shares divide by each row's own limit, so that they hold whatever the bandwidth was.
+    if met_other_bandwidth(records, experiment, row, base, threads):
+        for name in ("token_speedup", "block_speedup", "roofline_limit", "token_roofline_limit"):
+            if figures[name]:
+                figures[name] = figures[name]._replace(status="untrusted")
     return {name: value for name, value in figures.items() if value is not None}
 
 

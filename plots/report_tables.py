@@ -13,7 +13,8 @@ MEANING = {
     "extrapolated": "Extrapolated: a full token put together as layers × block + rest.",
     "untrusted": "Untrusted: faster than the machine's measured limit allows, or measured while "
                  "that limit kept changing so much that the median efficiency is uncertain by "
-                 "more than 5 %.",
+                 "more than 5 %; or a ratio of times between which memory's read rate differed by "
+                 "more than 10 %.",
 }
 BF16 = "The paper's rows are float32."
 NOT_RANKED = "Skips weights of zero activations; not ranked."

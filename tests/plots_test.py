@@ -438,6 +438,17 @@ class GoalsTest(WithFolder):
                    else r for r in TABLE1]
         self.assertEqual(self.verdict(doubted, name), "met but untrusted")
 
+    def test_a_speed_up_between_two_bandwidths_is_doubted_its_share_is_not(self):
+        def figures(rate):
+            items = row("table1_800m", "baseline", 40.0, 4.0, 100, 3.6, **ceilings(50.0)) \
+                + row("table1_800m", "ff_qkv", 10.0, 0.8, 20, 0.6, **ceilings(rate))
+            return derive.row_figures(self.load(items), "table1_800m", "ff_qkv", 2)
+        for rate, status in ((52.0, "ok"), (80.0, "untrusted")):
+            found = figures(rate)
+            self.assertEqual({found[n].status for n in (
+                "token_speedup", "block_speedup", "roofline_limit")}, {status})
+            self.assertEqual(found["share_of_roofline"].status, "ok")
+
     def test_rows_measured_long_after_their_baseline_or_again_say_so(self):
         def at(name, metric, value, date, **more):
             return record("table7", name, metric, value, date=date, **more)
