@@ -93,7 +93,8 @@ struct Decoder::Impl {
                     const Private& mine);
   void decode_block(const StepContext& ctx, std::size_t index, Private& mine);
   void decode_blocks(const StepContext& ctx, Private& mine);
-  void normalise(const StepContext& ctx, const Norm& norm, const Private& mine) const;
+  void normalise(const StepContext& ctx, const Norm& norm, const Private& mine);
+  void enter(const StepContext& ctx, Seat seat);
   void add(const float* from, const Private& mine) const;
 
   const Transformer& model;
@@ -119,6 +120,12 @@ struct Decoder::Impl {
   float temperature = 0;
   float* logits = nullptr;
   StepTiming timing;
+
+  // Of the last profiled step, thread 0's.
+  bool is_profiling = false;
+  Seat seat = Seat::layer_norms;
+  Clock::time_point entered;
+  PerSeat<double> seat_seconds{};
 };
 
 Decoder::Impl::Impl(const Transformer& model_, const KernelSet& kernels_, Team& team_, int tokens_,
@@ -259,7 +266,16 @@ void Decoder::Impl::start_streams(Private& mine) const {
   if (is_reversible) std::copy_n(mine.ctx, tokens * d, mine.acc);
 }
 
-void Decoder::Impl::normalise(const StepContext& ctx, const Norm& norm, const Private& mine) const {
+/// Ends the time of the seat that was entered last.
+void Decoder::Impl::enter(const StepContext& ctx, Seat next_seat) {
+  if (!is_profiling || ctx.thread != 0) return;
+  const Clock::time_point now = Clock::now();
+  seat_seconds[std::size_t(seat)] += std::chrono::duration<double>(now - entered).count();
+  seat = next_seat;
+  entered = now;
+}
+
+void Decoder::Impl::normalise(const StepContext& ctx, const Norm& norm, const Private& mine) {
   ctx.kernels.layer_norm(mine.ctx, norm.scale.vector(), norm.bias.vector(), ctx.tokens, d,
                          mine.normed);
 }
@@ -273,31 +289,43 @@ void Decoder::Impl::add(const float* from, const Private& mine) const {
 void Decoder::Impl::attend(const StepContext& ctx, const SelfAttentionBranch& branch,
                            SelfAttentionState& state, const Private& mine) {
   normalise(ctx, branch.norm, mine);
+  enter(ctx, Seat::projection);
   branch.projection->step(ctx, state.projection.get(), mine.normed, q, k, v);
+  enter(ctx, Seat::self_attention);
   model.self_attention().step(ctx, state.cache, q, k, v, o);
+  enter(ctx, Seat::projection);
   const bool has_output = branch.projection->has_output();
   if (has_output) branch.projection->step_output(ctx, state.projection.get(), o, y);
+  enter(ctx, Seat::layer_norms);
   add(has_output ? y : o, mine);
 }
 
 void Decoder::Impl::attend_to_memory(const StepContext& ctx, const CrossAttentionBranch& branch,
                                      BlockState& state, const Private& mine) {
   normalise(ctx, branch.norm, mine);
+  enter(ctx, Seat::cross_projection);
   branch.projection->step_query(ctx, state.cross_projection.get(), mine.normed, q);
+  enter(ctx, Seat::cross_attention);
   model.cross_attention().step_fixed(ctx, state.cross, memory_length, q, o);
+  enter(ctx, Seat::cross_projection);
   const bool has_output = branch.projection->has_output();
   if (has_output) branch.projection->step_output(ctx, state.cross_projection.get(), o, y);
+  enter(ctx, Seat::layer_norms);
   add(has_output ? y : o, mine);
 }
 
 void Decoder::Impl::feed_forward(const StepContext& ctx, const FeedForwardBranch& branch,
                                  BlockState& state, const Private& mine) {
   normalise(ctx, branch.norm, mine);
+  enter(ctx, Seat::feed_forward);
   branch.feed_forward->step(ctx, state.feed_forward.get(), mine.normed, y);
+  enter(ctx, Seat::layer_norms);
   if (branch.recurrence) {
     // Reads the stream to which y may be added, so y waits; o is free again.
     normalise(ctx, branch.recurrence_norm, mine);
+    enter(ctx, Seat::recurrence);
     branch.recurrence->step(ctx, state.recurrence.get(), mine.normed, o);
+    enter(ctx, Seat::layer_norms);
     add(o, mine);
   }
   add(y, mine);
@@ -332,7 +360,13 @@ void Decoder::Impl::run(int thread) {
   embed(mine.ctx);
   start_streams(mine);
   const Clock::time_point first_block = Clock::now();
+  if (is_profiling && thread == 0) {
+    seat_seconds.fill(0);
+    seat = Seat::layer_norms;
+    entered = first_block;
+  }
   decode_blocks(ctx, mine);
+  enter(ctx, Seat::layer_norms);
   const double in_blocks = seconds_since(first_block);
   if (is_reversible) {
     for (std::int64_t i = 0; i < tokens * d; ++i) mine.ctx[i] = 0.5f * (mine.acc[i] + mine.ctx[i]);
@@ -421,8 +455,15 @@ StepTiming Decoder::step(const std::vector<int>& ids, std::vector<int>& next, fl
   impl_->team.run(impl_->job);
   next.assign(impl_->next.begin(), impl_->next.end());
   ++position_;
+  if (impl_->is_profiling) {
+    for (double& seconds : impl_->seat_seconds) seconds /= double(impl_->blocks.size());
+  }
   return impl_->timing;
 }
+
+void Decoder::profile(bool on) { impl_->is_profiling = on; }
+
+const PerSeat<double>& Decoder::seat_seconds() const { return impl_->seat_seconds; }
 
 void Decoder::set_sampling_seed(std::uint64_t seed) {
   impl_->sampler =

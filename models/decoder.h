@@ -43,6 +43,11 @@ class Decoder {
   StepTiming step(const std::vector<int>& ids, std::vector<int>& next, float temperature = 0);
   /// From now on samples are drawn with this seed instead of the model's.
   void set_sampling_seed(std::uint64_t seed);
+  /// From now on steps also note thread 0's time in each seat, at a clock reading for each.
+  void profile(bool on);
+  /// Seconds of the last profiled step in each seat, mean over the held blocks. They add up to its
+  /// block_seconds.
+  const PerSeat<double>& seat_seconds() const;
   std::int64_t position() const { return position_; }
   /// Of the last step: (tokens, vocab_size).
   const std::vector<float>& logits() const { return logits_; }

@@ -10,6 +10,7 @@
 #include "models/batch.h"
 #include "models/catalog.h"
 #include "models/layer.h"
+#include "models/seat.h"
 #include "models/stack.h"
 
 namespace scaling {
@@ -80,6 +81,9 @@ class Transformer {
 
   /// One decoder block's step at `length` cached positions of the decoder's own (the current one
   /// included); concatenated models have source_length cached before them.
+  PerSeat<Cost> block_cost_by_seat(int tokens, std::int64_t length,
+                                   std::int64_t source_length) const;
+  /// The same, seat after seat.
   Cost block_cost(int tokens, std::int64_t length, std::int64_t source_length) const;
   /// The whole token of the full model: decoder_layers x block + embedding, final norm, loss.
   Cost token_cost(int tokens, std::int64_t length, std::int64_t source_length) const;

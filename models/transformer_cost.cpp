@@ -11,26 +11,36 @@ Phase uncounted(const char* name, double bytes, double flops) { return {name, 0,
 
 }  // namespace
 
-Cost Transformer::block_cost(int tokens, std::int64_t length, std::int64_t source_length) const {
+PerSeat<Cost> Transformer::block_cost_by_seat(int tokens, std::int64_t length,
+                                              std::int64_t source_length) const {
   const Block& block = *decoder_.blocks.front();
   const WeightType type = config_.weight_type;
   const double d = double(config_.d_model);
   const FeedForwardBranch& last = *block.feed_forward;
   const double norms = double(block.branches().size()) + (last.recurrence ? 1 : 0);
   const std::int64_t cached = length + (config_.is_concatenated() ? source_length : 0);
-  Cost cost{uncounted("layer_norms", norms * 2 * d * 4, norms * 8 * d * tokens)};
+  PerSeat<Cost> costs;
+  const auto set = [&costs](Seat seat, const Cost& cost, double times = 1) {
+    costs[std::size_t(seat)] = repeated(cost, times, name_of(seat));
+  };
+  costs[std::size_t(Seat::layer_norms)] = {
+      uncounted("layer_norms", norms * 2 * d * 4, norms * 8 * d * tokens)};
   const auto attentions = double(block.self_attentions.size());
-  append(cost, repeated(block.self_attentions.front()->projection->step_cost(tokens, type),
-                        attentions, "projection"));
-  append(cost, repeated(attention_->step_cost(tokens, cached), attentions, "self"));
+  set(Seat::projection, block.self_attentions.front()->projection->step_cost(tokens, type),
+      attentions);
+  set(Seat::self_attention, attention_->step_cost(tokens, cached), attentions);
   if (block.cross_attention) {
-    append(cost, repeated(block.cross_attention->projection->step_cost(tokens, type), 1, "cross"));
-    append(cost, repeated(cross_attention_->step_cost(tokens, source_length), 1, "cross"));
+    set(Seat::cross_projection, block.cross_attention->projection->step_cost(tokens, type));
+    set(Seat::cross_attention, cross_attention_->step_cost(tokens, source_length));
   }
-  append(cost, repeated(last.feed_forward->step_cost(tokens, type), 1, "feed_forward"));
-  if (last.recurrence) {
-    append(cost, repeated(last.recurrence->step_cost(tokens, type), 1, "recurrence"));
-  }
+  set(Seat::feed_forward, last.feed_forward->step_cost(tokens, type));
+  if (last.recurrence) set(Seat::recurrence, last.recurrence->step_cost(tokens, type));
+  return costs;
+}
+
+Cost Transformer::block_cost(int tokens, std::int64_t length, std::int64_t source_length) const {
+  Cost cost;
+  for (const Cost& seat : block_cost_by_seat(tokens, length, source_length)) append(cost, seat);
   return cost;
 }
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import derive
 import report_tables as tables
 import reversibility
+import seats
 import summarise
 
 SHAPES = ("800m", "17b")
@@ -118,7 +119,8 @@ def limits(records, name):
                ((f"{kind}_bytes", "MB"), (f"{kind}_flops", "MFLOP")) if metric in measured]
     return f"{kind} {tables.number(time['value'])} ms, floor {tables.number(floor['value'])} ms " \
         f"at {tables.number(rates[0])} GB/s and {tables.number(rates[1])} GFLOP/s" \
-        + (f" for {' and '.join(counted)}" if counted else "")
+        + (f" for {' and '.join(counted)}" if counted else "") \
+        + seats.most_lost(records, experiment, row, records.all_threads())
 
 
 def write(report):

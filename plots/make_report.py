@@ -14,6 +14,7 @@ import long_sequence
 import records as rec
 import report_tables as tables
 import reversibility
+import seats
 import sweep_tables
 import table4
 import table8_quality
@@ -160,6 +161,9 @@ def write_tables(report):
                     report.add(f"**One {kind}, {words}**", "", *lines)
             if experiment.startswith("table6"):
                 write_side_by_side(report, experiment, threads, words)
+            lines = seats.table(report.records, experiment, threads)
+            if lines:
+                report.add(f"**Where a block's time goes, {words}**", "", *lines)
         sizes = tables.size_table(report, experiment)
         if sizes:
             report.add("**What a row reads, counted**", "", *sizes)

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cmath>
+#include <map>
 #include <regex>
 #include <set>
 
@@ -206,6 +207,67 @@ TEST(DecoderTest, FreeRunningRepeatsItselfAndForgetsBetweenDecodes) {
     }
     EXPECT_EQ(runs[0], runs[1]);
   }
+}
+
+/// A profiled step computes the same, and its seats' times make up the block's.
+void expect_profile(const ModelConfig& config, const std::set<Seat>& seats) {
+  Transformer model(config);
+  Team team(2);
+  model.allocate(team);
+  Decoder decoder(model, kernels(), team, 1, 12, std::int64_t(kSource.size()));
+  std::vector<float> logits[2];
+  for (const bool profiled : {false, true}) {
+    decoder.begin(kSource);
+    decoder.profile(profiled);
+    StepTiming timing;
+    std::vector<int> next;
+    for (int t = 0; t < 3; ++t) timing = decoder.step({t + 1}, next);
+    logits[profiled] = decoder.logits();
+    double sum = 0;
+    for (std::size_t seat = 0; seat < kSeats; ++seat) {
+      const double seconds = decoder.seat_seconds()[seat];
+      EXPECT_EQ(seconds > 0, profiled && seats.contains(Seat(seat))) << kSeatNames[seat];
+      sum += seconds;
+    }
+    // The block's clock is read right after the last seat's.
+    EXPECT_LE(sum, timing.block_seconds * (1 + 1e-9));
+  }
+  EXPECT_EQ(logits[0], logits[1]);
+}
+
+TEST(DecoderTest, AProfileDividesABlocksTimeAmongItsSeats) {
+  const std::set<Seat> transformer = {Seat::layer_norms,     Seat::projection,
+                                      Seat::self_attention,  Seat::cross_projection,
+                                      Seat::cross_attention, Seat::feed_forward};
+  expect_profile(with(kAllSparse), transformer);
+  ModelConfig terraformer = with(kAllSparse);
+  for (const auto& [name, value] :
+       std::map<std::string, std::string>{{"residual_stack", "reversible"},
+                                          {"attention_layers", "2"},
+                                          {"source", "concatenated"},
+                                          {"recurrence", "sru"}}) {
+    set_field(terraformer, name, value);
+  }
+  expect_profile(terraformer, {Seat::layer_norms, Seat::projection, Seat::self_attention,
+                               Seat::feed_forward, Seat::recurrence});
+}
+
+/// Every seat's phases, one after the other, are the block's.
+TEST(DecoderTest, SeatsCostsAddUpToTheBlocks) {
+  const Transformer model(with(kAllSparse));
+  const PerSeat<Cost> seats = model.block_cost_by_seat(1, 5, 7);
+  const Cost block = model.block_cost(1, 5, 7);
+  std::size_t at = 0;
+  for (std::size_t seat = 0; seat < kSeats; ++seat) {
+    EXPECT_EQ(seats[seat].empty(), Seat(seat) == Seat::recurrence);
+    for (const Phase& phase : seats[seat]) {
+      ASSERT_LT(at, block.size());
+      EXPECT_EQ(phase.name, block[at].name);
+      EXPECT_EQ(phase.name.rfind(kSeatNames[seat], 0), 0u) << phase.name;
+      EXPECT_EQ(phase.bytes, block[at++].bytes);
+    }
+  }
+  EXPECT_EQ(at, block.size());
 }
 
 TEST(DecoderTest, TouchedRowsAreOnePerBlockAndToken) {

@@ -28,6 +28,7 @@ import plot_table2  # noqa: E402
 import records as rec  # noqa: E402
 import report_tables  # noqa: E402
 import reversibility  # noqa: E402
+import seats  # noqa: E402
 import summarise  # noqa: E402
 import sweep_tables  # noqa: E402
 
@@ -616,6 +617,25 @@ class ReportTest(WithFolder):
         self.assertIn("| 1.90 | 0.800 | 3.05× | 5.00× | 5.00× | 6.00× | 0.833 |", text)
         self.assertIn("Not measured: no records of `table2`.", text)
         self.assertIn("--config experiments/configs/table1_800m.cfg", text)
+
+    def test_seats_stand_beside_their_floors(self):
+        items = TABLE1 + [record("table1_800m", "ff_qkv", f"seat.{seat}.{ending}", value)
+                          for seat, *values in (("projection", 0.5, 0.25),
+                                                ("feed_forward", 0.3, 0.27))
+                          for ending, value in zip(("ms", "floor_ms"), values)]
+        records = self.load(items)
+        text = make_report.make(records)
+        self.assertIn("| row | projections, ms | feed-forward, ms |", text)
+        self.assertIn("| `ff_qkv` | 0.500 (0.50) | 0.300 (0.90) |", text)
+        self.assertEqual(seats.most_lost(records, "table1_800m", "ff_qkv", 2),
+                         "; 0.25 ms of a block lost in its projections")
+        self.assertEqual(seats.table(records, "table1_800m", 1), [])
+        self.assertEqual(seats.most_lost(records, "table1_800m", "baseline", 2), "")
+
+    def test_seats_are_those_of_the_models(self):
+        source = (ROOT / "models" / "seat.h").read_text(encoding="utf-8")
+        names = re.search(r"kSeatNames = \{(.*?)\}", source, re.DOTALL).group(1)
+        self.assertEqual(list(seats.SEATS), re.findall(r'"(\w+)"', names))
 
     def test_tables_1_and_6_stand_side_by_side(self):
         items = TABLE6 + row("table1_17b", "baseline", 420.0, 65.0, 1000, 54.0)

@@ -17,6 +17,7 @@
 #include "experiments/harness/options.h"
 #include "experiments/harness/statistics.h"
 #include "kernels/ceilings.h"
+#include "models/seat.h"
 
 namespace scaling {
 
@@ -52,6 +53,7 @@ struct LongToken {
 struct Decode {
   Times times;
   double rows_touched = 0;             ///< distinct feed-forward rows, mean over held blocks
+  PerSeat<double> seat_seconds{};      ///< of a block, of the last token before the timed ones
   std::vector<LongToken> long_tokens;  ///< in place of `times` where there are any
 };
 
@@ -77,6 +79,7 @@ struct Part {
 struct Sample {
   std::vector<Part> parts;  ///< one at least
   double rows_touched = 0;
+  PerSeat<double> seat_seconds{};
 
   /// The median of value(part) over the parts.
   template <class F>
