@@ -44,6 +44,10 @@ class Experiment:
         return {seed: r for (name, seed), r in self._results.get(metric, {}).items()
                 if name == row}
 
+    def metrics(self):
+        """Names of what any finished curve has."""
+        return list(self._results)
+
     def failures(self, row):
         """{seed: reason} of the seeds that failed."""
         return {seed: r.get("note") or "no reason given"

@@ -37,6 +37,7 @@ def figures(records):
     found = dict(FIXED)
     for name in table4.experiments(records):
         found[name] = functools.partial(plot_table4.draw, experiment=name)
+        found[f"{name}_lengths"] = functools.partial(plot_table4.draw_lengths, experiment=name)
     for name in curves.experiments(records):
         found[name] = functools.partial(plot_curves.draw, experiment=name)
     return found

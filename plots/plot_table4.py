@@ -1,7 +1,9 @@
-"""Table 4: accuracy of every seed on longer numbers, medians marked, one model beside the other."""
+"""Table 4: accuracy of every seed on longer numbers, one model beside the other, and by length."""
 
 import chart
+import derive
 import table4
+from report_tables import scaled
 
 LABELS = {"transformer": "Trans-\nformer", "terraformer": "Terra-\nformer",
           "no_reversible": "without\nreversible", "no_second_attention": "without 2nd\nattention",
@@ -9,6 +11,8 @@ LABELS = {"transformer": "Trans-\nformer", "terraformer": "Terra-\nformer",
 LOOKS = {"copy": {"color": "#0072b2", "marker": "o"},
          "addition": {"color": "#d55e00", "marker": "^"}}
 APART = 0.18  # of a model's two tasks, in models
+LINES = {"transformer": chart.DENSE, "terraformer": chart.SPARSE,
+         **dict(zip(table4.PARTS, chart.OTHERS))}
 
 
 def draw(records, experiment="table4_reduced"):
@@ -36,4 +40,32 @@ def draw(records, experiment="table4_reduced"):
     chart.legend_above(panels[0], *panels[0].get_legend_handles_labels())
     panels[-1].set_xticks(range(len(models)), [LABELS[m] for m in models])
     panels[-1].set_xlim(-0.5, len(models) - 0.5)
+    return figure
+
+
+def draw_lengths(records, experiment="table4_reduced"):
+    """Tokens right over the length of the numbers, a panel a task; trained lengths are shaded."""
+    found = table4.experiments(records).get(experiment)
+    points = {(task, model): table4.by_digits(found, f"{model}.{task}", "token_accuracy")
+              for task in table4.TASKS for model in LINES} if found else {}
+    tasks = [task for task in table4.TASKS if any(points.get((task, m)) for m in LINES)]
+    if not tasks:
+        raise chart.Missing(f"no accuracies by length in {experiment}")
+    figure, panels = chart.new(1.9 * len(tasks) + 0.6, panels=len(tasks), sharex=True)
+    for axes, task in zip(panels, tasks):
+        for model, look in LINES.items():
+            if points[task, model]:
+                chart.curve(axes, [(x, scaled(v, 100)) for x, v in points[task, model]],
+                            label=LABELS[model].replace("-\n", "").replace("\n", " "), **look)
+        axes.set_ylim(-4, 104)
+        axes.set_ylabel(f"{task}, tokens right, %")
+        record = next(r for model in LINES
+                      for r in table4.seeds(found, f"{model}.{task}", "token_accuracy"))
+        trained = derive.setting(record, "digits_max")
+        if trained:
+            axes.axvspan(0, trained, color="#eeeeee", zorder=0)
+            axes.text(trained / 2, 2, "trained", ha="center", va="bottom", fontsize=7)
+    axes.set_xlim(0)
+    axes.set_xlabel("digits of an example, at most")
+    chart.legend_above(panels[0])
     return figure

@@ -1,6 +1,7 @@
 """Table 4, copying and adding numbers: accuracies over seeds, differences, and their report."""
 
 import math
+import re
 import statistics
 
 import curves
@@ -37,6 +38,15 @@ def seeds(experiment, row, ending):
     """The records of every finished seed, seeds ascending."""
     found = experiment.by_seed(row, METRICS.get(ending, ending))
     return [found[seed] for seed in sorted(found)]
+
+
+def by_digits(experiment, row, ending):
+    """[(most digits of an example, median over seeds)], digits ascending."""
+    name = re.compile(rf"{METRICS[ending]}\.to_(\d+)_digits")
+    found = {int(m.group(1)): m.string for metric in experiment.metrics()
+             if (m := name.fullmatch(metric))}
+    values = [(digits, median(experiment, row, found[digits])) for digits in sorted(found)]
+    return [(digits, value) for digits, value in values if value is not None]
 
 
 def difference(experiment, task, ending, other="transformer"):
@@ -138,6 +148,18 @@ def parts_table(experiment):
     return [*header("the Terraformer against itself", *names), *lines] if lines else []
 
 
+def digits_table(experiment, task):
+    """A line a row, a column a range of lengths, named by its longest; empty if not evaluated."""
+    rows = {row: dict(by_digits(experiment, row, "token_accuracy")) for row in experiment.rows
+            if row.endswith(f".{task}")}
+    lengths = sorted({digits for found in rows.values() for digits in found})
+    if not lengths:
+        return []
+    return [*header("digits, up to", *map(str, lengths)),
+            *(line(f"`{row}`", *(percent(found.get(digits)) for digits in lengths))
+              for row, found in rows.items() if found)]
+
+
 def write(report):
     """The section of the report; nothing if nothing was trained."""
     found = experiments(report.records)
@@ -164,6 +186,11 @@ def write(report):
             report.add("Which part does it: the Terraformer minus itself without one part, at as "
                        "many parameters. *Ahead*: that part helps.", "", *parts)
         report.add(*rows_table(report, experiment))
+        for task in TASKS:
+            lines = digits_table(experiment, task)
+            if lines:
+                report.add(f"Tokens right by length, {task}:", "", *lines)
         report.figure(name)
+        report.figure(f"{name}_lengths")
         report.repeat("./build/release/experiments/perplexity --config "
                       f"experiments/configs/training/{name}.cfg")

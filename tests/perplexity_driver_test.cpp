@@ -289,11 +289,14 @@ TEST(PerplexityDriver, ToyTasksAreEvaluatedOnTrainedAndOnLongerNumbers) {
     }
   }
   EXPECT_EQ(metrics["evaluation"], 12);  // of 2 steps and at the end, three rows, two seeds
-  for (const char* metric : {"accuracy", "sequence_accuracy", "trained_length_accuracy",
-                             "trained_length_sequence_accuracy", "log_perplexity", "mfu"}) {
+  for (const char* metric :
+       {"accuracy", "sequence_accuracy", "trained_length_accuracy",
+        "trained_length_sequence_accuracy", "accuracy.to_4_digits",
+        "sequence_accuracy.to_36_digits", "accuracy.to_38_digits", "log_perplexity", "mfu"}) {
     EXPECT_EQ(metrics[metric], 6) << metric;
   }
   EXPECT_EQ(metrics["bits_per_byte"], 0);
+  EXPECT_EQ(metrics["accuracy.to_40_digits"], 0);
   // What stands in one table names its data alike, whatever the seed and the task.
   EXPECT_EQ(data.size(), 1u);
   const double target = parameters["transformer.copy"];

@@ -90,6 +90,23 @@ class Table4Test(made_up.WithFolder):
         self.assertIn("| `no_sru.copy` | 200,000 | 99.9 |", text)
         self.assertIn("--config experiments/configs/training/table4_reduced.cfg", text)
 
+    def test_accuracy_by_length(self):
+        extra = [made_up.record(f"{model}.copy", f"accuracy.to_{digits}_digits", value, seed, NAME,
+                                config={"digits_max": 16})
+                 for model, values in (("transformer", (1, 0.5)), ("terraformer", (1, 0.7)))
+                 for digits, value in zip((16, 38), values) for seed in (1, 2)]
+        records, e = self.of(REDUCED + extra)
+        points = table4.by_digits(e, "terraformer.copy", "token_accuracy")
+        self.assertEqual([(x, v.value) for x, v in points], [(16, 1), (38, 0.7)])
+        self.assertEqual(table4.by_digits(e, "terraformer.copy", "sequence_accuracy"), [])
+        lines = table4.digits_table(e, "copy")
+        self.assertIn("| digits, up to | 16 | 38 |", lines)
+        self.assertIn("| `transformer.copy` | 100.0 | 50.0 |", lines)
+        self.assertEqual(table4.digits_table(e, "addition"), [])
+        chart.save(plot_table4.draw_lengths(records), self.folder / "lengths")
+        with self.assertRaises(chart.Missing):
+            plot_table4.draw_lengths(self.of(REDUCED)[0])
+
     def test_nothing_trained_leaves_no_trace(self):
         records = self.load(made_up.FIGURE1)
         report = make_report.Report(records)

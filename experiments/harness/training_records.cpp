@@ -12,7 +12,7 @@
 namespace scaling {
 namespace {
 
-Record one(const Record& base, const char* metric, const char* unit,
+Record one(const Record& base, const std::string& metric, const char* unit,
            const std::vector<double>& values) {
   Record r = base;
   r.metric = metric;
@@ -105,7 +105,7 @@ std::vector<Record> evaluations_of(const RecordFile& file, const std::string& ke
 
 std::vector<Record> result_records(const Record& base, const CurveResult& result) {
   std::vector<Record> records;
-  const auto add = [&](const char* metric, const char* unit, double value) {
+  const auto add = [&](const std::string& metric, const char* unit, double value) {
     if (std::isfinite(value)) records.push_back(one(base, metric, unit, {value}));
   };
   add("params", "weights", double(result.parameters));
@@ -128,6 +128,11 @@ std::vector<Record> result_records(const Record& base, const CurveResult& result
   if (result.trained_lengths) {
     add("trained_length_accuracy", "1", result.trained_lengths->accuracy);
     add("trained_length_sequence_accuracy", "1", result.trained_lengths->sequence_accuracy);
+    for (const auto& [digits, evaluation] : result.by_digits) {
+      const std::string ending = ".to_" + std::to_string(digits) + "_digits";
+      add("accuracy" + ending, "1", evaluation.accuracy);
+      add("sequence_accuracy" + ending, "1", evaluation.sequence_accuracy);
+    }
   } else {
     add("bits_per_byte", "bits/byte", result.evaluation.bits_per_byte);
   }

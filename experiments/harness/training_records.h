@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -44,6 +45,7 @@ struct CurveResult {
   Evaluation evaluation;  ///< at the end
   /// The same on examples as long as those trained on, of a toy task.
   std::optional<Evaluation> trained_lengths;
+  std::map<std::int64_t, Evaluation> by_digits;  ///< of a toy task; key: most digits of an example
   std::int64_t parameters = 0;
   std::vector<double> step_seconds, tokens_per_s;  ///< one a step trained by this process
   double step_flops = 0;
@@ -57,8 +59,8 @@ struct CurveResult {
 };
 
 /// metrics params, train_seconds, tokens_per_s, mfu, peak_memory_bytes, floor, hard_soft_gap,
-/// selection_entropy, accuracy, sequence_accuracy, both on trained lengths, bits_per_byte,
-/// log_perplexity; those that are unknown are left out.
+/// selection_entropy, accuracy, sequence_accuracy, both on trained lengths and by digits
+/// ("accuracy.to_20_digits"), bits_per_byte, log_perplexity; those that are unknown are left out.
 std::vector<Record> result_records(const Record& base, const CurveResult& result);
 Record failed_curve_record(const Record& base, const std::string& why);
 

@@ -49,13 +49,32 @@ std::unique_ptr<Transformer> allocated(const ModelConfig& config, int threads) {
   return model;
 }
 
+/// A toy task's data with evaluation examples of other lengths.
+std::unique_ptr<Dataset> of_digits(TrainConfig train, std::int64_t vocab_size, std::int64_t least,
+                                   std::int64_t most) {
+  train.eval_digits_min = least;
+  train.eval_digits_max = most;
+  return std::make_unique<Dataset>(train, vocab_size, "");
+}
+
 /// A toy task's data with evaluation examples as long as those trained on: longer ones say nothing
 /// of whether the task was learnt at all. Null for text.
-std::unique_ptr<Dataset> of_trained_lengths(TrainConfig train, std::int64_t vocab_size) {
+std::unique_ptr<Dataset> of_trained_lengths(const TrainConfig& train, std::int64_t vocab_size) {
   if (!train.is_toy()) return nullptr;
-  train.eval_digits_min = train.digits_min;
-  train.eval_digits_max = train.digits_max;
-  return std::make_unique<Dataset>(train, vocab_size, "");
+  return of_digits(train, vocab_size, train.digits_min, train.digits_max);
+}
+
+/// How accuracy falls with length: ten ranges from one digit to the longest evaluated.
+std::map<std::int64_t, Evaluation> accuracy_by_digits(Trainer& trainer, const TrainConfig& train,
+                                                      std::int64_t vocab_size) {
+  std::map<std::int64_t, Evaluation> found;
+  const std::int64_t longest = train.eval_digits_max;
+  const std::int64_t range = std::max<std::int64_t>(2, (longest + 9) / 10);
+  for (std::int64_t least = 1; least <= longest; least += range) {
+    const std::int64_t most = std::min(longest, least + range - 1);
+    found[most] = trainer.evaluate(*of_digits(train, vocab_size, least, most));
+  }
+  return found;
 }
 
 std::string evaluation_text(const Evaluation& at, const std::optional<Evaluation>& trained) {
@@ -213,6 +232,10 @@ void TrainingRun::train(const PlannedCurve& planned) {
   result.peak_memory_bytes = peak_memory();
   result.gemm_gflops = best_gemm(result.step_flops * double(curve.train.steps), options_.threads);
   result.floor = data.floor();
+  if (trained) {
+    progress_.live(curve.name + ": accuracy by length");
+    result.by_digits = accuracy_by_digits(trainer, curve.train, curve.model.vocab_size);
+  }
   diagnose_selections(*model, data, curve.train, options_.threads, &result);
   const std::vector<Record> records = result_records(base, result);
   file_.append(records);
