@@ -367,7 +367,9 @@ void Decoder::Impl::run(int thread) {
   }
   decode_blocks(ctx, mine);
   enter(ctx, Seat::layer_norms);
-  const double in_blocks = seconds_since(first_block);
+  const double in_blocks = is_profiling && thread == 0
+                               ? std::chrono::duration<double>(entered - first_block).count()
+                               : seconds_since(first_block);
   if (is_reversible) {
     for (std::int64_t i = 0; i < tokens * d; ++i) mine.ctx[i] = 0.5f * (mine.acc[i] + mine.ctx[i]);
   }

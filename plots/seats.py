@@ -31,9 +31,10 @@ def table(records, experiment, threads):
                  if s in found else "–" for s in seats]
         lines.append(line(f"`{row}`", *cells))
     return lines + [
-        "", "In brackets the floor over the time. Medians over decodes of the last token before "
-        "the timed ones, on which one thread reads the clock between seats; what it waits for "
-        "others counts. Norms are computed by every thread, on numbers that caches hold."]
+        "", "In brackets the floor over the time. One thread reads the clock between seats, of "
+        "tokens over 0.15 s on every one, else on the last of a decode that is not timed; what it "
+        "waits for others counts. Norms are computed by every thread, on numbers that caches "
+        "hold."]
 
 
 def most_lost(records, experiment, row, threads):

@@ -265,6 +265,29 @@ TEST(PerplexityDriver, TrainsRecordsAndResumes) {
   expect_mentions(other.text, {"is there as tiny_curve/dense"});
 }
 
+/// Results of more steps than asked for would pass for those of fewer.
+TEST(PerplexityDriver, ACheckpointBeyondTheStepsIsRefused) {
+  const Folder folder;
+  const std::string command = tiny(folder) + " --rows dense --resume --steps ";
+  ASSERT_EQ(run_driver(command + "4").status, 0);
+  const Outcome fewer = run_driver(command + "2");
+  EXPECT_NE(fewer.status, 0);
+  expect_mentions(fewer.text, {"is of step 4, beyond steps 2", "--force"});
+  const Outcome more = run_driver(command + "6");
+  EXPECT_EQ(more.status, 0);
+  expect_mentions(more.text, {"continues after step 4"});
+}
+
+TEST(PerplexityDriver, RowsWithTheSameSettingsAreRefused) {
+  const Folder folder;
+  std::ofstream(folder / "twice.cfg")
+      << contents(kTiny) << "row = again: feed_forward=dense solve=none\n";
+  const Outcome outcome = run_driver("--config '" + (folder / "twice.cfg") + "' --results '" +
+                                     folder.path() + "' --rows dense,again");
+  EXPECT_NE(outcome.status, 0);
+  expect_mentions(outcome.text, {"rows 'dense' and 'again' have the same settings", "--rows"});
+}
+
 TEST(PerplexityDriver, ToyTasksAreEvaluatedOnTrainedAndOnLongerNumbers) {
   const Folder folder;
   const std::string command = "--config '" + (kConfigs / "table4_reduced.cfg").string() +

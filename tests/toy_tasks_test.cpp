@@ -252,6 +252,25 @@ TEST(Addition, SmallestRanges) {
   }
 }
 
+/// Both addends together have as many digits as asked for, neither less nor more.
+TEST(Addition, StrictRanges) {
+  for (const auto& [least, most] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+           {1, 4}, {2, 2}, {9, 12}, {12, 12}, {17, 18}}) {
+    ToyTask t = task(ToyTask::Kind::addition, false, least, most);
+    t.is_strict = true;
+    std::set<std::size_t> totals;
+    for (std::int64_t index = 0; index < 20; ++index) {
+      for (const Row& row : rows_of(batch_of(t, index))) {
+        const Question q = question_of(part(row.target, 1, std::ptrdiff_t(row.told) - 1));
+        EXPECT_EQ(number_of(q.x) + number_of(q.y), number_of(row.asked));
+        totals.insert(q.x.size() + q.y.size());
+      }
+    }
+    EXPECT_EQ(*totals.begin(), std::size_t(std::max<std::int64_t>(2, least)));
+    EXPECT_EQ(*totals.rbegin(), std::size_t(most));
+  }
+}
+
 TEST(Copy, TheSecondNumberIsTheFirst) {
   const ToyTask t = task(ToyTask::Kind::copy, false, 3, 20);
   std::set<std::size_t> lengths;

@@ -62,7 +62,7 @@ Columns columns_of(const Row& row, const Transformer& model, const Samples& samp
     c.rows_touched.push_back(sample.rows_touched);
     for (std::size_t seat = 0; seat < kSeats; ++seat) {
       if (seat_costs[seat].empty()) continue;
-      c.seat_ms[seat].push_back(1e3 * sample.seat_seconds[seat]);
+      add(c.seat_ms[seat], [seat](const Part& p) { return 1e3 * p.times.seat_seconds[seat]; });
       add(c.seat_floor[seat], [&](const Part& p) { return floor_ms(p, seat_costs[seat]); });
     }
   }

@@ -11,4 +11,7 @@ inline double heap_bytes() {
   return double(info.uordblks) + double(info.hblkhd);
 }
 
+/// Gives freed pages back to the system, so that they do not count as resident.
+inline void return_free_memory() { malloc_trim(0); }
+
 }  // namespace scaling

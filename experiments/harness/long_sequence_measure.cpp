@@ -105,6 +105,8 @@ class Core {
 
 /// Seconds of the row's first step, whose memory is noted.
 double first_step(Core& core, Matrices& m, std::int64_t length, CoreCost* cost) {
+  // Freed pages that are still resident, of products measured before, would hide growth.
+  return_free_memory();
   reset_peak_memory();
   const double resident = peak_memory(), heap = heap_bytes();
   const double seconds = core.step_seconds(m);

@@ -94,7 +94,7 @@ class Rounds {
 
  private:
   static void keep(Samples& samples, const Decode& decode) {
-    Sample all{{}, decode.rows_touched, decode.seat_seconds}, steady = all;
+    Sample all{{}, decode.rows_touched}, steady = all;
     for (const auto& [times, before, after] : decode.long_tokens) {
       all.parts.push_back({times, mean(before, after)});
       if (agree(before, after)) steady.parts.push_back(all.parts.back());

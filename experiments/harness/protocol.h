@@ -42,6 +42,8 @@ ProtocolSettings settings_for(const Options& options);
 struct Times {
   double token_seconds = 0;
   double block_seconds = 0;
+  /// Of a block; of a decode, those of the last token before the timed ones.
+  PerSeat<double> seat_seconds{};
 };
 
 struct LongToken {
@@ -53,7 +55,6 @@ struct LongToken {
 struct Decode {
   Times times;
   double rows_touched = 0;             ///< distinct feed-forward rows, mean over held blocks
-  PerSeat<double> seat_seconds{};      ///< of a block, of the last token before the timed ones
   std::vector<LongToken> long_tokens;  ///< in place of `times` where there are any
 };
 
@@ -79,7 +80,6 @@ struct Part {
 struct Sample {
   std::vector<Part> parts;  ///< one at least
   double rows_touched = 0;
-  PerSeat<double> seat_seconds{};
 
   /// The median of value(part) over the parts.
   template <class F>

@@ -118,8 +118,9 @@ Decode RowSubject::decode(int number) {
   Ceilings before;
   for (int i = 0; i < settings_.tokens; ++i) {
     if (has_long_tokens_ && i == settings_.dropped) before = ceilings();
-    // Where time goes is noted on a token that does not count, so that noting costs nothing.
-    decoder_.profile(i + 1 == settings_.dropped);
+    // Where time goes is noted on a token that is not timed, so that noting costs nothing, and on
+    // every long one: what it costs is nothing there.
+    decoder_.profile(i + 1 == settings_.dropped || has_long_tokens_);
     const StepTiming timing = step(ids);
     touched.add(decoder_.touched_rows());
     if (i < settings_.dropped) continue;
@@ -127,13 +128,12 @@ Decode RowSubject::decode(int number) {
     block.push_back(timing.block_seconds);
     if (has_long_tokens_) {
       const Ceilings after = ceilings();
-      long_tokens.push_back({{token.back(), block.back()}, before, after});
+      long_tokens.push_back({{token.back(), block.back(), decoder_.seat_seconds()}, before, after});
       before = after;
     }
   }
-  return {{middle(token, settings_.kind), middle(block, settings_.kind)},
+  return {{middle(token, settings_.kind), middle(block, settings_.kind), decoder_.seat_seconds()},
           touched.mean(),
-          decoder_.seat_seconds(),
           std::move(long_tokens)};
 }
 

@@ -97,6 +97,18 @@ void find_what_is_there(PlannedCurve& planned, const TrainingOptions& options,
                   may_continue(read_training_state(planned.folder), planned.key, options.resume);
 }
 
+/// Curves are known by their settings, so two rows with the same ones would be one.
+void require_different(const std::vector<Curve>& curves) {
+  std::map<Settings, std::string> names;
+  for (const Curve& curve : curves) {
+    const auto [at, is_new] = names.try_emplace(settings_of(curve), curve.name);
+    if (is_new) continue;
+    throw UserError("rows '" + at->second + "' and '" + curve.name +
+                    "' have the same settings and would be one curve; drop one of them (--rows) or "
+                    "change a knob of one");
+  }
+}
+
 }  // namespace
 
 double tokens_per_step(const TrainConfig& train) {
@@ -112,8 +124,10 @@ TrainingPlan make_training_plan(const CurveExperiment& experiment, const Trainin
   TrainingPlan plan;
   const std::vector<std::uint64_t>& seeds =
       options.seeds.empty() ? experiment.seeds : options.seeds;
+  const std::vector<Curve> curves = select_curves(experiment, options.rows);
+  require_different(curves);
   for (const std::uint64_t seed : seeds) {
-    for (const Curve& curve : select_curves(experiment, options.rows)) {
+    for (const Curve& curve : curves) {
       PlannedCurve planned;
       planned.curve = with_seed(curve, seed);
       const std::string name = curve.name + "." + std::to_string(seed);

@@ -49,30 +49,25 @@ std::unique_ptr<Transformer> allocated(const ModelConfig& config, int threads) {
   return model;
 }
 
-/// A toy task's data with evaluation examples of other lengths.
-std::unique_ptr<Dataset> of_digits(TrainConfig train, std::int64_t vocab_size, std::int64_t least,
-                                   std::int64_t most) {
-  train.eval_digits_min = least;
-  train.eval_digits_max = most;
+/// A toy task's data with evaluation examples as long as those trained on: longer ones say nothing
+/// of whether the task was learnt at all. Null for text.
+std::unique_ptr<Dataset> of_trained_lengths(TrainConfig train, std::int64_t vocab_size) {
+  if (!train.is_toy()) return nullptr;
+  train.eval_digits_min = train.digits_min;
+  train.eval_digits_max = train.digits_max;
   return std::make_unique<Dataset>(train, vocab_size, "");
 }
 
-/// A toy task's data with evaluation examples as long as those trained on: longer ones say nothing
-/// of whether the task was learnt at all. Null for text.
-std::unique_ptr<Dataset> of_trained_lengths(const TrainConfig& train, std::int64_t vocab_size) {
-  if (!train.is_toy()) return nullptr;
-  return of_digits(train, vocab_size, train.digits_min, train.digits_max);
-}
-
-/// How accuracy falls with length: ten ranges from one digit to the longest evaluated.
-std::map<std::int64_t, Evaluation> accuracy_by_digits(Trainer& trainer, const TrainConfig& train,
-                                                      std::int64_t vocab_size) {
+/// How accuracy falls with length: ten ranges from one digit to `longest`. Leaves the last in
+/// `data`.
+std::map<std::int64_t, Evaluation> accuracy_by_digits(Trainer& trainer, Dataset& data,
+                                                      std::int64_t longest) {
   std::map<std::int64_t, Evaluation> found;
-  const std::int64_t longest = train.eval_digits_max;
   const std::int64_t range = std::max<std::int64_t>(2, (longest + 9) / 10);
   for (std::int64_t least = 1; least <= longest; least += range) {
     const std::int64_t most = std::min(longest, least + range - 1);
-    found[most] = trainer.evaluate(*of_digits(train, vocab_size, least, most));
+    data.evaluate_on_digits(least, most);
+    found[most] = trainer.evaluate(data);
   }
   return found;
 }
@@ -178,6 +173,12 @@ void TrainingRun::train(const PlannedCurve& planned) {
   const std::unique_ptr<Transformer> model = allocated(curve.model, options_.threads);
   Trainer trainer(*model, data, curve.train, planned.folder);
   last_step_ = trainer.resume();
+  if (last_step_ > curve.train.steps) {
+    throw UserError("the checkpoint in " + planned.folder + " is of step " +
+                    std::to_string(last_step_) + ", beyond steps " +
+                    std::to_string(curve.train.steps) +
+                    "; raise --steps, or start anew with --force");
+  }
   last_evaluation_.clear();
   last_perplexity_.reset();
   if (state.key != planned.key) take_over(planned, state);
@@ -234,7 +235,7 @@ void TrainingRun::train(const PlannedCurve& planned) {
   result.floor = data.floor();
   if (trained) {
     progress_.live(curve.name + ": accuracy by length");
-    result.by_digits = accuracy_by_digits(trainer, curve.train, curve.model.vocab_size);
+    result.by_digits = accuracy_by_digits(trainer, *trained, curve.train.eval_digits_max);
   }
   diagnose_selections(*model, data, curve.train, options_.threads, &result);
   const std::vector<Record> records = result_records(base, result);
@@ -332,11 +333,12 @@ void TrainingRun::show(const PlannedCurve& planned, const TrainReport& report) {
 
 void TrainingRun::give_up(const PlannedCurve& planned, const std::string& why) {
   failed_ = true;
-  file_.append(
-      {failed_curve_record(curve_record(experiment_, planned, options_, provenance_), why)});
+  // Said before it is written: a disk that is full for one is full for the other.
   progress_.done(planned.curve.name + ", seed " + std::to_string(planned.curve.model.seed) +
                      ": failed, " + why,
                  0);
+  file_.append(
+      {failed_curve_record(curve_record(experiment_, planned, options_, provenance_), why)});
 }
 
 int check_curves(const TrainingPlan& plan, const TrainingOptions& options,

@@ -327,6 +327,14 @@ void Dataset::validation_batch(std::int64_t index, Batch& out) const {
   }
 }
 
+void Dataset::evaluate_on_digits(std::int64_t least, std::int64_t most) {
+  SCALING_CHECK(impl_->toy_evaluation);
+  ToyTask& task = *impl_->toy_evaluation;
+  task.digits_min = least;
+  task.digits_max = most;
+  task.is_strict = true;
+}
+
 std::int64_t Dataset::validation_batches() const {
   const Impl& d = *impl_;
   const std::int64_t examples = d.config.batch / d.config.accumulate;

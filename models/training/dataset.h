@@ -40,6 +40,9 @@ class Dataset {
   void validation_batch(std::int64_t index, Batch& out) const;
   std::int64_t validation_batches() const;
 
+  /// Of a toy task: validation examples have `least` to `most` digits from now on, of an addition
+  /// both addends together.
+  void evaluate_on_digits(std::int64_t least, std::int64_t most);
   /// Not to be called for a toy task.
   const Tokenizer& tokenizer() const;
   /// The SentencePiece model's file; empty for bytes and toy tasks.

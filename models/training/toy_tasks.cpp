@@ -103,7 +103,9 @@ FirstAddend first_addend(const ToyTask& task) {
 Example drawn_sum(const ToyTask& task, Rng& rng) {
   const FirstAddend range = first_addend(task);
   const std::int64_t first = between(rng, range.least, range.most);
-  const std::int64_t second = between(rng, 1, task.digits_max - first);
+  const std::int64_t least =
+      task.is_strict ? std::max<std::int64_t>(1, task.digits_min - first) : 1;
+  const std::int64_t second = between(rng, least, task.digits_max - first);
   const std::vector<int> x = random_number(rng, first);
   return added(x, random_number(rng, second), task.has_source);
 }

@@ -32,6 +32,7 @@ struct ToyTask {
   std::int64_t batch = 1;        ///< examples in a batch
   std::uint64_t key = 0;         ///< of all draws
   bool spreads_lengths = false;  ///< of numbers to copy, over the batches
+  bool is_strict = false;        ///< both addends together have digits_min digits at least
   /// Lengths are multiples of this, and no longer than the longest example of a piece needs.
   std::int64_t pad_to = 32;
 
