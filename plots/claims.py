@@ -176,6 +176,8 @@ def _exponents(judge):
              if ("dense", what) in fits and ("sparse", what) in fits]
     verdicts = {what: fits["sparse", what].value <= 1.6 for what in ("bytes", "time")}
     verdict = {2: "reproduced", 1: "partly reproduced", 0: "not reproduced"}[sum(verdicts.values())]
+    if any(fits[key].status == "untrusted" for key in fits if key[1] == "time"):
+        verdict += " but untrusted"
     over = derive.floors_over_bytes(judge.records, judge.threads).get("sparse", {})
     return judge.add(claim, verdict, "exponents of a block: " + "; ".join(parts) + ". The "
                      "claim counts weights; the multiplicative layer's FLOPs stay d², which bends "

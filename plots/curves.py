@@ -11,15 +11,17 @@ SIZES = ("small", "mini")  # the larger one first: it decides
 ENDINGS = ("log_perplexity", "gap", "bits_per_byte", "params")
 EXPERTS = ("moe_block", "moe_switch")
 CORPUS = ("corpus", "text_key", "validation")
-# Settings by which the same curve may differ: how its sizes were found, where text is cached.
-INCIDENTAL = ("solve", "reference_row", "cache")
+# Settings by which the same curve may differ: how its sizes were found, where its text lay.
+INCIDENTAL = ("solve", "reference_row", "cache", "corpus", "validation")
+SEEDS = ("seed", "data_seed")
 
 
 class Experiment:
     """The curves of one experiment that were trained on the same text as its newest record.
 
     A curve that was trained again replaces its older self: the newest key of a row and seed. One
-    whose newest record is a failure has no results.
+    whose newest record is a failure has no results. Seeds that were trained with other settings
+    (steps, say) than the newest finished one of their row do not count.
     """
 
     def __init__(self, records, name):
@@ -38,6 +40,18 @@ class Experiment:
                 self._points.setdefault(at, {})[r["config"]["step"]] = r
             elif at not in self._failed and r["value"] is not None:
                 self._results.setdefault(r["metric"], {})[at] = r
+        self._leave_out_other_settings()
+
+    def _leave_out_other_settings(self):
+        for row in self.rows:
+            finished = self.by_seed(row, "log_perplexity")
+            if not finished:
+                continue
+            newest = max(finished.values(), key=lambda r: r.get("date") or "")
+            for seed, record in finished.items():
+                if settings(record) != settings(newest):
+                    for found in (self._points, *self._results.values()):
+                        found.pop((row, seed), None)
 
     def by_seed(self, row, metric):
         """{seed: record} of a result."""
@@ -94,12 +108,14 @@ class Experiment:
         return math.sqrt(sum((len(g) - 1) * statistics.variance(g) for g in groups) / freedom)
 
     def points(self, row):
-        """[(step, mean, lowest, highest)] where every seed that has begun the row is.
+        """[(step, mean, lowest, highest)] of its finished seeds.
 
-        Failed seeds count only where no other has begun.
+        Where none is finished, those steps that all seeds under way have reached; where none is
+        under way, of those that failed.
         """
         begun = {seed: points for (name, seed), points in self._points.items() if name == row}
-        seeds = [begun[seed] for seed in self.seeds(row) if seed in begun] or list(begun.values())
+        seeds = [begun[seed] for seed in self.by_seed(row, "log_perplexity") if seed in begun] \
+            or [begun[seed] for seed in self.seeds(row) if seed in begun] or list(begun.values())
         if not seeds:
             return []
         steps = sorted(set.intersection(*(set(s) for s in seeds)) or set(seeds[0]))
@@ -144,13 +160,16 @@ def of_newest_text(history):
     return [r for r in history if counts(r)]
 
 
+def settings(record):
+    """What a curve was trained with, but for its seeds."""
+    return {knob: value for knob, value in (record.get("config") or {}).items()
+            if knob not in INCIDENTAL + SEEDS}
+
+
 def alike(one, other):
     """Whether two experiments have the same baseline: same text, same settings at a shared seed."""
-    def settings(experiment):
-        return {seed: {k: v for k, v in (r.get("config") or {}).items() if k not in INCIDENTAL}
-                for seed, r in experiment.by_seed(experiment.baseline, "log_perplexity").items()}
-
-    mine, theirs = settings(one), settings(other)
+    mine, theirs = ({seed: settings(r) for seed, r in
+                     e.by_seed(e.baseline, "log_perplexity").items()} for e in (one, other))
     return one.data == other.data and any(mine[s] == theirs[s] for s in mine if s in theirs)
 
 

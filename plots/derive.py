@@ -169,11 +169,22 @@ def against(records, experiment, row, threads):
     return rows[0] if rows else None
 
 
+def other_bandwidths(*found):
+    """Whether memory was faster beside one of the records than beside another."""
+    rates = [ceiling(record, "read_gbps") for record in found if record]
+    return len(rates) > 1 and all(rates) and max(rates) / min(rates) > SAME_BANDWIDTH
+
+
+def ratio_of_times(above, below):
+    """of two records: untrusted where memory's read rates beside them differ; None of None."""
+    value = ratio(above and of_record(above), below and of_record(below))
+    return value._replace(status="untrusted") if value and other_bandwidths(above, below) \
+        else value
+
+
 def met_other_bandwidth(records, experiment, row, base, threads):
-    """Whether memory was faster or slower beside the row than beside its baseline."""
-    rates = [record and ceiling(record, "read_gbps") for record in
-             (records.get(experiment, name, threads, "token_floor_ms") for name in (row, base))]
-    return all(rates) and max(rates) / min(rates) > SAME_BANDWIDTH
+    return other_bandwidths(*(records.get(experiment, name, threads, "token_floor_ms")
+                              for name in (row, base)))
 
 
 def row_figures(records, experiment, row, threads):
@@ -249,6 +260,9 @@ def width_exponents(records, threads):
     for what, metric in (("bytes", "block_bytes"), ("flops", "block_flops"), ("time", "block_ms")):
         for family, points in sweep(records, "width_sweep", threads, metric, "d_model").items():
             exponent = fit_exponent(points)
+            if exponent and what == "time" and other_bandwidths(*sweep_records(
+                    records, "width_sweep", threads, metric, "d_model")[family].values()):
+                exponent = exponent._replace(status="untrusted")
             if exponent:
                 found[family, what] = exponent
     return found

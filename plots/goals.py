@@ -56,6 +56,8 @@ GOALS = (
          ("reversible.step_cost",)),
     Goal("LSH attention: a training step of full attention over its own, 16,384 positions", ">=",
          6, ("lsh.speedup_16384",)),
+    Goal("LSH attention: memory grows as this power of the length", "<=", 1.05,
+         ("lsh.memory_exponent",)),
     Goal("training step of newest eager PyTorch over ours", ">=", 1.2, ("train.vs_pytorch",)),
     Goal("training step of PyTorch 1.13 over ours", ">=", 3, ("train.vs_pytorch_1_13",)),
     Goal("dense training step: share of the best library's product rate", ">=", 0.50,

@@ -264,7 +264,7 @@ def peer_line(report, name, theirs, ours):
     """Of two records, the second maybe None."""
     times = [record and derive.of_record(record) for record in (theirs, ours)]
     return line(name, *(cell(report, v, spread=True) for v in times),
-                cell(report, derive.ratio(*times)),
+                cell(report, derive.ratio_of_times(theirs, ours)),
                 cell(report, derive.at_equal_bandwidth(theirs, ours)))
 
 
@@ -289,6 +289,7 @@ def curve_table(report, experiment):
             if derive.setting(record, "feed_forward") == "sparse" else ""
         gap_value = None if row == experiment.baseline else experiment.gap(row)
         note = report.note(f"`{row}`: {record['note']}.") if record.get("note") else ""
+        note += other_length(report, experiment, row)
         lines.append(line(
             f"`{row}`" + note + failed_seeds(report, experiment, row),
             f"{params.value:,.0f}" if params else "–",
@@ -300,6 +301,16 @@ def curve_table(report, experiment):
             cell(report, scaled(experiment.result(row, "peak_memory_bytes"), 1e-6)),
             str(len(experiment.by_seed(row, "log_perplexity")))))
     return lines
+
+
+def other_length(report, experiment, row):
+    """The mark of a row that was not trained as long as the baseline."""
+    (ours, theirs) = ([derive.setting(next(iter(
+        experiment.by_seed(r, "log_perplexity").values()), {}), "steps") for r in
+        (row, experiment.baseline)])
+    return report.note(f"`{experiment.name}`, `{row}`: {ours:,} steps, where "
+                       f"`{experiment.baseline}` has {theirs:,}.") \
+        if ours and theirs and ours != theirs else ""
 
 
 def failed_seeds(report, experiment, row):

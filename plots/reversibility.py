@@ -131,7 +131,8 @@ def write(report):
                "reversible function with its activations kept all the same; `reversible`. Every "
                "row has two attentions a block, as reversible decoder blocks have, so that the "
                "work is equal. `sparse` has the sparse feed-forward and QKV.")
-    report.add("*Kept*: bytes that a forward pass leaves in the heap for the backward pass, "
+    report.add("*Kept*: bytes that a stack holds in the heap after a step, what the forward pass "
+               "leaves for the backward pass and the buffers of one block of that, "
                "without *stored decisions*: which neurons were chosen, which the second "
                "computation of a block must repeat. *Peak*: resident memory of a process that "
                "does two steps, weights and gradients included. *Training step*: one forward and "

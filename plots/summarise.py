@@ -62,7 +62,7 @@ def _beside(name, theirs, ours):
     if theirs is None:
         return {}
     time = derive.of_record(theirs)
-    found = {"block_ms": time, "over_ours": derive.ratio(time, ours and derive.of_record(ours)),
+    found = {"block_ms": time, "over_ours": derive.ratio_of_times(theirs, ours),
              f"over_ours{EQUAL_BANDWIDTH}": derive.at_equal_bandwidth(theirs, ours)}
     return {f"{name}.{ending}": value for ending, value in found.items() if value}
 

@@ -14,13 +14,15 @@ def width_table(report, threads):
                  for what in ("bytes", "flops", "time")]
         lines.append(line(family, theirs, *cells))
     times = derive.sweep(report.records, "width_sweep", threads, "block_ms", "d_model")
+    at = derive.sweep_records(report.records, "width_sweep", threads, "block_ms", "d_model")
     over = derive.floors_over_bytes(report.records, threads)
     lines += ["", *header("d_model", "dense, ms", "FF+QKV, ms", "speed-up",
                           "floor / bytes, dense", "FF+QKV")]
     dense, sparse = dict(times.get("dense", ())), dict(times.get("sparse", ()))
     for d in sorted({*dense, *sparse}):
         lines.append(line(f"{d:.0f}", cell(report, dense.get(d)), cell(report, sparse.get(d)),
-                          cell(report, derive.ratio(dense.get(d), sparse.get(d)), "×"),
+                          cell(report, derive.ratio_of_times(
+                              *(at.get(f, {}).get(d) for f in ("dense", "sparse"))), "×"),
                           *(number(over.get(family, {}).get(d)) for family in
                             ("dense", "sparse"))))
     return lines + ["", "The paper's 1.5 counts weights. The multiplicative layers' FLOPs stay d² "

@@ -184,7 +184,11 @@ def write(report):
         parts = parts_table(experiment)
         if parts:
             report.add("Which part does it: the Terraformer minus itself without one part, at as "
-                       "many parameters. *Ahead*: that part helps.", "", *parts)
+                       "many parameters. *Ahead*: that part helps. A plain stack, the "
+                       "Transformer's too, also drops attention's output, and drops embeddings "
+                       "and feed-forwards position by position where a reversible one takes one "
+                       "mask for all positions (reference 5.1, 5.2): that goes with the stack.",
+                       "", *parts)
         report.add(*rows_table(report, experiment))
         for task in TASKS:
             lines = digits_table(experiment, task)

@@ -14,6 +14,7 @@ import curve_verdicts  # noqa: E402
 import curves  # noqa: E402
 import make_report  # noqa: E402
 import records as rec  # noqa: E402
+import report_tables  # noqa: E402
 import summarise  # noqa: E402
 
 
@@ -97,14 +98,39 @@ class ExperimentTest(WithFolder):
         self.assertAlmostEqual(only.gap("ff_n8").value, 1.7 - 1.602)
 
     def test_points_have_mean_and_range_in_steps_that_all_seeds_reached(self):
-        running = [r for r in curve("dense", 1.0, 2, finished=False)
-                   if r["config"]["step"] < 300]
-        e = self.one(curve("dense", 1.2, 1) + running)
+        def running(seed, final):
+            return [r for r in curve("dense", final, seed, finished=False)
+                    if r["config"]["step"] < 100 * (seed + 1)]
+
+        # A seed that has only begun hides nothing of those that ended.
+        ended = self.one(curve("dense", 1.2, 1) + running(2, 1.0))
+        self.assertEqual([p[0] for p in ended.points("dense")], [100, 200, 300])
+        e = self.one(running(2, 1.0) + running(3, 1.2))
         self.assertEqual([p[0] for p in e.points("dense")], [100, 200])
         step, mean, low, high = e.points("dense")[0]
         self.assertAlmostEqual(mean, 1.1 + 1 - 1 / 3)
         self.assertAlmostEqual(high - low, 0.2)
-        self.assertEqual(e.unfinished("dense"), [2])
+        self.assertEqual(ended.unfinished("dense"), [2])
+
+    def test_seeds_of_other_settings_than_the_newest_do_not_count(self):
+        short, long = ({"config": {"steps": steps}} for steps in (2000, 3000))
+        later = {"date": "2026-02-01T00:00:00Z"}
+        e = self.one(three("dense", 1.6, **short) + curve("dense", 1.4, 2, **long, **later)
+                     + three("ff_n8", 1.7, **short))
+        self.assertEqual(list(e.by_seed("dense", "log_perplexity")), [2])
+        self.assertEqual(len(e.by_seed("ff_n8", "log_perplexity")), 3)
+        self.assertEqual(e.seeds("dense"), [2])
+        report = make_report.Report(None)
+        self.assertIn("[1]", report_tables.other_length(report, e, "ff_n8"))
+        self.assertEqual(report.notes,
+                         ["`fig1_small`, `ff_n8`: 2,000 steps, where `dense` has 3,000."])
+        self.assertEqual(report_tables.other_length(report, e, "dense"), "")
+
+    def test_the_same_text_elsewhere_is_alike(self):
+        here, there = (self.one(curve("dense", 1.6, config={"corpus": at, "steps": 9}))
+                       for at in ("a/text", "b/text"))
+        self.assertTrue(curves.alike(here, there))
+        self.assertFalse(curves.alike(here, self.one(curve("dense", 1.6, config={"steps": 8}))))
 
     def test_another_text_or_a_repetition_replaces_the_older(self):
         later = {"date": "2026-02-01T00:00:00Z"}

@@ -277,7 +277,9 @@ class DeriveTest(WithFolder):
         self.assertAlmostEqual(found["peers.800m.eigen.over_ours_at_equal_bandwidth"]["value"],
                                0.75)
         text = make_report.make(records)
-        self.assertIn("| 800m dense, eigen | 3.00 | 2.00 | 1.50 | 0.750 |", text)
+        self.assertRegex(text, r"\| 800m dense, eigen \| 3.00 \| 2.00 \| 1.50\[\d+\] \| 0.750 \|")
+        self.assertEqual(found["peers.800m.eigen.over_ours"]["status"], "untrusted")
+        self.assertEqual(found["peers.800m.eigen.over_ours_at_equal_bandwidth"]["status"], "ok")
         self.assertIn("multiplied by the read bandwidth", text)
 
     def test_the_faster_way_counts_where_a_bandwidth_is_unknown(self):
@@ -314,6 +316,14 @@ class SweepTest(WithFolder):
         text = make_report.make(records)
         self.assertIn("| 4096 | – | 2.00 | – | – | 1.60 |", text)
         self.assertIn("first exceeds 1.1 at d_model 4096 (1.60), and is 1.60 at 4096", text)
+
+    def test_times_at_several_bandwidths_give_no_trusted_exponent(self):
+        self.assertEqual(derive.width_exponents(self.load(WIDTHS), 2)["sparse", "time"].status, "ok")
+        mixed = [dict(r, **ceilings(20.0)) if derive.setting(r, "d_model") == 1024 else r
+                 for r in WIDTHS]
+        fits = derive.width_exponents(self.load(mixed), 2)
+        self.assertEqual(fits["sparse", "time"].status, "untrusted")
+        self.assertEqual(fits["sparse", "bytes"].status, "ok")
 
     def test_without_ceilings_the_bend_is_not_known(self):
         records = self.load([dict(r, ceilings={}) for r in WIDTHS])
