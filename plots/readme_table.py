@@ -57,7 +57,7 @@ def table(summary):
                  factor(theirs.block_speedup) if sparse and theirs else "", ours("roofline_limit")]
         lines.append("| " + " | ".join(cells) + " |")
     if commits:
-        lines += ["", f"Measured at commit {', '.join(sorted(commits))}, all threads; every table is in "
+        lines += ["", f"Measured at commit {', '.join(sorted(commits))}, all threads; the tables are in "
                   "[the report](results/published/report.md)."]
     return "\n".join(lines)
 

@@ -134,6 +134,18 @@ TEST(Structure, EveryConfigParses) {
   EXPECT_GE(configs, 12);
 }
 
+/// Records beside the sources would make the tree count as edited.
+TEST(Structure, RunAllRefusesResultsAmongTheSources) {
+  const std::string run_all = "'" + (kSource / "run_all.sh").string() + "' --plan --results '";
+  const auto status = [&](const std::string& folder) {
+    return std::system((run_all + folder + "' > /dev/null 2>&1").c_str());
+  };
+  EXPECT_NE(status(kSource.string()), 0);
+  EXPECT_NE(status((kSource / "plots" / "mine").string()), 0);
+  EXPECT_EQ(status((kSource / "results" / "mine").string()), 0);
+  EXPECT_EQ(status("/nowhere"), 0);
+}
+
 TEST(Structure, ReadmeNamesEveryImplementation) {
   const std::string readme = read(kSource / "README.md");
   for (const std::string& seat : seat_names()) {
