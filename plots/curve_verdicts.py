@@ -164,7 +164,7 @@ def _experts(judge):
     leads = {expert: judge.lead(row, expert) for expert in found}
     worse = sum(lead > 0 for lead in leads.values())
     verdict = "reproduced" if worse == len(leads) else "partly reproduced" if worse else \
-        "not reproduced"
+        "not reproduced" if min(leads.values()) < 0 else "tie within the seeds' spread"
     words = {1: "worse", 0: "tie", -1: "better"}
     each = ", ".join(f"`{expert}` {words[lead]}" for expert, lead in leads.items())
     return judge.add(claim, judge.said(verdict), f"{each}; {judge.gaps(rows)}", rows)

@@ -275,7 +275,7 @@ class ExpertsTest(Verdicts):
                 (1.7, 1.631, "partly reproduced", "`moe_block` worse, `moe_switch` tie"),
                 (1.7, 1.6, "partly reproduced", "`moe_block` worse, `moe_switch` better"),
                 (1.631, 1.6, "not reproduced", "`moe_block` tie, `moe_switch` better"),
-                (1.631, 1.632, "not reproduced", "`moe_block` tie, `moe_switch` tie")):
+                (1.631, 1.632, "tie within the seeds' spread", "`moe_block` tie, `moe_switch` tie")):
             line = self.line_of(block, switch)
             self.assertEqual(line.verdict, verdict)
             self.assertIn(words, line.evidence)
