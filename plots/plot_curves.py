@@ -17,7 +17,7 @@ SHADES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#55
           "#5e3c99")
 DASHES = ("-", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (3, 1)), (0, (1, 1)))
 MARKERS = "o^Dv<>Pxh*"
-WIDEST = 30  # letters of a label of which two fit beside each other
+WIDEST = 24  # letters of a label of which two fit beside each other
 FIRST_SHARE = 0.15  # the first steps' fall would flatten everything after it
 
 
