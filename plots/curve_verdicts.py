@@ -6,7 +6,6 @@ A figure is judged at its largest size whose curves are finished.
 import math
 
 import curves
-import derive
 import paper
 from curve_judge import ENOUGH, Judge
 
@@ -21,12 +20,6 @@ CONTROLS = {
 }
 
 
-def result_setting(experiment, row, knob):
-    """A setting of a finished row, or None."""
-    record = next(iter(experiment.by_seed(row, "log_perplexity").values()), None)
-    return derive.setting(record, knob) if record else None
-
-
 def sparse_rows(experiment):
     """[(N, row)] of rows ff_n<N>, N ascending."""
     return sorted((int(row[4:]), row) for row in experiment.rows
@@ -36,7 +29,7 @@ def sparse_rows(experiment):
 def equivalent(experiment):
     """The row that stands for the paper's N = 64: N = d_ff / 128, else the least N; or None."""
     rows = sparse_rows(experiment)
-    d_ff = result_setting(experiment, experiment.baseline, "d_ff")
+    d_ff = experiment.setting(experiment.baseline, "d_ff")
     least = rows[0][1] if rows else None
     return next((row for n, row in rows if n * NEURONS == d_ff), least)
 
@@ -45,7 +38,7 @@ def control_leads(judge):
     """[(row, control, lead)] of the controls that are there."""
     e, found = judge.e, []
     for control, (compared, _) in CONTROLS.items():
-        made_for = result_setting(e, control, "reference_row")
+        made_for = e.setting(control, "reference_row")
         row = equivalent(e) if compared == "sparse" else compared
         if made_for != e.baseline and e.gap(made_for):
             row = made_for
@@ -98,9 +91,9 @@ def _enough(judge, leads):
 
 def selections(experiment, row):
     """What may explain a gap: N, steps, the gap on the way, hard against soft, entropy."""
-    n = result_setting(experiment, row, "sparsity")
+    n = experiment.setting(row, "sparsity")
     parts = [f"{words} {value}" for words, value in (
-        ("N", n), ("steps", result_setting(experiment, row, "steps"))) if value]
+        ("N", n), ("steps", experiment.setting(row, "steps"))) if value]
     ours, base = ({p[0]: p[1] for p in experiment.points(r)} for r in (row, experiment.baseline))
     shared = sorted(ours.keys() & base.keys())
     if len(shared) > 1:

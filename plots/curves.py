@@ -58,6 +58,11 @@ class Experiment:
         return {seed: r for (name, seed), r in self._results.get(metric, {}).items()
                 if name == row}
 
+    def setting(self, row, knob):
+        """A setting of a finished row, or None."""
+        record = next(iter(self.by_seed(row, "log_perplexity").values()), None)
+        return derive.setting(record, knob) if record else None
+
     def metrics(self):
         """Names of what any finished curve has."""
         return list(self._results)

@@ -1,7 +1,6 @@
 """Table 4: accuracy of every seed on longer numbers, one model beside the other, and by length."""
 
 import chart
-import derive
 import table4
 from report_tables import scaled
 
@@ -59,9 +58,8 @@ def draw_lengths(records, experiment="table4_reduced"):
                             label=LABELS[model].replace("-\n", "").replace("\n", " "), **look)
         axes.set_ylim(-4, 104)
         axes.set_ylabel(f"{task}, tokens right, %")
-        record = next(r for model in LINES
-                      for r in table4.seeds(found, f"{model}.{task}", "token_accuracy"))
-        trained = derive.setting(record, "digits_max")
+        trained = next(digits for model in LINES
+                       if (digits := found.setting(f"{model}.{task}", "digits_max")))
         if trained:
             axes.axvspan(0, trained, color="#eeeeee", zorder=0)
             axes.text(trained / 2, 2, "trained", ha="center", va="bottom", fontsize=7)

@@ -305,9 +305,7 @@ def curve_table(report, experiment):
 
 def other_length(report, experiment, row):
     """The mark of a row that was not trained as long as the baseline."""
-    (ours, theirs) = ([derive.setting(next(iter(
-        experiment.by_seed(r, "log_perplexity").values()), {}), "steps") for r in
-        (row, experiment.baseline)])
+    ours, theirs = (experiment.setting(r, "steps") for r in (row, experiment.baseline))
     return report.note(f"`{experiment.name}`, `{row}`: {ours:,} steps, where "
                        f"`{experiment.baseline}` has {theirs:,}.") \
         if ours and theirs and ours != theirs else ""
