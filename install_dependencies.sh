@@ -6,7 +6,7 @@ set -euo pipefail
 
 # package, or package:command where the command is what counts, whoever brought it.
 required=(g++:g++ cmake:cmake ninja-build:ninja pkg-config:pkg-config git:git
-  libeigen3-dev libxtensor-dev libbenchmark-dev libboost-program-options-dev libhwy-dev
+  libeigen3-dev libxtensor-dev libbenchmark-dev libboost-dev libboost-program-options-dev libhwy-dev
   nlohmann-json3-dev librandom123-dev libgtest-dev
   zlib1g-dev libzstd-dev libsentencepiece-dev libxxhash-dev
   python3 python3-numpy python3-pandas python3-matplotlib)

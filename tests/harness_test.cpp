@@ -392,6 +392,17 @@ TEST(Records, FileGrowsAndKnowsWhatIsFinished) {
   EXPECT_TRUE(again.has("part"));
 }
 
+TEST(Records, ReadingAgainFindsWhatAnotherProcessAppended) {
+  const Folder folder;
+  RecordFile file(folder.path(), "some"), other(folder.path(), "some");
+  other.append({example_record()});
+  EXPECT_TRUE(file.records().empty());
+  file.read();
+  EXPECT_EQ(file.records().size(), 1u);
+  file.read();
+  EXPECT_EQ(file.records().size(), 1u);
+}
+
 TEST(Records, ADamagedFileIsNamedAndLeftAlone) {
   const std::string good = to_line(example_record()) + "\n";
   const std::string other = to_line(example_record("other"));

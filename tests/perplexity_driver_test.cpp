@@ -413,6 +413,27 @@ TEST(PerplexityDriver, EarlierCheckpointsAreAllKept) {
   EXPECT_EQ(kept, "2 3 3 4 ");
 }
 
+/// Two processes that train one curve would mix their points and overwrite each other's checkpoints.
+TEST(PerplexityDriver, ACurveThatAnotherProcessTrainsIsLeftToIt) {
+  const Folder folder;
+  const std::string checkpoints = folder / "checkpoints/tiny_curve/dense.1";
+  const std::string arguments = tiny(folder) + " --rows dense,ff_qkv --steps 2";
+  {
+    const FolderLock lock(checkpoints);
+    ASSERT_TRUE(lock.held());
+    const Outcome outcome = run_driver(arguments);
+    EXPECT_NE(outcome.status, 0);
+    expect_mentions(outcome.text, {"dense, seed 1: left out, since another process trains it",
+                                   checkpoints, "repeat the command"});
+    EXPECT_FALSE(fs::exists(checkpoints));
+    const RecordFile file(folder.path(), "tiny_curve");
+    for (const Record& r : file.records()) EXPECT_EQ(r.row, "ff_qkv");
+  }
+  const Outcome outcome = run_driver(arguments);
+  EXPECT_EQ(outcome.status, 0) << outcome.text;
+  EXPECT_EQ(read_checkpoint_info(checkpoints + "/latest.ckpt").step, 2);
+}
+
 TEST(PerplexityDriver, MemoryIsAskedForBeforeTheTextIsRead) {
   const Folder folder;
   const std::string config = contents(kTiny);

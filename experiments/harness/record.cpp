@@ -159,7 +159,13 @@ Record from_line(const std::string& line) {
 }
 
 RecordFile::RecordFile(const std::string& dir, const std::string& experiment)
-    : path_((std::filesystem::path(dir) / (experiment + ".jsonl")).string()) {
+    : path_((std::filesystem::path(dir) / (experiment + ".jsonl")).string()),
+      experiment_(experiment) {
+  read();
+}
+
+void RecordFile::read() {
+  records_.clear();
   if (!std::filesystem::exists(path_)) return;
   std::ifstream in(path_);
   if (!in)
@@ -168,13 +174,13 @@ RecordFile::RecordFile(const std::string& dir, const std::string& experiment)
   int number = 0;
   const auto refuse = [&](const std::string& reason) {
     throw UserError(path_ + ":" + std::to_string(number) + " is not a record of experiment '" +
-                    experiment + "' (" + reason +
+                    experiment_ + "' (" + reason +
                     "), so the file was left as it is; mend or move it, or choose --results DIR");
   };
   std::uintmax_t whole = 0;  // bytes of the lines so far
   for (std::string line; std::getline(in, line); whole += line.size() + 1) {
     ++number;
-    if (in.eof() && begins_as_record(line, experiment)) {
+    if (in.eof() && begins_as_record(line, experiment_)) {
       drop_last_line(whole);
       break;
     }
@@ -183,7 +189,7 @@ RecordFile::RecordFile(const std::string& dir, const std::string& experiment)
     } catch (const UserError& error) {
       refuse(error.what());
     }
-    if (records_.back().experiment != experiment) {
+    if (records_.back().experiment != experiment_) {
       refuse("it belongs to '" + records_.back().experiment + "'");
     }
   }

@@ -57,6 +57,9 @@ class RecordFile {
   /// experiment.
   RecordFile(const std::string& dir, const std::string& experiment);
 
+  /// Reads the file again, and with it what other processes have appended since; throws likewise.
+  void read();
+
   /// Whether any value was measured under this key.
   bool has(const std::string& key) const;
   /// Whether a row with this key was measured to its end, which is `closing`.
@@ -71,7 +74,7 @@ class RecordFile {
  private:
   void drop_last_line(std::uintmax_t whole);
 
-  std::string path_;
+  std::string path_, experiment_;
   std::vector<Record> records_;
 };
 

@@ -85,18 +85,6 @@ std::string data_or_nothing(const Curve& curve, const std::string& scratch) {
   }
 }
 
-/// Data, key, and what is there of the curve.
-void find_what_is_there(PlannedCurve& planned, const TrainingOptions& options,
-                        const Provenance& provenance, const RecordFile& file,
-                        const std::string& scratch) {
-  planned.data = data_or_nothing(planned.curve, scratch);
-  planned.key = curve_key(planned.curve, planned.data, options.threads, provenance);
-  if (options.force) return;
-  planned.finished = file.finished(planned.key, kClosingCurveMetric);
-  planned.begun = !planned.finished &&
-                  may_continue(read_training_state(planned.folder), planned.key, options.resume);
-}
-
 /// Curves are known by their settings, so two rows with the same ones would be one.
 void require_different(const std::vector<Curve>& curves) {
   std::map<Settings, std::string> names;
@@ -110,6 +98,13 @@ void require_different(const std::vector<Curve>& curves) {
 }
 
 }  // namespace
+
+void find_progress(PlannedCurve& planned, const TrainingOptions& options, const RecordFile& file) {
+  if (options.force) return;
+  planned.finished = file.finished(planned.key, kClosingCurveMetric);
+  planned.begun = !planned.finished &&
+                  may_continue(read_training_state(planned.folder), planned.key, options.resume);
+}
 
 double tokens_per_step(const TrainConfig& train) {
   return double(train.batch) * double(trained_lengths(train).target);
@@ -133,7 +128,11 @@ TrainingPlan make_training_plan(const CurveExperiment& experiment, const Trainin
       const std::string name = curve.name + "." + std::to_string(seed);
       planned.folder = (fs::path(scratch) / "checkpoints" / experiment.name / name).string();
       planned.csv = (fs::path(results) / "curves" / experiment.name / (name + ".csv")).string();
-      if (file) find_what_is_there(planned, options, provenance, *file, scratch);
+      if (file) {
+        planned.data = data_or_nothing(planned.curve, scratch);
+        planned.key = curve_key(planned.curve, planned.data, options.threads, provenance);
+        find_progress(planned, options, *file);
+      }
       planned.parameters = parameters[curve.name];
       planned.reference_parameters = parameters[experiment.curves.front().name];
       const TrainConfig& train = curve.train;

@@ -34,6 +34,9 @@ TrainingPlan make_training_plan(const CurveExperiment& experiment, const Trainin
                                 const Provenance& provenance, const RecordFile* file,
                                 const std::string& results, const std::string& scratch);
 
+/// Whether the curve of this key is finished or begun; under --force neither.
+void find_progress(PlannedCurve& planned, const TrainingOptions& options, const RecordFile& file);
+
 /// Target tokens of one optimiser step, padding included; of a toy task at most.
 double tokens_per_step(const TrainConfig& train);
 

@@ -116,10 +116,9 @@ int TrainingRun::run() {
     for (const PlannedCurve& planned : plan_) {
       if (planned.finished) continue;
       check_interrupt();
-      if (!planned.begun && !options_.force && reuse(planned)) continue;
       current = &planned;
       try {
-        train(planned);
+        train_alone(planned);
       } catch (const UserError& error) {
         give_up(planned, error.what());
       }
@@ -144,6 +143,28 @@ std::string TrainingRun::how_to_go_on(const PlannedCurve* current) const {
     return "--force would start it anew, and without --force its earlier result stands";
   }
   return "--force would start anew: drop it to continue";
+}
+
+void TrainingRun::train_alone(PlannedCurve planned) {
+  const std::string name =
+      planned.curve.name + ", seed " + std::to_string(planned.curve.model.seed);
+  const FolderLock lock(planned.folder);
+  if (!lock.held()) {
+    failed_ = true;
+    progress_.done(name + ": left out, since another process trains it now into " +
+                       planned.folder + "; repeat the command when that one has ended",
+                   0);
+    return;
+  }
+  // Another process may have trained it since the plan was made.
+  file_.read();
+  find_progress(planned, options_, file_);
+  if (planned.finished) {
+    progress_.done(name + ": trained by another process meanwhile", 0);
+    return;
+  }
+  if (!planned.begun && !options_.force && reuse(planned)) return;
+  train(planned);
 }
 
 void TrainingRun::train(const PlannedCurve& planned) {

@@ -1,4 +1,4 @@
-// A few words of JSON in the folder of checkpoints.
+// A few words of JSON in the folder of checkpoints, and a lock beside it.
 #include "experiments/harness/training_state.h"
 
 #include <cerrno>
@@ -15,6 +15,11 @@ namespace {
 
 std::string path_in(const std::string& folder) {
   return (std::filesystem::path(folder) / "state.json").string();
+}
+
+[[noreturn]] void refuse_to_write(const std::string& path, const std::string& reason) {
+  throw UserError("'" + path + "' cannot be written (" + reason +
+                  "); free space or choose another folder with --scratch DIR");
 }
 
 }  // namespace
@@ -42,13 +47,29 @@ void write_training_state(const std::string& folder, const TrainingState& state)
     out.flush();
     if (out && std::rename(partial.c_str(), path.c_str()) == 0) return;
   }
-  throw UserError("'" + path + "' cannot be written (" + std::strerror(errno) +
-                  "); free space or choose another folder with --scratch DIR");
+  refuse_to_write(path, std::strerror(errno));
 }
 
 bool may_continue(const std::optional<TrainingState>& state, const std::string& key,
                   bool other_commits) {
   return state && (state->key == key || other_commits);
+}
+
+FolderLock::FolderLock(const std::string& folder) {
+  const std::filesystem::path path = folder + ".lock";
+  std::error_code error;
+  std::filesystem::create_directories(path.parent_path(), error);
+  if (!std::ofstream(path, std::ios::app)) refuse_to_write(path.string(), std::strerror(errno));
+  try {
+    lock_ = boost::interprocess::file_lock(path.c_str());
+    held_ = lock_.try_lock();
+  } catch (const boost::interprocess::interprocess_exception& failure) {
+    refuse_to_write(path.string(), failure.what());
+  }
+}
+
+FolderLock::~FolderLock() {
+  if (held_) lock_.unlock();
 }
 
 }  // namespace scaling

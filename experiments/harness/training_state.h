@@ -2,6 +2,7 @@
 // on.
 #pragma once
 
+#include <boost/interprocess/sync/file_lock.hpp>
 #include <optional>
 #include <string>
 
@@ -21,5 +22,23 @@ void write_training_state(const std::string& folder, const TrainingState& state)
 /// Whether checkpoints of this state are continued: its key is the same, or `other_commits`.
 bool may_continue(const std::optional<TrainingState>& state, const std::string& key,
                   bool other_commits);
+
+/// Keeps other processes from training into a folder of checkpoints while this exists, by the file
+/// <folder>.lock. The system lets go of it however the process ends.
+class FolderLock {
+ public:
+  /// Throws UserError if the file cannot be made.
+  explicit FolderLock(const std::string& folder);
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+  /// False if another process has it.
+  bool held() const { return held_; }
+
+ private:
+  boost::interprocess::file_lock lock_;
+  bool held_ = false;
+};
 
 }  // namespace scaling
