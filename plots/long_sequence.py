@@ -117,7 +117,10 @@ def forward_table(report):
     """Of a forward pass."""
     records = report.records
     return cost_table(report, "forward_ms", forward_us_per_token(records),
-                      {"efficiency": curves(records, "forward_efficiency")})
+                      {"kB a token kept": kilobytes_per_token(records, "forward_heap_bytes"),
+                       "kB a token at the peak": kilobytes_per_token(records,
+                                                                     "forward_peak_bytes"),
+                       "efficiency": curves(records, "forward_efficiency")})
 
 
 def recall_table(report, distribution):
@@ -154,7 +157,7 @@ def write(report):
                f"example without dropout{f' ({sizes})' if sizes else ''}, at "
                f"{threads_of(records)} threads. A *training step* is a training forward and its "
                "backward. Times and bytes are those of the whole example over its positions (µs "
-               "and kB a token). Memory, inputs and outputs not counted: *kept* is what a step "
+               "and kB a token). Memory, inputs and outputs not counted: *kept* is what it "
                "leaves allocated, *peak* the most that was resident in it; a constant kB a token "
                "is memory linear in the length. *Efficiency*: FLOPs of products over pairs that "
                "may see each other, neither masked ones nor ones made again, over the time, as a "

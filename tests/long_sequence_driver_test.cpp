@@ -48,8 +48,8 @@ TEST(LongSequenceDriver, MeasuresRecordsAndRepeatsNothing) {
   }
   for (const char* row : {"full_l16", "lsh_l16", "full_l33", "lsh_l33"}) {
     for (const char* metric :
-         {"heap_bytes", "gemm_gflops", "forward_flops", "step_flops", "forward_ms", "step_ms",
-          "forward_efficiency", "step_efficiency", "step_tokens_per_s", "step_us_per_token"}) {
+         {"heap_bytes", "forward_heap_bytes", "gemm_gflops", "forward_flops", "step_flops",
+          "forward_ms", "step_ms", "forward_efficiency", "step_efficiency", "step_tokens_per_s", "step_us_per_token"}) {
       EXPECT_TRUE(metrics[row].count(metric)) << row << " " << metric;
     }
   }
@@ -156,9 +156,13 @@ TEST(CoreCosts, CountPairsThatMaySeeEachOther) {
     EXPECT_EQ(cost.step_seconds.size(), 2u);
     EXPECT_EQ(cost.forward_seconds.size(), 2u);
     EXPECT_TRUE(cost.warm);
+    // A backward has buffers of its own.
+    EXPECT_GT(cost.forward_heap_bytes, 0);
+    EXPECT_LT(cost.forward_heap_bytes, cost.heap_bytes);
   }
   const CoreCosts hurried = measure_cores({row_of("full")}, {24, 1, 2, 1e-12, 64});
   EXPECT_EQ(hurried.rows[0].step_seconds.size(), 1u);
+  EXPECT_EQ(hurried.rows[0].forward_seconds.size(), 1u);
   EXPECT_FALSE(hurried.rows[0].warm);
   set_gemm_threads(1);
 }

@@ -28,6 +28,7 @@ def record(row, metric, value, status="ok", **more):
 def core(name, length, milliseconds, heap, **more):
     return [record(f"{name}_l{length}", metric, value, **more) for metric, value in (
         ("heap_bytes", heap), ("peak_bytes", 3 * heap), ("step_efficiency", 0.5),
+        ("forward_heap_bytes", heap / 2), ("forward_peak_bytes", 2 * heap),
         ("forward_efficiency", 0.75),
         ("step_us_per_token", 1e3 * milliseconds / length), ("forward_ms", milliseconds / 3),
         ("step_ms", milliseconds))]
@@ -106,7 +107,8 @@ class SectionTest(WithFolder):
         self.assertIn("| 16,384 | 3.91 | 0.488 | 8.00× | 0.100 | 0.0400 | 0.300 | 0.120 | 0.500 "
                       "| 0.500 |", text)
         self.assertIn("| 32,768 | gap [1] | 0.488 | – |", text)
-        self.assertIn("| 16,384 | 1.30 | 0.163 | 8.00× | 0.750 | 0.750 |", text)
+        self.assertIn("| 16,384 | 1.30 | 0.163 | 8.00× | 0.0500 | 0.0200 | 0.200 | 0.0800 | 0.750 "
+                      "| 0.750 |", text)
         self.assertIn("| 32,768 | gap [1] | 0.163 | – |", text)
         self.assertIn("2,048 positions on", text)
         self.assertIn("| 64 | 0.164 (0.0820) | 0.264 (0.132) |", text)

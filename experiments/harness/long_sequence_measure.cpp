@@ -21,8 +21,7 @@ namespace {
 
 constexpr std::uint64_t kOrderStream = 1;
 constexpr int kMatrices = 8;
-/// An evaluation takes about a third of a training step.
-constexpr double kRoundOfStep = 4.0 / 3;
+constexpr std::int64_t kShortLength = 256;
 
 /// Inputs of variance 1, outputs of the same size.
 struct Matrices {
@@ -103,18 +102,67 @@ class Core {
   std::unique_ptr<Activations> kept_;
 };
 
-/// Seconds of the row's first step, whose memory is noted.
-double first_step(Core& core, Matrices& m, std::int64_t length, CoreCost* cost) {
+/// Seconds of a run; what it leaves allocated and the most that was resident in it, both over what
+/// there was before.
+template <class Run>
+double measured_run(const Run& run, double* heap, double* peak) {
   // Freed pages that are still resident, of products measured before, would hide growth.
   return_free_memory();
   reset_peak_memory();
-  const double resident = peak_memory(), heap = heap_bytes();
-  const double seconds = core.step_seconds(m);
-  cost->heap_bytes = heap_bytes() - heap;
-  const double peak = peak_memory() - resident;
-  cost->peak_bytes = peak > 0 ? peak : 0;
-  core.count_flops(length, cost);
+  const double resident = peak_memory(), allocated = heap_bytes();
+  const double seconds = run();
+  *heap = heap_bytes() - allocated;
+  *peak = std::max(0.0, peak_memory() - resident);
   return seconds;
+}
+
+/// Lets libraries take what they take once in a process, which is no row's.
+void meet_libraries(const Row& row, const Gemm& gemm, std::int64_t length) {
+  Matrices few(row.model, std::min(length, kShortLength));
+  Core core(row.model, gemm);
+  core.forward_seconds(few);
+  core.step_seconds(few);
+}
+
+/// Notes the memory of a row's first forward and first step, and their seconds.
+void first_runs(const Row& row, const Gemm& gemm, Core& core, Matrices& m, CoreCost* cost) {
+  {
+    // A core of its own: the step would find allocated what the forward has left, and not count it.
+    Core evaluated(row.model, gemm);
+    cost->forward_seconds = {measured_run([&] { return evaluated.forward_seconds(m); },
+                                          &cost->forward_heap_bytes, &cost->forward_peak_bytes)};
+  }
+  cost->step_seconds = {measured_run([&] { return core.step_seconds(m); }, &cost->heap_bytes,
+                                     &cost->peak_bytes)};
+  core.count_flops(m.q.rows(), cost);
+}
+
+/// All rows in turn, until the setting's repeats or seconds are reached.
+void take_turns(const CoreSetting& setting, std::uint64_t seed, Matrices& m,
+                std::vector<std::unique_ptr<Core>>& cores, std::vector<CoreCost>& costs) {
+  for (CoreCost& cost : costs) {
+    cost.forward_seconds.clear();
+    cost.step_seconds.clear();
+    cost.warm = true;
+  }
+  std::vector<std::size_t> turns(2 * cores.size());
+  std::iota(turns.begin(), turns.end(), std::size_t(0));
+  Rng random(seed, kOrderStream);
+  const auto start = Clock::now();
+  for (int repeat = 0; repeat < setting.repeats; ++repeat) {
+    if (repeat > 0 && seconds_since(start) > setting.seconds) break;
+    for (std::size_t i = turns.size(); i > 1; --i) {
+      std::swap(turns[i - 1], turns[random.below(std::uint32_t(i))]);
+    }
+    for (const std::size_t turn : turns) {
+      CoreCost& cost = costs[turn / 2];
+      if (turn % 2 == 0) {
+        cost.forward_seconds.push_back(cores[turn / 2]->forward_seconds(m));
+      } else {
+        cost.step_seconds.push_back(cores[turn / 2]->step_seconds(m));
+      }
+    }
+  }
 }
 
 }  // namespace
@@ -131,38 +179,17 @@ CoreCosts measure_cores(const std::vector<Row>& rows, const CoreSetting& setting
   costs.gemm = gemm.name;
   costs.rows.resize(rows.size());
   Matrices matrices(rows.front().model, setting.length);
+  for (const Row& row : rows) meet_libraries(row, gemm, setting.length);
   std::vector<std::unique_ptr<Core>> cores;
-  std::vector<double> first;
+  double seconds = 0;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     cores.push_back(std::make_unique<Core>(rows[i].model, gemm));
-    first.push_back(first_step(*cores[i], matrices, setting.length, &costs.rows[i]));
+    CoreCost& cost = costs.rows[i];
+    first_runs(rows[i], gemm, *cores[i], matrices, &cost);
+    seconds += cost.forward_seconds.front() + cost.step_seconds.front();
   }
-  if (kRoundOfStep * std::accumulate(first.begin(), first.end(), 0.0) > setting.seconds) {
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      CoreCost& cost = costs.rows[i];
-      cost.step_seconds = {first[i]};
-      cost.forward_seconds = {cores[i]->forward_seconds(matrices)};
-      cost.warm = false;
-    }
-    return costs;
-  }
-  std::vector<std::size_t> turns(2 * rows.size());
-  std::iota(turns.begin(), turns.end(), std::size_t(0));
-  Rng random(rows.front().model.seed, kOrderStream);
-  const auto start = Clock::now();
-  for (int repeat = 0; repeat < setting.repeats; ++repeat) {
-    if (repeat > 0 && seconds_since(start) > setting.seconds) break;
-    for (std::size_t i = turns.size(); i > 1; --i) {
-      std::swap(turns[i - 1], turns[random.below(std::uint32_t(i))]);
-    }
-    for (const std::size_t turn : turns) {
-      CoreCost& cost = costs.rows[turn / 2];
-      if (turn % 2 == 0) {
-        cost.forward_seconds.push_back(cores[turn / 2]->forward_seconds(matrices));
-      } else {
-        cost.step_seconds.push_back(cores[turn / 2]->step_seconds(matrices));
-      }
-    }
+  if (seconds <= setting.seconds) {
+    take_turns(setting, rows.front().model.seed, matrices, cores, costs.rows);
   }
   return costs;
 }

@@ -13,15 +13,17 @@ namespace scaling {
 struct CoreCost {
   double heap_bytes = 0;  ///< that a training step leaves allocated: kept values and buffers
   double peak_bytes = 0;  ///< resident in that step, over what inputs and outputs take; 0: unknown
+  double forward_heap_bytes = 0, forward_peak_bytes = 0;  ///< the same of an evaluation
   /// Products of the definition, over the pairs of positions that may see each other; neither what
   /// is masked once multiplied nor what backward makes again counts.
   double forward_flops = 0, step_flops = 0;
   /// Evaluation; a training forward and its backward.
   std::vector<double> forward_seconds, step_seconds;
-  bool warm = true;  ///< false: the only step was the first
+  bool warm = false;  ///< false: the only forward and the only step were the first
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CoreCost, heap_bytes, peak_bytes, forward_flops, step_flops,
-                                   forward_seconds, step_seconds, warm)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CoreCost, heap_bytes, peak_bytes, forward_heap_bytes,
+                                   forward_peak_bytes, forward_flops, step_flops, forward_seconds,
+                                   step_seconds, warm)
 
 struct CoreSetting {
   std::int64_t length = 0;

@@ -44,7 +44,7 @@ std::vector<Record> core_records(Record base, const CoreCosts& costs, const Core
                                  std::int64_t length) {
   std::vector<Record> records;
   base.config["gemm"] = costs.gemm;
-  if (!cost.warm) base.note = "one step, its first: not warmed up, no spread";
+  if (!cost.warm) base.note = "one forward and one step, the first: not warmed up, no spread";
   const auto add = [&](const char* metric, const char* unit, const std::vector<double>& measured,
                        const auto& value_of) {
     std::vector<double> values;
@@ -59,6 +59,8 @@ std::vector<Record> core_records(Record base, const CoreCosts& costs, const Core
   };
   add_count("heap_bytes", "B", cost.heap_bytes);
   if (cost.peak_bytes > 0) add_count("peak_bytes", "B", cost.peak_bytes);
+  add_count("forward_heap_bytes", "B", cost.forward_heap_bytes);
+  if (cost.forward_peak_bytes > 0) add_count("forward_peak_bytes", "B", cost.forward_peak_bytes);
   add_count("gemm_gflops", "GFLOP/s", costs.gemm_gflops);
   add_count("forward_flops", "FLOP", cost.forward_flops);
   add_count("step_flops", "FLOP", cost.step_flops);
