@@ -47,9 +47,9 @@ TEST(LongSequenceDriver, MeasuresRecordsAndRepeatsNothing) {
                                 "--d_model 16", "--threads 1"});
   }
   for (const char* row : {"full_l16", "lsh_l16", "full_l33", "lsh_l33"}) {
-    for (const char* metric :
-         {"heap_bytes", "forward_heap_bytes", "gemm_gflops", "forward_flops", "step_flops",
-          "forward_ms", "step_ms", "forward_efficiency", "step_efficiency", "step_tokens_per_s", "step_us_per_token"}) {
+    for (const char* metric : {"heap_bytes", "forward_heap_bytes", "gemm_gflops", "forward_flops",
+                               "step_flops", "forward_ms", "step_ms", "forward_efficiency",
+                               "step_efficiency", "step_tokens_per_s", "step_us_per_token"}) {
       EXPECT_TRUE(metrics[row].count(metric)) << row << " " << metric;
     }
   }

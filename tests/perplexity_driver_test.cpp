@@ -413,7 +413,8 @@ TEST(PerplexityDriver, EarlierCheckpointsAreAllKept) {
   EXPECT_EQ(kept, "2 3 3 4 ");
 }
 
-/// Two processes that train one curve would mix their points and overwrite each other's checkpoints.
+/// Two processes that train one curve would mix their points and overwrite each other's
+/// checkpoints.
 TEST(PerplexityDriver, ACurveThatAnotherProcessTrainsIsLeftToIt) {
   const Folder folder;
   const std::string checkpoints = folder / "checkpoints/tiny_curve/dense.1";

@@ -132,8 +132,8 @@ void first_runs(const Row& row, const Gemm& gemm, Core& core, Matrices& m, CoreC
     cost->forward_seconds = {measured_run([&] { return evaluated.forward_seconds(m); },
                                           &cost->forward_heap_bytes, &cost->forward_peak_bytes)};
   }
-  cost->step_seconds = {measured_run([&] { return core.step_seconds(m); }, &cost->heap_bytes,
-                                     &cost->peak_bytes)};
+  cost->step_seconds = {
+      measured_run([&] { return core.step_seconds(m); }, &cost->heap_bytes, &cost->peak_bytes)};
   core.count_flops(m.q.rows(), cost);
 }
 

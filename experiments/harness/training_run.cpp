@@ -151,8 +151,8 @@ void TrainingRun::train_alone(PlannedCurve planned) {
   const FolderLock lock(planned.folder);
   if (!lock.held()) {
     failed_ = true;
-    progress_.done(name + ": left out, since another process trains it now into " +
-                       planned.folder + "; repeat the command when that one has ended",
+    progress_.done(name + ": left out, since another process trains it now into " + planned.folder +
+                       "; repeat the command when that one has ended",
                    0);
     return;
   }
