@@ -59,7 +59,7 @@ class Bench {
       }
     }
     const double seconds = seconds_since(start);
-    report(state, problem, warm, seconds / double(state.iterations()));
+    report(state, problem, set.rounds(type), warm, seconds / double(state.iterations()));
   } catch (const UserError& error) {  // memory does not hold the case
     state.SkipWithError(error.what());
   }
@@ -86,17 +86,20 @@ class Bench {
     if (measured_ != Clock::time_point() && seconds_since(measured_) < 2) return;
     read_rate_ = measure_read_rate(team_, problem.weights(), problem.weight_bytes());
     fma_rate_ = measure_fma_rate(team_);
+    dot_rate_ = measure_bf16_dot_rate(team_);
     measured_ = Clock::now();
   }
 
-  void report(benchmark::State& state, const Problem& problem, bool warm, double seconds) {
+  void report(benchmark::State& state, const Problem& problem, bool rounds, bool warm,
+              double seconds) {
     const Phase cost = problem.cost();
     state.counters["bytes/s"] = cost.bytes / seconds;
     state.counters["FLOP/s"] = cost.flops / seconds;
     // Warm weights have no measured ceiling: they may lie in any of the caches.
     if (warm || problem.weight_bytes() == 0) return;
     measure(problem);
-    state.counters["%ceiling"] = 100 * floor_seconds({cost}, read_rate_, fma_rate_) / seconds;
+    const double compute_rate = rounds ? std::max(fma_rate_, dot_rate_) : fma_rate_;
+    state.counters["%ceiling"] = 100 * floor_seconds({cost}, read_rate_, compute_rate) / seconds;
   }
 
   Team team_;
@@ -106,7 +109,7 @@ class Bench {
   std::unique_ptr<CheckedProblem> problem_;
   std::int64_t cold_call_ = 0, warm_call_ = 0;
   Clock::time_point measured_;
-  double read_rate_ = 0, fma_rate_ = 0;
+  double read_rate_ = 0, fma_rate_ = 0, dot_rate_ = 0;
   int wrong_ = 0;
 };
 

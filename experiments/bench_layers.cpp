@@ -76,12 +76,12 @@ struct Copies {
 };
 
 /// Read rate and multiply-add rate over this layer's own arena.
-Ceilings measure(Team& team, const Arena& arena) {
+Ceilings measure(Team& team, const Arena& arena, const KernelSet& kernels, WeightType type) {
   Ceilings ceilings;
   if (arena.used() > 0) {
     ceilings.read_bytes_per_second = measure_read_rate(team, arena.data(), arena.used());
   }
-  ceilings.fma_flops_per_second = measure_fma_rate(team);
+  ceilings.fma_flops_per_second = measure_product_rate(team, kernels, type);
   return ceilings;
 }
 
@@ -117,7 +117,7 @@ void run(benchmark::State& bench, const std::string& title, const Seat<L>& seat,
   std::vector<float> workspace(std::size_t(copies.layers[0]->workspace_floats(1, threads)) + 16);
   auto address = reinterpret_cast<std::uintptr_t>(workspace.data());
   float* aligned = workspace.data() + (64 - address % 64) % 64 / sizeof(float);
-  const Ceilings before = measure(team, copies.arena);
+  const Ceilings before = measure(team, copies.arena, kernels, config.weight_type);
   std::size_t at = 0;
   std::int64_t position = 0;
   const std::function<void(int)> job = [&](int thread) {
@@ -130,7 +130,7 @@ void run(benchmark::State& bench, const std::string& title, const Seat<L>& seat,
     if (++at == copies.layers.size()) at = 0, ++position;
   }
   const double seconds = seconds_since(start);
-  const Ceilings after = measure(team, copies.arena);
+  const Ceilings after = measure(team, copies.arena, kernels, config.weight_type);
   const Cost cost = seat.cost(*copies.layers[0], config.weight_type);
   const Phase sum = total(cost);
   const double read = std::max({before.read_bytes_per_second, after.read_bytes_per_second, 1.0});

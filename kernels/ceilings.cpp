@@ -5,6 +5,7 @@
 // After foreach_target:
 #include <chrono>
 
+#include "kernels/bf16_dot/bf16_dot.h"
 #include "kernels/ceilings.h"
 #include "kernels/simd/vector-inl.h"
 
@@ -109,6 +110,18 @@ double timed(Team& team, const Work& work) {
   return seconds;
 }
 
+/// FLOP/s of the whole team, best of three bursts of about two milliseconds.
+template <class Work>
+double best_rate(Team& team, std::int64_t flops_of_round, const Work& work) {
+  constexpr std::int64_t kRounds = 100'000;
+  double best = 0;
+  for (int burst = 0; burst < 3; ++burst) {
+    const double seconds = timed(team, [&](int) { sink = work(kRounds); });
+    best = std::max(best, double(kRounds * flops_of_round) * team.threads() / seconds);
+  }
+  return best;
+}
+
 }  // namespace
 
 double measure_read_rate(Team& team, const void* data, std::uint64_t bytes) {
@@ -141,15 +154,20 @@ double measure_read_rate(Team& team, const void* data, std::uint64_t bytes) {
 }
 
 double measure_fma_rate(Team& team) {
-  constexpr std::int64_t kRounds = 100'000;  // about two milliseconds
-  const double flops = double(kRounds) * double(HWY_DYNAMIC_DISPATCH(FlopsOfRound)());
-  double best = 0;
-  for (int burst = 0; burst < 3; ++burst) {
-    const double seconds =
-        timed(team, [&](int) { sink = HWY_DYNAMIC_DISPATCH(MultiplyAdd)(kRounds, 0.5f); });
-    best = std::max(best, flops * team.threads() / seconds);
-  }
-  return best;
+  return best_rate(team, HWY_DYNAMIC_DISPATCH(FlopsOfRound)(), [](std::int64_t rounds) {
+    return HWY_DYNAMIC_DISPATCH(MultiplyAdd)(rounds, 0.5f);
+  });
+}
+
+double measure_bf16_dot_rate(Team& team) {
+  if (!bf16_dot::is_supported()) return 0;
+  return best_rate(team, bf16_dot::kFlopsOfRound,
+                   [](std::int64_t rounds) { return bf16_dot::dot_registers(rounds, 0.5f); });
+}
+
+double measure_product_rate(Team& team, const KernelSet& kernels, WeightType type) {
+  const double fma = measure_fma_rate(team);
+  return kernels.rounds(type) ? std::max(fma, measure_bf16_dot_rate(team)) : fma;
 }
 
 }  // namespace scaling

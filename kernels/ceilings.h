@@ -3,13 +3,14 @@
 
 #include <cstdint>
 
+#include "kernels/kernels.h"
 #include "kernels/team.h"
 
 namespace scaling {
 
 struct Ceilings {
   double read_bytes_per_second = 0;
-  double fma_flops_per_second = 0;
+  double fma_flops_per_second = 0;  ///< of a row of a table: measure_product_rate's
 };
 
 /// Read rate of `team` over [data, data + bytes), every thread its own share: the best of three
@@ -20,5 +21,11 @@ double measure_read_rate(Team& team, const void* data, std::uint64_t bytes);
 
 /// f32 multiply-add rate of `team` from registers, best of three bursts of about two milliseconds.
 double measure_fma_rate(Team& team);
+/// The same by the processor's bf16 dot product, which may do two in the time of one; 0 if it has
+/// none.
+double measure_bf16_dot_rate(Team& team);
+/// The rate that bounds a set's products with weights of this type: the faster of the two where it
+/// rounds activations to bf16, as that product asks for, else that of f32.
+double measure_product_rate(Team& team, const KernelSet& kernels, WeightType type);
 
 }  // namespace scaling

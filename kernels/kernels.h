@@ -53,6 +53,7 @@ struct KernelSet {
   std::vector<WeightType> own_types = {WeightType::f32, WeightType::bf16};
   /// With bf16 weights, kernels of `own` round activations to bf16 before they multiply.
   bool rounds_activations = false;
+  bool rounds(WeightType type) const { return rounds_activations && type == WeightType::bf16; }
   /// Whether its dense products lose nothing by being asked for a few rows at a time. Libraries do:
   /// each call has a cost, and some prepare every new shape.
   bool takes_pieces = false;

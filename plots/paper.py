@@ -52,7 +52,7 @@ def log_perplexity(model, train_steps=None):
 
 def published(experiment, row):
     """The paper's figures for one of our rows, or None where it has none."""
-    row = row.removesuffix(".bf16")
+    row = row.removesuffix(".bf16").removesuffix("_dot")
     experiment = experiment.removesuffix("_bf16")
     if experiment in TABLE1:
         return _table1(experiment, row)

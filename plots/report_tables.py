@@ -17,6 +17,8 @@ MEANING = {
                  "more than 10 %.",
 }
 BF16 = "The paper's rows are float32."
+BF16_DOT = "Kernel set `bf16_dot`: products of bf16 weights by the processor's bf16 dot product, " \
+           "which rounds activations too; the floor goes by that instruction's rate."
 NOT_RANKED = "Skips weights of zero activations; not ranked."
 EQUAL_BANDWIDTH = "Each time multiplied by the read bandwidth measured beside it, so that a " \
                   "machine that was faster for one of the two does not decide; the goal of 0.97 " \
@@ -115,6 +117,8 @@ def decode_table(report, experiment, threads, kind):
                              else report.note(NOT_RANKED))
         if row.endswith(".bf16") and getattr(theirs, f"{kind}_ms"):
             note += report.note(BF16)
+        if row.endswith("_dot.bf16"):
+            name += report.note(BF16_DOT)
         ours = figures.get(f"{kind}_ms")
         share = SHARE[kind]
         lines.append(line(
@@ -235,7 +239,8 @@ def ceiling_table(report):
     lines = header("ceiling", *(f"{t} threads" if t > 1 else "1 thread" for t in counts))
     for row in rows:
         for metric, unit in (("read_gbps", " GB/s"), ("fma_gflops", " GFLOP/s"),
-                             ("gemm_gflops", " GFLOP/s"), ("barrier_us", " µs")):
+                             ("bf16_dot_gflops", " GFLOP/s"), ("gemm_gflops", " GFLOP/s"),
+                             ("barrier_us", " µs")):
             values = [derive.measured(records, "ceilings", row, t, metric) for t in counts]
             if any(values):
                 lines.append(line(f"`{row}`", *(cell(report, v, unit) for v in values)))

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "experiments/harness/record.h"
+#include "kernels/ceilings.h"
 #include "kernels/library_threads.h"
 #include "tests/driver_run.h"
 #include "tests/harness_helpers.h"
@@ -54,6 +55,16 @@ TEST(Ceilings, MeasuresTheRowsThatAreAskedFor) {
   EXPECT_EQ(again.status, 0);
   expect_mentions(again.text, {"already measured; --force repeats"});
   EXPECT_EQ(RecordFile(folder.path(), "ceilings").records().size(), file.records().size());
+}
+
+TEST(Ceilings, OnlyProductsOfRoundedActivationsGoByTheDotProduct) {
+  Team team(1);
+  EXPECT_EQ(measure_bf16_dot_rate(team) > 0, bf16_dot_kernels() != nullptr);
+  for (const KernelSet* set : kernel_sets()) {
+    EXPECT_FALSE(set->rounds(WeightType::f32)) << set->name;
+    EXPECT_EQ(set->rounds(WeightType::bf16), set->name == "bf16_dot" || set->name == "onednn");
+    EXPECT_GT(measure_product_rate(team, *set, WeightType::bf16), 0);
+  }
 }
 
 TEST(Ceilings, MistakesExitWithTwoAndASentence) {

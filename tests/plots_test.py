@@ -224,6 +224,17 @@ class DeriveTest(WithFolder):
                                               "block_ms")
             self.assertAlmostEqual(found.value, value)
 
+    def test_dense_by_bf16_dot_counts_where_memory_was_as_fast(self):
+        ours = [{**r, **ceilings(30.0)} for r in TABLE1]
+        for milliseconds, bandwidth, expected, whose in (
+                (3.0, 31.0, 3.0, "ours by bf16_dot"), (3.0, 60.0, 4.0, "ours"),
+                (5.0, 31.0, 4.0, "ours")):
+            twin = record("table1_800m", "baseline_dot.bf16", "block_ms", milliseconds,
+                          **ceilings(bandwidth))
+            found, name = derive.dense_reference(self.load(ours + [twin]), "table1_800m",
+                                                 "baseline", 2, "block_ms")
+            self.assertEqual((found.value, name), (expected, whose))
+
     def test_missing_reference_leaves_ratios_out(self):
         f = self.figures(TABLE1[6:])
         self.assertIn("block_ms", f)

@@ -60,6 +60,10 @@ void add_cases(int threads, bool quick, std::vector<CeilingCase>& cases) {
                      threads, bytes, ""});
   }
   cases.push_back({CeilingCase::Kind::fma, "fma", "fma_gflops", "GFLOP/s", threads, 0, ""});
+  if (bf16_dot_kernels()) {
+    cases.push_back(
+        {CeilingCase::Kind::bf16_dot, "bf16_dot", "bf16_dot_gflops", "GFLOP/s", threads, 0, ""});
+  }
   cases.push_back({CeilingCase::Kind::barrier, "barrier", "barrier_us", "us", threads, 0, ""});
   const std::uint64_t size = quick ? kQuickGemmSize : kGemmSize;
   const std::string suffix = size == kGemmSize ? "" : "_" + std::to_string(size);
@@ -133,6 +137,8 @@ double CeilingMeter::once(const CeilingCase& one) {
       return measure_read_rate(*team, arena_.data(), one.size) / 1e9;
     case CeilingCase::Kind::fma:
       return measure_fma_rate(*team) / 1e9;
+    case CeilingCase::Kind::bf16_dot:
+      return measure_bf16_dot_rate(*team) / 1e9;
     case CeilingCase::Kind::barrier:
       return barrier_microseconds(*team);
     case CeilingCase::Kind::gemm:

@@ -24,10 +24,11 @@ std::string ceiling_help();
 
 /// One limit at one thread count.
 struct CeilingCase {
-  enum class Kind { read, fma, barrier, gemm };
+  enum class Kind { read, fma, bf16_dot, barrier, gemm };
   Kind kind = Kind::read;
-  std::string row;     ///< read_16MiB, fma, barrier, gemm_openblas, gemm_openblas_1024
-  std::string metric;  ///< read_gbps, fma_gflops, barrier_us, gemm_gflops, gemm_gflops_1024
+  std::string row;     ///< read_16MiB, fma, bf16_dot, barrier, gemm_openblas, gemm_openblas_1024
+  std::string metric;  ///< read_gbps, fma_gflops, bf16_dot_gflops, barrier_us, gemm_gflops,
+                       ///< gemm_gflops_1024
   std::string unit;
   int threads = 1;
   std::uint64_t size = 0;  ///< bytes read, or rows of the square matrices

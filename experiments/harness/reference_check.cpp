@@ -138,7 +138,7 @@ ModelConfig twin_of(const ModelConfig& config) {
 }
 
 ReferenceTolerance tolerance_of(const KernelSet& kernels, WeightType type) {
-  if (kernels.rounds_activations && type == WeightType::bf16) return {2e-2, 3e-2};
+  if (kernels.rounds(type)) return {2e-2, 3e-2};
   return {2e-5, 5e-3};
 }
 

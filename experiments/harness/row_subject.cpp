@@ -69,6 +69,7 @@ std::vector<int> source_ids(const Row& row) {
 RowSubject::RowSubject(const Resident& resident, const KernelSet& kernels, Team& decode_team,
                        Team& ceiling_team, const ProtocolSettings& settings)
     : resident_(resident),
+      kernels_(kernels),
       library_threads_(resident.row->own_threads ? ceiling_team.threads() : 1),
       ceiling_team_(ceiling_team),
       settings_(settings),
@@ -141,7 +142,8 @@ Ceilings RowSubject::ceilings() {
   Ceilings c;
   c.read_bytes_per_second =
       measure_read_rate(ceiling_team_, resident_.model->arena().data(), ceiling_bytes_);
-  c.fma_flops_per_second = measure_fma_rate(ceiling_team_);
+  c.fma_flops_per_second =
+      measure_product_rate(ceiling_team_, kernels_, resident_.row->model.weight_type);
   return c;
 }
 

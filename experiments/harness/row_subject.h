@@ -49,6 +49,7 @@ class RowSubject : public Subject {
   StepTiming step(Rng& ids);
 
   const Resident& resident_;
+  const KernelSet& kernels_;
   const int library_threads_;
   Team& ceiling_team_;
   const ProtocolSettings& settings_;

@@ -35,8 +35,7 @@ CheckedProblem::CheckedProblem(const Case& c, ProblemOptions options, Team& team
 std::string CheckedProblem::check(const KernelSet& set) {
   const Outputs actual = run_once(*problem_, set, team_);
   if (!problem_->guards_intact()) return "wrote before or after its output";
-  const bool rounds =
-      set.rounds_activations && type_ == WeightType::bf16 && is_own(set, kernel_, type_);
+  const bool rounds = set.rounds(type_) && is_own(set, kernel_, type_);
   // Half a unit in the last of 8 bits, twice: an activation, and its product with a weight.
   return problem_->compare(actual, expected_, magnitude_, rounds ? 0x1p-8 : 0);
 }

@@ -1,10 +1,12 @@
-// The set that rounds activations too: dense products of bf16 weights by the processor's bf16 dot
-// product. Highway 1.0.3 has no such operation, hence the intrinsic; all else is the simd set's.
+// The set that rounds activations too: products of bf16 weights by the processor's bf16 dot
+// product. All else is the simd set's.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <vector>
 
+#include "kernels/bf16_dot/bf16_dot.h"
+#include "kernels/bf16_dot/target.h"
 #include "kernels/simd/simd.h"
 
 #if defined(__x86_64__)
@@ -15,8 +17,6 @@ namespace scaling {
 
 #if defined(__x86_64__)
 namespace {
-
-#define SCALING_BF16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
 
 /// Values of a vector of bf16 pairs.
 constexpr std::int64_t kPairs = 32;
@@ -78,15 +78,17 @@ void dense(const WeightView& w, const float* bias, const float* x, int tokens, f
 }  // namespace
 
 const KernelSet* bf16_dot_kernels() {
-  if (!__builtin_cpu_supports("avx512bf16") || !__builtin_cpu_supports("avx512bw")) return nullptr;
+  if (!bf16_dot::is_supported()) return nullptr;
   static const KernelSet set = [] {
     KernelSet s = simd_kernels();
     s.name = "bf16_dot";
     s.description = "bf16 dot product (vdpbf16ps), rounds activations to bf16; the rest is simd's";
-    s.own = {"dense"};
+    s.own = {"dense", "multiplicative", "module_convolution"};
     s.own_types = {WeightType::bf16};
     s.rounds_activations = true;
     s.dense = dense;
+    s.multiplicative = bf16_dot::multiplicative;
+    s.module_convolution = bf16_dot::module_convolution;
     return s;
   }();
   return &set;

@@ -1,0 +1,24 @@
+// Products of bf16 weights by the processor's bf16 dot product (vdpbf16ps), which sums two rounded
+// products a lane; kernels.h holds their contracts. To be called where the processor has it.
+#pragma once
+
+#include "kernels/kernels.h"
+
+namespace scaling::bf16_dot {
+
+/// Whether this build and this processor have the instruction.
+bool is_supported();
+
+/// Rounds x[i] d(i, s) to bf16 before it meets e. Of few modules, where memory is the limit,
+/// simd's.
+void multiplicative(const WeightView& d, const WeightView& e, const float* x, int tokens, float* y,
+                    Range inputs, Range columns);
+/// Rounds the frames to bf16.
+void module_convolution(const WeightView& w, const Frames& frames, int module_taps, int tokens,
+                        float* y, Range tap_rows);
+
+/// `rounds` times 16 independent dot products of registers, for the ceiling.
+float dot_registers(std::int64_t rounds, float seed);
+inline constexpr std::int64_t kFlopsOfRound = 16 * 4 * 16;
+
+}  // namespace scaling::bf16_dot
