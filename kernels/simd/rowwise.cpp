@@ -64,6 +64,9 @@ void Softmax(float* x, std::int64_t n) {
   for (; i < n; ++i) x[i] *= inverse;
 }
 
+/// Of keys and of values, as far ahead as attention asks for them: rows are short.
+inline constexpr std::int64_t kRowsAhead = 4 * kFewRows;
+
 void Attend(const float* q, const float* keys, const float* values, std::int64_t length,
             std::int64_t d_head, float* scores, float* out) {
   const float scale = 1.0f / std::sqrt(float(d_head));
@@ -74,10 +77,15 @@ void Attend(const float* q, const float* keys, const float* values, std::int64_t
   const float* next[kFewRows];
   const float* qs[kFewRows];
   std::fill(qs, qs + kFewRows, q);
+  // What the loops do not ask for: short memories are all of it, and come from far away one by one.
+  const std::int64_t ahead = std::min(length, kRowsAhead) * d_head;
+  for (const float* start : {keys, values}) {
+    for (std::int64_t c = 0; c < ahead; c += kLine<float>) prefetch(start + c);
+  }
   std::int64_t i = 0;
   for (; i + kFewRows <= length; i += kFewRows) {
     rows_at(keys, i, rows);
-    rows_at(keys, i + 4 * kFewRows, next);  // rows are short: four groups ahead
+    rows_at(keys, i + kRowsAhead, next);
     float dots[kFewRows];
     dot_rows<kLead>(rows, next, qs, d_head, dots);
     for (int s = 0; s < kFewRows; ++s) scores[i + s] = dots[s] * scale;
@@ -87,7 +95,7 @@ void Attend(const float* q, const float* keys, const float* values, std::int64_t
   std::fill(out, out + d_head, 0.0f);
   for (i = 0; i + kFewRows <= length; i += kFewRows) {
     rows_at(values, i, rows);
-    rows_at(values, i + 4 * kFewRows, next);
+    rows_at(values, i + kRowsAhead, next);
     float weights[kFewRows];
     std::copy(scores + i, scores + i + kFewRows, weights);
     accumulate_rows<kLead>(rows, next, weights, d_head, out);
