@@ -77,9 +77,9 @@ case $mode in
   default|full) plan=(
     "0.6;ceilings;"
     "2.5;table1_800m;--time-budget 10"
-    "2.5;table1_800m_bf16;--time-budget 10"
+    "3.5;table1_800m_bf16;--time-budget 10"
     "4.5;table1_17b;--time-budget 10"
-    "9;table1_17b_bf16;--time-budget 10"
+    "10;table1_17b_bf16;--time-budget 10 --rows baseline.bf16,ff.bf16,qkv_cross.bf16,ff_qkv_cross.bf16,ff_qkv.bf16,ff_qkv_cross_loss4.bf16,ff_qkv_cross_loss4_dot.bf16"
     "3;table2;--time-budget 6"
     "1.5;table7;--time-budget 8"
     "4.5;width_sweep;--time-budget 3"
@@ -97,9 +97,9 @@ case $mode in
     "2;moe_mini;--seeds 1"
     "5;table8_mini;--seeds 1"
     "3;table6_17b;--time-budget 10"
-    "6;table6_17b_bf16;--time-budget 10"
+    "9;table6_17b_bf16;--time-budget 10"
     "2.5;table8;--time-budget 10"
-    "2.5;table8_bf16;--time-budget 10"
+    "3.5;table8_bf16;--time-budget 10"
     "7;reversibility;"
     "8;long_sequence;"
     # Last, so that an interrupted run has the tables and figures.

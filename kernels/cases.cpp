@@ -158,9 +158,13 @@ void test_multiplicative(List& list) {
     list.push_back(multiplicative_case({"chunks", tokens}, {301, 64, 144}));
     list.push_back(multiplicative_case({"chunks_few", tokens}, {301, 16, 64}));
   }
+  // Left sides of so many tokens and modules that fewer rows fit at a time.
+  list.push_back(multiplicative_case({"chunks_short", kMaxTokens}, {301, 64, 40}));
+  list.push_back(multiplicative_case({"chunks_shortest", kMaxTokens}, {75, 256, 17}));
 }
 
 void test_convolution(List& list) {
+  list.push_back(convolution_case({"chunks_short", kMaxTokens}, {96, 77, 20, 2, 3}));
   for (int tokens = 1; tokens <= kMaxTokens; ++tokens) {
     list.push_back(
         convolution_case({"tokens", tokens, Values::normal, tokens % 3}, {16, 20, 20, 3, 3}));

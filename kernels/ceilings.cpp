@@ -110,7 +110,7 @@ double timed(Team& team, const Work& work) {
   return seconds;
 }
 
-/// FLOP/s of the whole team, best of three bursts of about two milliseconds.
+/// FLOP/s of the whole team, best of three bursts of a fraction of a millisecond.
 template <class Work>
 double best_rate(Team& team, std::int64_t flops_of_round, const Work& work) {
   constexpr std::int64_t kRounds = 100'000;

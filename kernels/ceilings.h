@@ -19,7 +19,8 @@ struct Ceilings {
 /// `bytes`, this is the rate a perfect step could have, last-level cache included.
 double measure_read_rate(Team& team, const void* data, std::uint64_t bytes);
 
-/// f32 multiply-add rate of `team` from registers, best of three bursts of about two milliseconds.
+/// f32 multiply-add rate of `team` from registers, best of three bursts of a fraction of a
+/// millisecond.
 double measure_fma_rate(Team& team);
 /// The same by the processor's bf16 dot product, which may do two in the time of one; 0 if it has
 /// none.

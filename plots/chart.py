@@ -101,7 +101,7 @@ def style_of(family, index):
 def pretty(row):
     """FF+QKV+cross of ff_qkv_cross: the row's name as the paper writes such things."""
     words = {"baseline": "dense", "dense": "dense", "ff": "FF", "qkv": "QKV", "sparse": "FF+QKV",
-             "cross": "cross", "moe64": "MoE 64", "loss4": "loss", "dot": "bf16 dot"}
+             "cross": "cross", "moe64": "MoE 64", "loss4": "loss"}
     return "+".join(words.get(w, w) for w in row.removesuffix(".bf16").split("_"))
 
 

@@ -60,8 +60,9 @@ def roof(axes, limits, low, high):
     axes.plot([low, bend, high], [low * read, peak, peak], color="black", linewidth=1.2, zorder=1)
     axes.annotate(f"{peak:.0f} GFLOP/s", (high, peak), xytext=(0, 3), fontsize=7, ha="right",
                   textcoords="offset points")
-    dot = limits.get("bf16_dot_gflops")
-    if dot:
+    dot = limits.get("bf16_dot_gflops", 0)
+    if dot > peak:
+        high = max(high, dot / read)
         axes.plot([bend, dot / read, high], [peak, dot, dot], color="black", linewidth=0.8,
                   linestyle="--", zorder=1)
         axes.annotate(f"{dot:.0f} GFLOP/s, bf16 dot product", (high, dot), xytext=(0, 3),

@@ -13,11 +13,13 @@ LABELS = {"sparse_transformer": "Transformer\nFF+QKV",
 
 
 def draw(records, experiment):
-    """One experiment at all threads, without its baseline (which is 1); a missing row is a gap."""
+    """One experiment at all threads, without its baseline (which is 1) and the same by bf16_dot; a
+    missing row is a gap."""
     groups = {kind: [] for kind in ENDINGS}
     threads = records.all_threads()
     for row in records.rows(experiment):
-        if derive.against(records, experiment, row, threads) == row:
+        base = derive.against(records, experiment, row, threads)
+        if base is None or row in (base, derive.dot_twin(base)):
             continue
         figures = derive.row_figures(records, experiment, row, threads)
         theirs = paper.published(experiment, row) or paper.Published()
@@ -49,7 +51,10 @@ def shape_of(records, experiment):
 
 def tick_text(row):
     row = row.removesuffix(".bf16")
-    return LABELS.get(row) or chart.pretty(row).replace("+cross", "\n+cross")
+    if row.endswith("_dot"):
+        return tick_text(row.removesuffix("_dot")) + "\nbf16 dot"
+    text = LABELS.get(row) or chart.pretty(row)
+    return text.replace("+cross", "\n+cross").replace("+loss", "\n+loss")
 
 
 def bars(axes, rows):
@@ -71,7 +76,8 @@ def bars(axes, rows):
                                      fontsize=7, ha="center", va="bottom")
                 chart.star(text, value)
     axes.axhline(1, color="black", linewidth=0.6)
-    axes.set_xticks(range(len(rows)), [tick_text(row) for row, _ in rows])
+    axes.set_xticks(range(len(rows)), [tick_text(row) for row, _ in rows],
+                    fontsize=7 if len(rows) > 6 else None)
     axes.set_xlim(-0.5, len(rows) - 0.5)
     axes.tick_params(axis="x", length=0)
     chart.plain_log(axes.yaxis)

@@ -18,10 +18,14 @@ ROWS = [
     ("table1_800m", "table1.800m", "ff_qkv", "800M, sparse FF+QKV"),
     ("table1_17b_bf16", "table1.17b", "baseline.bf16", "17B, dense, bf16 weights"),
     ("table1_17b_bf16", "table1.17b", "ff_qkv_cross.bf16", "17B, sparse FF+QKV, bf16 weights"),
+    ("table1_17b_bf16", "table1.17b", "ff_qkv_cross_dot.bf16",
+     "17B, sparse FF+QKV, bf16 weights, activations rounded"),
     ("table8", "table8", "terraformer", "800M Terraformer, FF+QKV+loss, SRU"),
     ("table6_17b_bf16", "table6", "dense.bf16", "17B Terraformer, dense, bf16 weights"),
     ("table6_17b_bf16", "table6", "ff_qkv_loss4.bf16",
      "17B Terraformer, FF+QKV+loss, bf16 weights"),
+    ("table6_17b_bf16", "table6", "ff_qkv_loss4_dot.bf16",
+     "17B Terraformer, FF+QKV+loss, bf16 weights, activations rounded"),
 ]
 
 

@@ -17,8 +17,9 @@ MEANING = {
                  "more than 10 %.",
 }
 BF16 = "The paper's rows are float32."
-BF16_DOT = "Kernel set `bf16_dot`: products of bf16 weights by the processor's bf16 dot product, " \
-           "which rounds activations too; the floor goes by that instruction's rate."
+BF16_DOT = "Kernel set `bf16_dot`: dense, multiplicative and convolution layers by the processor's " \
+           "bf16 dot product, which rounds activations too. The floor counts that instruction's " \
+           "rate for all that is computed."
 NOT_RANKED = "Skips weights of zero activations; not ranked."
 EQUAL_BANDWIDTH = "Each time multiplied by the read bandwidth measured beside it, so that a " \
                   "machine that was faster for one of the two does not decide; the goal of 0.97 " \
@@ -147,8 +148,10 @@ def above_limit(report, experiment, row, threads, kind):
     if share is None or share.value <= ABOVE:
         return ""
     floors = [records.get(experiment, r, threads, f"{kind}_floor_ms") for r in (row, base)]
-    apart = [f"{max(rates) / min(rates) - 1:.1%} in {words}" for limit, words in
-             (("read_gbps", "reading"), ("fma_gflops", "multiply-adds"))
+    limits = {"read_gbps": "reading"}
+    if len({derive.setting(r, "kernels") for r in floors}) == 1:
+        limits["fma_gflops"] = "multiply-adds"  # else of two instructions
+    apart = [f"{max(rates) / min(rates) - 1:.1%} in {words}" for limit, words in limits.items()
              if all(rates := [derive.ceiling(r, limit) for r in floors])]
     differed = " and ".join(apart) or "an unknown share"
     nearer = f"; efficiency {number(ours[name].value)} against {number(theirs[name].value)}" \

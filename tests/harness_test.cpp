@@ -397,9 +397,22 @@ TEST(Records, ReadingAgainFindsWhatAnotherProcessAppended) {
   RecordFile file(folder.path(), "some"), other(folder.path(), "some");
   other.append({example_record()});
   EXPECT_TRUE(file.records().empty());
-  file.read();
+  file.read_again();
   EXPECT_EQ(file.records().size(), 1u);
-  file.read();
+  file.read_again();
+  EXPECT_EQ(file.records().size(), 1u);
+
+  // A record that is being written is no record yet, and is left to whoever writes it.
+  const std::string half = to_line(example_record()).substr(0, 40);
+  std::ofstream(file.path(), std::ios::app) << half;
+  const std::string before = contents(file.path());
+  file.read_again();
+  EXPECT_EQ(file.records().size(), 1u);
+  EXPECT_EQ(contents(file.path()), before);
+
+  // What was read stays when the file is damaged later.
+  std::ofstream(file.path(), std::ios::app) << "\n";
+  expect_mentions(message_of([&] { file.read_again(); }), {file.path(), ":2"});
   EXPECT_EQ(file.records().size(), 1u);
 }
 

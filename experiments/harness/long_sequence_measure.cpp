@@ -21,6 +21,7 @@ namespace {
 
 constexpr std::uint64_t kOrderStream = 1;
 constexpr int kMatrices = 8;
+/// Enough for every product to be asked for once.
 constexpr std::int64_t kShortLength = 256;
 
 /// Inputs of variance 1, outputs of the same size.

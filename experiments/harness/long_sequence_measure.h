@@ -40,9 +40,9 @@ struct CoreCosts {
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CoreCosts, rows, gemm, gemm_gflops)
 
-/// All rows take turns in random order until `repeats` or `seconds` are reached, after one
-/// unclocked run each; if those already take the time, they are the measurement. Throws Interrupted
-/// between two runs.
+/// Each row's first forward and first step tell its memory. If they already take `seconds`, they are
+/// the measurement; else all rows take turns in random order, clocked anew, until `repeats` or
+/// `seconds` are reached. Throws Interrupted between two runs.
 CoreCosts measure_cores(const std::vector<Row>& rows, const CoreSetting& setting);
 
 /// Bytes of the matrices that a training step reads and writes: q, k, v, o and their gradients.

@@ -2,6 +2,7 @@
 #include "experiments/harness/record.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -48,7 +49,10 @@ void write_all(int file, const std::string& text) {
 /// Part of a line would make the whole file unreadable: on failure the file is as long as before.
 void append_all(int file, const std::string& text) {
   struct stat before {};
-  if (::fstat(file, &before) != 0) throw UserError(std::strerror(errno));
+  // Until the file is closed: other processes may append and mend, too.
+  if (::flock(file, LOCK_EX) != 0 || ::fstat(file, &before) != 0) {
+    throw UserError(std::strerror(errno));
+  }
   try {
     write_all(file, text);
   } catch (const UserError& error) {
@@ -161,51 +165,75 @@ Record from_line(const std::string& line) {
 RecordFile::RecordFile(const std::string& dir, const std::string& experiment)
     : path_((std::filesystem::path(dir) / (experiment + ".jsonl")).string()),
       experiment_(experiment) {
+  if (read()) return;
+  drop_unfinished_line();
   read();
 }
 
-void RecordFile::read() {
-  records_.clear();
-  if (!std::filesystem::exists(path_)) return;
-  std::ifstream in(path_);
-  if (!in)
-    throw UserError("'" + path_ +
-                    "' exists but cannot be read; move it away or choose --results DIR");
-  int number = 0;
-  const auto refuse = [&](const std::string& reason) {
-    throw UserError(path_ + ":" + std::to_string(number) + " is not a record of experiment '" +
-                    experiment_ + "' (" + reason +
-                    "), so the file was left as it is; mend or move it, or choose --results DIR");
-  };
-  std::uintmax_t whole = 0;  // bytes of the lines so far
-  for (std::string line; std::getline(in, line); whole += line.size() + 1) {
-    ++number;
-    if (in.eof() && begins_as_record(line, experiment_)) {
-      drop_last_line(whole);
-      break;
+void RecordFile::read_again() { read(); }
+
+bool RecordFile::read() {
+  std::vector<Record> records;
+  bool whole = true;
+  if (std::filesystem::exists(path_)) {
+    std::ifstream in(path_);
+    if (!in) {
+      throw UserError("'" + path_ +
+                      "' exists but cannot be read; move it away or choose --results DIR");
     }
-    try {
-      records_.push_back(from_line(line));
-    } catch (const UserError& error) {
-      refuse(error.what());
-    }
-    if (records_.back().experiment != experiment_) {
-      refuse("it belongs to '" + records_.back().experiment + "'");
+    int number = 0;
+    const auto refuse = [&](const std::string& reason) {
+      throw UserError(path_ + ":" + std::to_string(number) + " is not a record of experiment '" +
+                      experiment_ + "' (" + reason +
+                      "), so the file was left as it is; mend or move it, or choose --results DIR");
+    };
+    for (std::string line; std::getline(in, line);) {
+      ++number;
+      if (in.eof() && begins_as_record(line, experiment_)) {
+        whole = false;
+        break;
+      }
+      try {
+        records.push_back(from_line(line));
+      } catch (const UserError& error) {
+        refuse(error.what());
+      }
+      if (records.back().experiment != experiment_) {
+        refuse("it belongs to '" + records.back().experiment + "'");
+      }
     }
   }
+  records_ = std::move(records);
+  return whole;
 }
 
-void RecordFile::drop_last_line(std::uintmax_t whole) {
-  std::error_code error;
-  std::filesystem::resize_file(path_, whole, error);
-  if (error) {
+void RecordFile::drop_unfinished_line() {
+  const int file = ::open(path_.c_str(), O_RDWR | O_CLOEXEC);
+  bool dropped = false;
+  std::string reason;
+  if (file >= 0 && ::flock(file, LOCK_EX) == 0) {
+    // Nobody writes now; who did a moment ago may have finished the line.
+    std::ifstream in(path_);
+    const std::string text{std::istreambuf_iterator<char>(in), {}};
+    const std::size_t whole = text.rfind('\n') + 1;  // 0 if there is no line
+    if (whole < text.size()) {
+      dropped = ::ftruncate(file, off_t(whole)) == 0;
+      if (!dropped) reason = std::strerror(errno);
+    }
+  } else {
+    reason = std::strerror(errno);
+  }
+  if (file >= 0) ::close(file);
+  if (!reason.empty()) {
     throw UserError("the last line of '" + path_ +
                     "' has no end, as if a write had been cut short, and cannot be cut off (" +
-                    error.message() + "); mend or move the file, or choose --results DIR");
+                    reason + "); mend or move the file, or choose --results DIR");
   }
-  std::fprintf(stderr,
-               "%s: its last record had no end, as if a write had been cut short; dropped\n",
-               path_.c_str());
+  if (dropped) {
+    std::fprintf(stderr,
+                 "%s: its last record had no end, as if a write had been cut short; dropped\n",
+                 path_.c_str());
+  }
 }
 
 bool RecordFile::has(const std::string& key) const {

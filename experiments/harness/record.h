@@ -57,8 +57,9 @@ class RecordFile {
   /// experiment.
   RecordFile(const std::string& dir, const std::string& experiment);
 
-  /// Reads the file again, and with it what other processes have appended since; throws likewise.
-  void read();
+  /// Reads the file again, and with it what other processes have appended since; throws likewise. A
+  /// record without its end is left alone: another process may be writing it.
+  void read_again();
 
   /// Whether any value was measured under this key.
   bool has(const std::string& key) const;
@@ -72,7 +73,9 @@ class RecordFile {
   const std::vector<Record>& records() const { return records_; }
 
  private:
-  void drop_last_line(std::uintmax_t whole);
+  /// Returns whether the last line had its end; one without is not among the records.
+  bool read();
+  void drop_unfinished_line();
 
   std::string path_, experiment_;
   std::vector<Record> records_;

@@ -119,13 +119,14 @@ class Comparison {
 
 ModelConfig twin_of(const ModelConfig& config) {
   ModelConfig twin = config;
-  // Modules of 24: no multiple of a vector.
+  // Modules of 12: no multiple of a vector. Eight of them, so that a tile of modules is met.
   twin.d_model = 96;
-  twin.n_heads = twin.modules = 4;
+  twin.n_heads = twin.modules = 8;
   twin.d_ff = 192;
   twin.sparsity = 16;
   twin.d_lowrank = 8;
-  twin.experts = twin.loss_modules = 4;
+  twin.experts = 4;
+  twin.loss_modules = 8;
   twin.vocab_size = 200;
   twin.projection_rank = twin.loss_rank = 24;
   twin.recurrence_width = 16;

@@ -35,6 +35,10 @@ std::string commit_of(const Provenance& provenance) {
   return provenance.commit + (provenance.dirty ? "-dirty" : "");
 }
 
+std::string title_of(const PlannedCurve& planned) {
+  return planned.curve.name + ", seed " + std::to_string(planned.curve.model.seed);
+}
+
 std::string text(const char* format, double a, double b = 0, double c = 0) {
   char line[160];
   std::snprintf(line, sizeof line, format, a, b, c);
@@ -117,8 +121,15 @@ int TrainingRun::run() {
       if (planned.finished) continue;
       check_interrupt();
       current = &planned;
+      last_step_ = 0;
+      const FolderLock lock(planned.folder);
+      if (!lock.held()) {
+        leave_to_other(planned);
+        continue;
+      }
+      file_.read_again();  // another process may have trained it since the plan was made
       try {
-        train_alone(planned);
+        train_unless_there(planned);
       } catch (const UserError& error) {
         give_up(planned, error.what());
       }
@@ -133,8 +144,12 @@ int TrainingRun::run() {
 }
 
 std::string TrainingRun::place_of(const PlannedCurve& current) const {
-  return " in " + current.curve.name + ", seed " + std::to_string(current.curve.model.seed) +
-         ", after step " + std::to_string(last_step_) + ": its checkpoint is in " + current.folder;
+  std::string place = " in " + title_of(current);
+  if (last_step_ > 0) {
+    place +=
+        ", after step " + std::to_string(last_step_) + ": its checkpoint is in " + current.folder;
+  }
+  return place;
 }
 
 std::string TrainingRun::how_to_go_on(const PlannedCurve* current) const {
@@ -145,26 +160,20 @@ std::string TrainingRun::how_to_go_on(const PlannedCurve* current) const {
   return "--force would start anew: drop it to continue";
 }
 
-void TrainingRun::train_alone(PlannedCurve planned) {
-  const std::string name =
-      planned.curve.name + ", seed " + std::to_string(planned.curve.model.seed);
-  const FolderLock lock(planned.folder);
-  if (!lock.held()) {
-    failed_ = true;
-    progress_.done(name + ": left out, since another process trains it now into " + planned.folder +
-                       "; repeat the command when that one has ended",
-                   0);
-    return;
-  }
-  // Another process may have trained it since the plan was made.
-  file_.read();
+void TrainingRun::leave_to_other(const PlannedCurve& planned) {
+  failed_ = true;
+  progress_.done(title_of(planned) + ": left out, since another process trains it now into " +
+                     planned.folder + "; repeat the command when that one has ended",
+                 0);
+}
+
+void TrainingRun::train_unless_there(PlannedCurve planned) {
   find_progress(planned, options_, file_);
   if (planned.finished) {
-    progress_.done(name + ": trained by another process meanwhile", 0);
-    return;
+    progress_.done(title_of(planned) + ": trained by another process meanwhile", 0);
+  } else if (planned.begun || options_.force || !reuse(planned)) {
+    train(planned);
   }
-  if (!planned.begun && !options_.force && reuse(planned)) return;
-  train(planned);
 }
 
 void TrainingRun::train(const PlannedCurve& planned) {
@@ -295,9 +304,9 @@ void TrainingRun::set_aside(const PlannedCurve& planned) {
       options_.force ? ""
                      : ", since its checkpoints are of other settings, another text or another "
                        "commit (--resume goes on with those of another commit)";
-  progress_.done(planned.curve.name + ", seed " + std::to_string(planned.curve.model.seed) +
-                     ": starts anew" + reason + "; earlier checkpoints are kept in " + kept,
-                 0);
+  progress_.done(
+      title_of(planned) + ": starts anew" + reason + "; earlier checkpoints are kept in " + kept,
+      0);
 }
 
 void TrainingRun::take_over(const PlannedCurve& planned, TrainingState state) {
@@ -318,9 +327,7 @@ bool TrainingRun::reuse(const PlannedCurve& planned) {
   fs::copy_file(fs::path(results_) / "curves" / (from + seed), planned.csv,
                 fs::copy_options::overwrite_existing, error);
   file_.append(records);
-  progress_.done(planned.curve.name + ", seed " + std::to_string(planned.curve.model.seed) +
-                     ": the same curve is there as " + from,
-                 0);
+  progress_.done(title_of(planned) + ": the same curve is there as " + from, 0);
   return true;
 }
 
@@ -330,7 +337,7 @@ double TrainingRun::remaining_seconds(const PlannedCurve& planned, std::int64_t 
   bool later = false;
   for (const PlannedCurve& other : plan_) {
     if (later && !other.finished) flops += other.step_flops * double(other.curve.train.steps);
-    later = later || &other == &planned;
+    later = later || other.folder == planned.folder;
   }
   return flops / flops_per_s;
 }
@@ -355,9 +362,7 @@ void TrainingRun::show(const PlannedCurve& planned, const TrainReport& report) {
 void TrainingRun::give_up(const PlannedCurve& planned, const std::string& why) {
   failed_ = true;
   // Said before it is written: a disk that is full for one is full for the other.
-  progress_.done(planned.curve.name + ", seed " + std::to_string(planned.curve.model.seed) +
-                     ": failed, " + why,
-                 0);
+  progress_.done(title_of(planned) + ": failed, " + why, 0);
   file_.append(
       {failed_curve_record(curve_record(experiment_, planned, options_, provenance_), why)});
 }

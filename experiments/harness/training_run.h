@@ -23,9 +23,10 @@ class TrainingRun {
   int run();
 
  private:
-  /// Unless another process trains the curve or has trained it since the plan was made; of one that
-  /// is left to another nothing is recorded, but run() does not return success.
-  void train_alone(PlannedCurve planned);
+  /// Says so. Nothing is recorded, but run() does not return success.
+  void leave_to_other(const PlannedCurve& planned);
+  /// Where the records now have it, nothing is to be done.
+  void train_unless_there(PlannedCurve planned);
   void train(const PlannedCurve& planned);
   /// What an interruption says: where training stands, and the remedy; `current` is null between
   /// two curves.

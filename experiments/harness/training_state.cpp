@@ -68,8 +68,4 @@ FolderLock::FolderLock(const std::string& folder) {
   }
 }
 
-FolderLock::~FolderLock() {
-  if (held_) lock_.unlock();
-}
-
 }  // namespace scaling

@@ -24,12 +24,12 @@ bool may_continue(const std::optional<TrainingState>& state, const std::string& 
                   bool other_commits);
 
 /// Keeps other processes from training into a folder of checkpoints while this exists, by the file
-/// <folder>.lock. The system lets go of it however the process ends.
+/// <folder>.lock. The system lets go of it however the process ends, and as soon as this process
+/// closes that file anywhere else.
 class FolderLock {
  public:
   /// Throws UserError if the file cannot be made.
   explicit FolderLock(const std::string& folder);
-  ~FolderLock();
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 

@@ -9,8 +9,7 @@ namespace scaling::bf16_dot {
 /// Whether this build and this processor have the instruction.
 bool is_supported();
 
-/// Rounds x[i] d(i, s) to bf16 before it meets e. Of few modules, where memory is the limit,
-/// simd's.
+/// Rounds x[i] d(i, s) to bf16 before it meets e.
 void multiplicative(const WeightView& d, const WeightView& e, const float* x, int tokens, float* y,
                     Range inputs, Range columns);
 /// Rounds the frames to bf16.

@@ -29,7 +29,8 @@ SCALING_BF16 inline __m512bh load_pairs(const bf16* p) {
   return v;
 }
 
-/// sums[s] = rows[s] . x over n elements.
+/// sums[s] = rows[s] . x over n elements. kAsk: whether it asks memory ahead.
+template <bool kAsk>
 SCALING_BF16 void dot_rows(const bf16* const (&rows)[kRows], const bf16* x, std::int64_t n,
                            float (&sums)[kRows]) {
   __m512 even[kRows], odd[kRows];
@@ -38,8 +39,10 @@ SCALING_BF16 void dot_rows(const bf16* const (&rows)[kRows], const bf16* x, std:
   for (; c + 2 * kPairs <= n; c += 2 * kPairs) {
     const __m512bh x0 = load_pairs(x + c), x1 = load_pairs(x + c + kPairs);
     for (int s = 0; s < kRows; ++s) {
-      __builtin_prefetch(rows[s] + c + kAheadElements);
-      __builtin_prefetch(rows[s] + c + kAheadElements + kPairs);
+      if constexpr (kAsk) {
+        __builtin_prefetch(rows[s] + c + kAheadElements);
+        __builtin_prefetch(rows[s] + c + kAheadElements + kPairs);
+      }
       even[s] = _mm512_dpbf16_ps(even[s], load_pairs(rows[s] + c), x0);
       odd[s] = _mm512_dpbf16_ps(odd[s], load_pairs(rows[s] + c + kPairs), x1);
     }
@@ -53,23 +56,40 @@ SCALING_BF16 void dot_rows(const bf16* const (&rows)[kRows], const bf16* x, std:
   }
 }
 
+SCALING_BF16 void round_all(const float* x, std::int64_t n, bf16* to) {
+  for (std::int64_t i = 0; i < n; i += 16) {
+    const __mmask16 mask = n - i >= 16 ? __mmask16(0xffff) : __mmask16((1u << (n - i)) - 1);
+    const __m256bh halves = _mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(mask, x + i));
+    __m256i bits;
+    std::memcpy(&bits, &halves, sizeof bits);
+    _mm256_mask_storeu_epi16(to + i, mask, bits);
+  }
+}
+
 void dense(const WeightView& w, const float* bias, const float* x, int tokens, float* y,
            Range outputs, bool relu) {
   if (w.type != WeightType::bf16) return simd::dense(w, bias, x, tokens, y, outputs, relu);
   const std::int64_t in = w.cols, out = w.rows;
   thread_local std::vector<bf16> rounded;
   rounded.resize(std::size_t(in * tokens));
-  for (std::int64_t i = 0; i < in * tokens; ++i) rounded[std::size_t(i)] = to_bf16(x[i]);
-  for (std::int64_t o = outputs.begin; o < outputs.end; o += kRows) {
-    const std::int64_t count = std::min<std::int64_t>(kRows, outputs.end - o);
+  round_all(x, in * tokens, rounded.data());
+  const bool asks = simd::prefetch_by() == simd::Prefetch::by_kernel;
+  // Rows of a quarter each, far apart: neighbours would be one stream to the processor's
+  // prefetching.
+  const std::int64_t quarter = (outputs.size() + kRows - 1) / kRows;
+  for (std::int64_t i = 0; i < quarter; ++i) {
     const bf16* rows[kRows];
-    for (int s = 0; s < kRows; ++s) rows[s] = w.half() + std::min(o + s, outputs.end - 1) * in;
+    for (int s = 0; s < kRows; ++s) {
+      rows[s] = w.half() + std::min(outputs.begin + s * quarter + i, outputs.end - 1) * in;
+    }
     for (int t = 0; t < tokens; ++t) {
       float sums[kRows];
-      dot_rows({rows[0], rows[1], rows[2], rows[3]}, rounded.data() + t * in, in, sums);
-      for (std::int64_t s = 0; s < count; ++s) {
-        const float z = bias ? sums[s] + bias[o + s] : sums[s];
-        y[t * out + o + s] = relu && z < 0 ? 0.0f : z;
+      (asks ? dot_rows<true> : dot_rows<false>)(rows, rounded.data() + t * in, in, sums);
+      for (int s = 0; s < kRows; ++s) {
+        const std::int64_t o = outputs.begin + s * quarter + i;
+        if (o >= outputs.end) break;
+        const float z = bias ? sums[s] + bias[o] : sums[s];
+        y[t * out + o] = relu && z < 0 ? 0.0f : z;
       }
     }
   }

@@ -11,7 +11,8 @@
 namespace scaling::bf16_dot {
 
 bool is_supported() {
-  return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw");
+  return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl");
 }
 
 SCALING_BF16 float dot_registers(std::int64_t rounds, float seed) {

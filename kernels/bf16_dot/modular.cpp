@@ -143,7 +143,7 @@ class LeftSides {
   int tokens() const { return tokens_; }
   std::int64_t stride() const { return stride_; }
   std::uint32_t* of(int token) const {
-    return lines_.data()->pairs + token * most_rows_ / 2 * stride_;
+    return reinterpret_cast<std::uint32_t*>(lines_.data()) + token * most_rows_ / 2 * stride_;
   }
   /// Input rows of each of the fewest equal chunks of `rows`, an even number.
   std::int64_t chunk_of(std::int64_t rows) const {
@@ -262,7 +262,7 @@ SCALING_BF16 void pair_channels(const float* frame, std::int64_t frame_stride, s
 
 void multiplicative(const WeightView& d, const WeightView& e, const float* x, int tokens, float* y,
                     Range inputs, Range columns) {
-  if (d.type != WeightType::bf16 || d.cols < kModules) {
+  if (d.type != WeightType::bf16) {
     return simd::multiplicative(d, e, x, tokens, y, inputs, columns);
   }
   const LeftSides left(d.cols, tokens);
