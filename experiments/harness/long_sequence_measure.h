@@ -40,8 +40,8 @@ struct CoreCosts {
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CoreCosts, rows, gemm, gemm_gflops)
 
-/// Each row's first forward and first step tell its memory. If they already take `seconds`, they are
-/// the measurement; else all rows take turns in random order, clocked anew, until `repeats` or
+/// Each row's first forward and first step tell its memory. If they already take `seconds`, they
+/// are the measurement; else all rows take turns in random order, clocked anew, until `repeats` or
 /// `seconds` are reached. Throws Interrupted between two runs.
 CoreCosts measure_cores(const std::vector<Row>& rows, const CoreSetting& setting);
 
