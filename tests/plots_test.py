@@ -226,11 +226,11 @@ class DeriveTest(WithFolder):
 
     def test_dense_by_bf16_dot_counts_where_memory_was_as_fast(self):
         ours = [{**r, **ceilings(30.0)} for r in TABLE1]
-        for milliseconds, bandwidth, expected, whose in (
-                (3.0, 31.0, 3.0, "ours by bf16_dot"), (3.0, 60.0, 4.0, "ours"),
-                (5.0, 31.0, 4.0, "ours")):
+        for milliseconds, bandwidth, status, expected, whose in (
+                (3.0, 31.0, "ok", 3.0, "ours by bf16_dot"), (3.0, 60.0, "ok", 4.0, "ours"),
+                (3.0, 31.0, "untrusted", 4.0, "ours"), (5.0, 31.0, "ok", 4.0, "ours")):
             twin = record("table1_800m", "baseline_dot.bf16", "block_ms", milliseconds,
-                          **ceilings(bandwidth))
+                          status=status, **ceilings(bandwidth))
             found, name = derive.dense_reference(self.load(ours + [twin]), "table1_800m",
                                                  "baseline", 2, "block_ms")
             self.assertEqual((found.value, name), (expected, whose))
@@ -437,6 +437,16 @@ class LimitTest(WithFolder):
                       "this one's and those of `baseline`, differed by 25.0% in reading and 0.0% "
                       "in multiply-adds.", text)
         self.assertNotIn("above its limit", make_report.make(self.load(TABLE1)))
+
+    def test_rates_of_two_instructions_do_not_differ(self):
+        items = [row("table1_800m", name, token, block, weights, floor,
+                     config={"kernels": kernels}, **ceilings(30.0, fma))
+                 for name, token, block, weights, floor, kernels, fma in (
+                     ("baseline", 40.0, 4.0, 100, 3.6, "simd", 500.0),
+                     ("ff_qkv_dot.bf16", 10.0, 0.8, 20, 0.9, "bf16_dot", 1000.0))]
+        text = make_report.make(self.load(items[0] + items[1]))
+        self.assertIn("above its limit", text)
+        self.assertNotIn("in multiply-adds", text)
 
 
 class GoalsTest(WithFolder):
