@@ -14,4 +14,8 @@ inline double heap_bytes() {
 /// Gives freed pages back to the system, so that they do not count as resident.
 inline void return_free_memory() { malloc_trim(0); }
 
+/// Of the heaps that other threads get, freed pages at the end are not given back: from here on all
+/// threads share one.
+inline void use_one_heap() { mallopt(M_ARENA_MAX, 1); }
+
 }  // namespace scaling

@@ -173,6 +173,7 @@ double core_input_bytes(const ModelConfig& model, std::int64_t length) {
 }
 
 CoreCosts measure_cores(const std::vector<Row>& rows, const CoreSetting& setting) {
+  use_one_heap();
   CoreCosts costs;
   costs.gemm_gflops = best_gemm_gflops(setting.gemm_size, setting.threads);
   set_gemm_threads(setting.threads);
