@@ -47,7 +47,7 @@ def table(summary):
     for experiment, prefix, row, words in ROWS:
         found = {e: summary.get(f"{prefix}.{row}.{e}") for e in
                  ("token_ms", "block_ms", "token_speedup", "block_speedup", "roofline_limit")}
-        commits |= {entry["commit"] for entry in found.values() if entry}
+        commits |= {c for entry in found.values() if entry for c in entry["commit"].split("+")}
         if not any(found.values()):
             continue
         theirs = paper.published(experiment, row)
