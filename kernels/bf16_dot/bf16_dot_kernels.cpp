@@ -58,7 +58,7 @@ SCALING_BF16 void dot_rows(const bf16* const (&rows)[kRows], const bf16* x, std:
 
 SCALING_BF16 void round_all(const float* x, std::int64_t n, bf16* to) {
   for (std::int64_t i = 0; i < n; i += 16) {
-    const __mmask16 mask = n - i >= 16 ? __mmask16(0xffff) : __mmask16((1u << (n - i)) - 1);
+    const __mmask16 mask = first_lanes(n - i);
     const __m256bh halves = _mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(mask, x + i));
     __m256i bits;
     std::memcpy(&bits, &halves, sizeof bits);

@@ -71,10 +71,6 @@ SCALING_BF16 inline __m512i paired(__m512 even, __m512 odd) {
   return paired(bits);
 }
 
-SCALING_BF16 inline __mmask16 first(std::int64_t n) {
-  return n >= kLanes ? __mmask16(0xffff) : n <= 0 ? __mmask16(0) : __mmask16((1u << n) - 1);
-}
-
 template <int kPanels>
 SCALING_BF16 inline __attribute__((always_inline)) void add_pair(
     const std::uint32_t* left, const __m512i (&weights)[kPanels],
@@ -118,7 +114,7 @@ SCALING_BF16 void tile(const std::uint32_t* left, std::int64_t stride, const bf1
   for (std::int64_t s = 0; s < std::min(modules, kModules); ++s) {
     for (int p = 0; p < kPanels; ++p) {
       float* const to = y + s * width + p * kPanel;
-      const __mmask16 mask = first(columns - p * kPanel);
+      const __mmask16 mask = first_lanes(columns - p * kPanel);
       _mm512_mask_storeu_ps(to, mask, _mm512_add_ps(_mm512_maskz_loadu_ps(mask, to), sums[s][p]));
     }
   }
@@ -237,7 +233,7 @@ SCALING_BF16 void scale_rows(const bf16* d, const float* x, std::int64_t rows, s
   for (std::int64_t k = 0; k < rows; k += 2, d += 2 * modules, to += stride) {
     const bool both = k + 1 < rows;
     for (std::int64_t s = 0; s < modules; s += kLanes) {
-      const __mmask16 mask = first(modules - s);
+      const __mmask16 mask = first_lanes(modules - s);
       const __m512 even = scaled(d + s, mask, x[k]);
       const __m512 odd = both ? scaled(d + modules + s, mask, x[k + 1]) : _mm512_setzero_ps();
       _mm512_store_si512(to + s, paired(even, odd));
@@ -250,7 +246,8 @@ SCALING_BF16 void pair_channels(const float* frame, std::int64_t frame_stride, s
                                 std::int64_t modules, std::uint32_t* to, std::int64_t stride) {
   for (std::int64_t k = 0; k < rows; k += 2, frame += 2 * frame_stride, to += stride) {
     for (std::int64_t s = 0; s < modules; s += kLanes) {
-      const __mmask16 mask = first(modules - s), odd_mask = k + 1 < rows ? mask : __mmask16(0);
+      const __mmask16 mask = first_lanes(modules - s),
+                      odd_mask = k + 1 < rows ? mask : __mmask16(0);
       const __m512 even = _mm512_maskz_loadu_ps(mask, frame + s);
       const __m512 odd = _mm512_maskz_loadu_ps(odd_mask, frame + frame_stride + s);
       _mm512_store_si512(to + s, paired(even, odd));
