@@ -137,6 +137,13 @@ def write_head(report):
         report.add("**Records of several machines lie in one folder: do not compare them.**")
 
 
+def write_known(report):
+    """What was found out about these records since they were made: notes.md beside them, if any."""
+    notes = report.records.folder / "notes.md"
+    if notes.exists():
+        report.add(notes.read_text(encoding="utf-8").rstrip())
+
+
 def write_claims(report):
     report.add("## What the paper says, and what was found",
                "", f"*Reproduced*: at least {claims.CLOSE:.0%} of the paper's factor, or the "
@@ -256,9 +263,9 @@ def write_machine(report):
     report.repeat("./run_all.sh --peers")
 
 
-SECTIONS = (write_head, write_claims, goals.write, write_tables, write_sweeps, reversibility.write,
-            long_sequence.write, write_curves, training_speed.write, table4.write, layers.write,
-            write_machine)
+SECTIONS = (write_head, write_known, write_claims, goals.write, write_tables, write_sweeps,
+            reversibility.write, long_sequence.write, write_curves, training_speed.write,
+            table4.write, layers.write, write_machine)
 
 
 def make(records):
