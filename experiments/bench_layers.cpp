@@ -10,9 +10,9 @@
 #include "kernels/ceilings.h"
 #include "kernels/check.h"
 #include "kernels/clock.h"
-#include "models/catalog.h"
 #include "models/initialize.h"
-#include "models/layers/partial_sums.h"
+#include "models/layers/catalog.h"
+#include "models/layers/parts/partial_sums.h"
 
 namespace scaling {
 namespace {

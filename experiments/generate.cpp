@@ -14,9 +14,9 @@
 #include "experiments/harness/options.h"
 #include "experiments/harness/run_experiment.h"
 #include "kernels/check.h"
-#include "models/decoder.h"
+#include "models/text/tokenizer.h"
 #include "models/training/checkpoint.h"
-#include "models/training/tokenizer.h"
+#include "models/transformer/decoder.h"
 
 namespace scaling {
 namespace {

@@ -10,7 +10,7 @@
 #include "experiments/harness/stack_plan.h"
 #include "experiments/harness/stack_records.h"
 #include "kernels/check.h"
-#include "models/transformer.h"
+#include "models/transformer/transformer.h"
 
 namespace scaling {
 namespace {

@@ -5,9 +5,9 @@
 
 #include "kernels/check.h"
 #include "kernels/kernels.h"
-#include "models/catalog.h"
-#include "models/fields.h"
-#include "models/layers/module_convolution.h"
+#include "models/knobs.h"
+#include "models/layers/catalog.h"
+#include "models/layers/parts/module_convolution.h"
 
 namespace scaling {
 namespace {

@@ -12,7 +12,7 @@
 #include "kernels/gemm.h"
 #include "kernels/parallel.h"
 #include "kernels/random.h"
-#include "models/layers/attention_lsh.h"
+#include "models/layers/attention/lsh.h"
 
 namespace scaling {
 namespace {

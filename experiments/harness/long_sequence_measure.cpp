@@ -13,8 +13,8 @@
 #include "kernels/gemm_rate.h"
 #include "kernels/parallel.h"
 #include "kernels/random.h"
-#include "models/catalog.h"
-#include "models/layers/attention_lsh.h"
+#include "models/layers/attention/lsh.h"
+#include "models/layers/catalog.h"
 
 namespace scaling {
 namespace {

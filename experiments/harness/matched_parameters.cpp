@@ -10,8 +10,8 @@
 #include <limits>
 
 #include "kernels/check.h"
-#include "models/catalog.h"
-#include "models/transformer.h"
+#include "models/layers/catalog.h"
+#include "models/transformer/transformer.h"
 
 namespace scaling {
 namespace {

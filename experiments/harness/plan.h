@@ -8,7 +8,7 @@
 
 #include "experiments/harness/options.h"
 #include "experiments/harness/record.h"
-#include "models/transformer.h"
+#include "models/transformer/transformer.h"
 
 namespace scaling {
 

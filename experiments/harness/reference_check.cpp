@@ -7,7 +7,7 @@
 
 #include "kernels/check.h"
 #include "kernels/random.h"
-#include "models/decoder.h"
+#include "models/transformer/decoder.h"
 
 namespace scaling {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "experiments/harness/protocol.h"
 #include "kernels/random.h"
-#include "models/decoder.h"
+#include "models/transformer/decoder.h"
 
 namespace scaling {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "experiments/harness/experiment.h"
-#include "models/transformer.h"
+#include "models/transformer/transformer.h"
 
 namespace scaling {
 

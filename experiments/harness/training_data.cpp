@@ -3,8 +3,8 @@
 
 #include <filesystem>
 
-#include "models/training/dataset.h"
-#include "models/training/hash.h"
+#include "models/tasks/dataset.h"
+#include "models/text/hash.h"
 
 namespace scaling {
 

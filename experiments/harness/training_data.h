@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "models/training/corpus.h"
+#include "models/text/corpus.h"
 #include "models/training/train_config.h"
 
 namespace scaling {

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "experiments/harness/training_records.h"
-#include "models/training/dataset.h"
-#include "models/transformer.h"
+#include "models/tasks/dataset.h"
+#include "models/transformer/transformer.h"
 
 namespace scaling {
 

@@ -14,8 +14,8 @@
 #include "experiments/harness/training_records.h"
 #include "experiments/harness/training_state.h"
 #include "kernels/check.h"
-#include "models/training/toy_tasks.h"
-#include "models/transformer.h"
+#include "models/tasks/toy_tasks.h"
+#include "models/transformer/transformer.h"
 
 namespace scaling {
 namespace {

@@ -18,7 +18,7 @@
 #include "kernels/gemm.h"
 #include "kernels/gemm_rate.h"
 #include "kernels/team.h"
-#include "models/training/dataset.h"
+#include "models/tasks/dataset.h"
 #include "models/training/trainer.h"
 
 namespace scaling {

@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "kernels/check.h"
-#include "models/training/atomic_file.h"
-#include "models/training/hash.h"
+#include "models/text/atomic_file.h"
+#include "models/text/hash.h"
 
 namespace scaling {
 namespace {

@@ -3,7 +3,7 @@
 // The file: "SCALCKPT", version, bytes of the header; the header (numbers of 8 bytes, texts after
 // their length: step, fingerprint, training, the model's knobs, every array's name and shape);
 // zeros up to a multiple of 64; the arrays, f32, in the header's order; a hash
-// (models/training/hash.h) of all that. Everything little-endian.
+// (models/text/hash.h) of all that. Everything little-endian.
 #pragma once
 
 #include <cstdint>

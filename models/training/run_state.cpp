@@ -5,7 +5,7 @@
 #include <string>
 
 #include "kernels/check.h"
-#include "models/fields.h"
+#include "models/knobs.h"
 
 namespace scaling {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "kernels/check.h"
 #include "kernels/gemm.h"
-#include "models/fields.h"
-#include "models/training/toy_tasks.h"
+#include "models/knobs.h"
+#include "models/tasks/toy_tasks.h"
 
 namespace scaling {
 namespace {

@@ -16,7 +16,7 @@
 #include "kernels/check.h"
 #include "kernels/gemm.h"
 #include "kernels/random.h"
-#include "models/fields.h"
+#include "models/knobs.h"
 #include "models/training/checkpoint.h"
 #include "models/training/finite.h"
 #include "models/training/run_state.h"

@@ -6,9 +6,9 @@
 #include <memory>
 #include <string>
 
-#include "models/training/dataset.h"
+#include "models/tasks/dataset.h"
 #include "models/training/optimizer.h"
-#include "models/transformer.h"
+#include "models/transformer/transformer.h"
 
 namespace scaling {
 

@@ -1,0 +1,165 @@
+// Heads of all examples are shared among the threads, each in buffers of one thread; decoding is in
+// attention_lsh_step.cpp.
+#include "models/layers/attention/lsh.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "kernels/check.h"
+#include "kernels/parallel.h"
+
+namespace scaling {
+namespace {
+
+template <class M>
+auto rows_of(M& all, std::int64_t pair, std::int64_t heads, std::int64_t length, std::int64_t d) {
+  return all.block(pair / heads * length, pair % heads * d, length, d);
+}
+
+std::vector<std::int64_t> sizes_of(const LshAttention::Kept& kept) {
+  std::vector<std::int64_t> all = {std::int64_t(kept.chosen.capacity()),
+                                   std::int64_t(kept.normalizers.capacity()), kept.o.size()};
+  for (const LshHead& head : kept.scratch) {
+    const std::vector<std::int64_t> more = head.sizes();
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  return all;
+}
+
+}  // namespace
+
+std::int64_t LshAttention::Kept::largest_buffer() const {
+  const std::vector<std::int64_t> all = sizes_of(*this);
+  return *std::max_element(all.begin(), all.end());
+}
+
+std::int64_t LshAttention::Kept::elements() const {
+  std::int64_t sum = 0;
+  for (const std::int64_t size : sizes_of(*this)) sum += size;
+  return sum;
+}
+
+LshAttention::LshAttention(const ModelConfig& config)
+    : heads_(config.n_heads),
+      d_head_(config.d_head()),
+      chunk_(config.lsh_chunk),
+      rounds_(config.lsh_rounds),
+      buckets_(config.lsh_buckets),
+      before_(config.lsh_chunks_before),
+      after_(config.lsh_chunks_after),
+      seed_(config.seed) {
+  SCALING_CHECK(chunk_ > 0 && rounds_ > 0 && before_ >= 0 && after_ >= 0);
+  SCALING_CHECK(buckets_ >= 0 && buckets_ % 2 == 0);
+}
+
+LshHashing LshAttention::hashing_of(std::int64_t length) const {
+  return split_buckets(buckets_ ? buckets_ : 2 * std::max<std::int64_t>(1, length / chunk_));
+}
+
+LshCut LshAttention::cut_of(std::int64_t length) const {
+  // No more entries a chunk than there are.
+  return {length, rounds_, std::min(chunk_, rounds_ * length), before_, after_};
+}
+
+std::unique_ptr<Activations> LshAttention::make_activations() const {
+  return std::make_unique<Kept>();
+}
+
+LshCall LshAttention::call_of(const Pass& pass, const AttentionMask& mask, Kept& kept,
+                              std::int64_t pair, std::int64_t length) const {
+  return {.pass = pass,
+          .stream = kept.stream,
+          .index = pair,
+          .causal = mask.causal,
+          .seen = mask.keys ? mask.keys + pair / heads_ * length : nullptr,
+          .cut = cut_of(length),
+          .hashing = hashing_of(length),
+          .buckets = kept.chosen.data() + pair * rounds_ * length};
+}
+
+void LshAttention::hash(const LshCall& call, std::uint64_t rotation_stream, LshHead& head) const {
+  const std::int64_t n = d_head_ * rounds_ * call.hashing.columns();
+  if (call.pass.training) {
+    draw_rotation(call.pass.seed, rotation_stream, call.index, n, head.rotation(call));
+  } else {
+    draw_rotation(seed_, kFixedRotations, call.index % heads_, n, head.rotation(call));
+  }
+  head.hash(call);
+}
+
+void LshAttention::forward(Pass& pass, const Mat& q, const Mat& k, const Mat& v,
+                           const AttentionMask& mask, Activations& kept, Mat& o) const {
+  if (k.rows() != q.rows()) refuse_cross_attention();
+  const std::int64_t length = pass.length(q), pairs = pass.examples * heads_;
+  SCALING_CHECK(q.rows() == pass.examples * length && v.rows() == q.rows());
+  SCALING_CHECK(length <= std::numeric_limits<std::int32_t>::max());
+  SCALING_CHECK(q.cols() == heads_ * d_head_ && k.cols() == q.cols() && v.cols() == q.cols());
+  auto& own = static_cast<Kept&>(kept);
+  own.take_stream(pass);
+  if (!pass.replay) pass.new_stream();  // that of the rotations
+  const auto decisions = std::size_t(pairs * rounds_ * length);
+  if (pass.recalls_decisions()) {
+    SCALING_CHECK(own.chosen.size() == decisions);
+  } else {
+    own.chosen.resize(decisions);
+  }
+  own.normalizers.resize(std::size_t(pairs * length));
+  own.o.resize(q.rows(), q.cols());
+  if (own.scratch.size() < std::size_t(pairs)) own.scratch.resize(std::size_t(pairs));
+  o.resize(q.rows(), q.cols());
+  parallel_for(pairs, [&](std::int64_t begin, std::int64_t end) {
+    LshHead& head = own.scratch[std::size_t(begin)];
+    for (std::int64_t pair = begin; pair < end; ++pair) {
+      const auto of = [&](auto& all) { return rows_of(all, pair, heads_, length, d_head_); };
+      const LshCall call = call_of(pass, mask, own, pair, length);
+      head.load(of(q), of(k), of(v));
+      if (!pass.recalls_decisions()) hash(call, own.rotation_stream(), head);
+      head.forward(call, own.normalizers.data() + pair * length);
+      of(o) = of(own.o) = head.o();
+    }
+  });
+}
+
+void LshAttention::backward(Pass& pass, const Mat& q, const Mat& k, const Mat& v,
+                            const AttentionMask& mask, Activations& kept, const Mat& do_, Mat& dq,
+                            Mat& dk, Mat& dv) const {
+  const std::int64_t length = pass.length(q), pairs = pass.examples * heads_;
+  auto& own = static_cast<Kept&>(kept);
+  SCALING_CHECK(own.chosen.size() == std::size_t(pairs * rounds_ * length));
+  SCALING_CHECK(own.o.rows() == q.rows() && do_.rows() == q.rows() && do_.cols() == q.cols());
+  dq.resize(q.rows(), q.cols());
+  dk.resize(q.rows(), q.cols());
+  dv.resize(q.rows(), q.cols());
+  parallel_for(pairs, [&](std::int64_t begin, std::int64_t end) {
+    LshHead& head = own.scratch[std::size_t(begin)];
+    for (std::int64_t pair = begin; pair < end; ++pair) {
+      const auto of = [&](auto& all) { return rows_of(all, pair, heads_, length, d_head_); };
+      head.load(of(q), of(k), of(v));
+      head.backward(call_of(pass, mask, own, pair, length), of(own.o), of(do_),
+                    own.normalizers.data() + pair * length);
+      of(dq) = of(dk) = head.dprojection();
+      of(dv) = head.dv();
+    }
+  });
+}
+
+void LshAttention::visit_views(const Kept& kept, std::int64_t pair, std::int64_t length,
+                               const std::uint8_t* seen, const ViewVisitor& visit) const {
+  const LshCut cut = cut_of(length);
+  SCALING_CHECK(std::int64_t(kept.chosen.size()) >= (pair + 1) * cut.entries());
+  LshChunks chunks;
+  chunks.sort(cut, kept.chosen.data() + pair * cut.entries(), hashing_of(length).buckets() + 1);
+  std::vector<std::int32_t> keys;
+  for (std::int64_t chunk = 0; chunk < cut.chunks(); ++chunk) {
+    chunks.collect_view(chunk, seen, keys);
+    visit(chunks.positions_of(chunk), keys);
+  }
+}
+
+void LshAttention::refuse_cross_attention() {
+  throw UserError(
+      "attention lsh compares positions of one sequence by their shared queries and keys, which "
+      "queries and keys of two sequences do not have; leave cross-attention full");
+}
+
+}  // namespace scaling

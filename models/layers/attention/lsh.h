@@ -1,0 +1,105 @@
+// Attention among positions that hash alike: Reformer's, with shared queries and keys (reference
+// 4.4).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "models/layer.h"
+#include "models/layers/attention/lsh_head.h"
+
+namespace scaling {
+
+/// Self-attention only. Queries and keys are one: qk = (q + k) / 2 (reference 4.5, 'model' format),
+/// as a key divided by its root mean square. In each of lsh_rounds rounds positions are sorted by
+/// hash bucket and cut into chunks, and a position sees what is in its own chunk, lsh_chunks_before
+/// before it and lsh_chunks_after after it (in a circle over all rounds; a chunk that would come
+/// round twice is seen once), of whatever bucket, except itself, padding and, under a causal mask,
+/// what is later. Only a position that sees nothing else in any round sees itself; a padding
+/// position that sees nothing is zero. Rounds are combined by their normalisers, so that a key met
+/// twice counts twice.
+///
+/// The last chunk may be a shorter one, so that any length will do. Memory is linear in length.
+class LshAttention : public Attention {
+ public:
+  explicit LshAttention(const ModelConfig& config);
+
+  /// The buckets of one round: lsh_buckets, or if that is 0 two a chunk.
+  LshHashing hashing_of(std::int64_t length) const;
+
+  /// What make_activations makes. chosen: buckets, (examples * heads, rounds, length); padding is
+  /// in one of its own behind all others.
+  struct Kept : Activations {
+    /// The stream after that of the dropout.
+    std::uint64_t rotation_stream() const { return stream + 1; }
+    /// (examples * heads, length): log of the sum of exp(logit) over all rounds; -infinity where
+    /// nothing was in view.
+    std::vector<float> normalizers;
+    Mat o;  ///< the last result
+    /// A thread uses the one at its first pair of example and head, so only a few are ever sized.
+    std::vector<LshHead> scratch;
+    /// Numbers in the largest buffer, and in all of them.
+    std::int64_t largest_buffer() const;
+    std::int64_t elements() const;
+  };
+
+  /// Of step, for each thread: keys and values of the chosen positions.
+  std::int64_t workspace_floats(int tokens, int threads) const override;
+  std::unique_ptr<Activations> make_activations() const override;
+  /// Hashes of all positions of a decode, and the rotations that make them: those of forward in
+  /// evaluation of a sequence of `capacity` positions. Positions that step has not met have random
+  /// hashes, for decodes that pretend.
+  std::unique_ptr<LayerState> make_memory(int tokens, std::int64_t capacity) const override;
+  using Attention::forward;
+  /// As many keys as queries, else throws UserError: this is no cross-attention. In training every
+  /// example and head draws rotations of its own; in evaluation rotations depend on the config's
+  /// seed and the head only, so that examples do not depend on their neighbours.
+  void forward(Pass& pass, const Mat& q, const Mat& k, const Mat& v, const AttentionMask& mask,
+               Activations& kept, Mat& o) const override;
+  void backward(Pass& pass, const Mat& q, const Mat& k, const Mat& v, const AttentionMask& mask,
+                Activations& kept, const Mat& do_, Mat& dq, Mat& dk, Mat& dv) const override;
+  /// Attends exactly, but to slots() positions at most: the current one (which is masked if there
+  /// is any other), those that share a bucket with it in any round, most recent first, then the
+  /// most recent others. cache.more must be make_memory's; the cache's keys become normalised qk.
+  void step(const StepContext& ctx, KeyValueCache& cache, const float* q, const float* k,
+            const float* v, float* o) const override;
+  /// Throws UserError: there is no cross-attention by hashes.
+  void step_fixed(const StepContext& ctx, KeyValueCache& cache, std::int64_t length, const float* q,
+                  float* o) const override;
+  /// Automatic buckets are counted for a capacity of `length`.
+  Cost step_cost(int tokens, std::int64_t length) const override;
+
+  /// Positions that a step chooses: as many as a query sees in all rounds of forward.
+  std::int64_t slots() const { return rounds_ * chunk_ * (1 + before_); }
+
+  /// Positions of a chunk's queries and of the keys in its view, both ascending.
+  using ViewVisitor = std::function<void(std::span<const std::int32_t> queries,
+                                         std::span<const std::int32_t> keys)>;
+  /// Who saw whom in the last forward of pair = example * heads + head, chunk by chunk through all
+  /// rounds: before causal masks and before positions are hidden from themselves, but without
+  /// padding keys (`seen` of the example; null: all are seen).
+  void visit_views(const Kept& kept, std::int64_t pair, std::int64_t length,
+                   const std::uint8_t* seen, const ViewVisitor& visit) const;
+
+ private:
+  struct Memory;
+
+  /// Stream of rotations in evaluation; passes count theirs from 0.
+  static constexpr std::uint64_t kFixedRotations = 0x6c73682d726f7461;
+
+  [[noreturn]] static void refuse_cross_attention();
+  LshCut cut_of(std::int64_t length) const;
+  LshCall call_of(const Pass& pass, const AttentionMask& mask, Kept& kept, std::int64_t pair,
+                  std::int64_t length) const;
+  void hash(const LshCall& call, std::uint64_t rotation_stream, LshHead& head) const;
+  void step_head(const StepContext& ctx, KeyValueCache& cache, Memory& memory, std::int64_t unit,
+                 const float* q, const float* k, const float* v, float* o) const;
+
+  std::int64_t heads_, d_head_, chunk_, rounds_, buckets_, before_, after_;
+  std::uint64_t seed_;
+};
+
+}  // namespace scaling

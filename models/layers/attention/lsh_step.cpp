@@ -1,0 +1,141 @@
+// Decoding with LSH attention: one position attends to those that share a bucket with it, found by
+// their remembered hashes.
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/check.h"
+#include "kernels/random.h"
+#include "models/layers/attention/lsh.h"
+#include "models/layers/parts/partial_sums.h"
+
+namespace scaling {
+namespace {
+
+bool shares_bucket(const std::int32_t* a, const std::int32_t* b, std::int64_t rounds) {
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    if (a[round] == b[round]) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+/// What decoded positions hashed to, and what hashes them.
+struct LshAttention::Memory : LayerState {
+  std::int64_t capacity = 0;
+  LshHashing hashing;
+  std::vector<float> rotations;       // (heads, d_head, rounds * columns)
+  std::vector<std::int32_t> buckets;  // (tokens * heads, capacity, rounds)
+  std::vector<float> scratch;         // (tokens * heads, d_head + rounds * columns), of one step
+};
+
+std::int64_t LshAttention::workspace_floats(int, int threads) const {
+  return threads * 2 * padded(slots() * d_head_);
+}
+
+std::unique_ptr<LayerState> LshAttention::make_memory(int tokens, std::int64_t capacity) const {
+  auto memory = std::make_unique<Memory>();
+  memory->capacity = capacity;
+  memory->hashing = hashing_of(capacity);
+  const std::int64_t columns = rounds_ * memory->hashing.columns(), units = tokens * heads_;
+  memory->rotations.resize(std::size_t(heads_ * d_head_ * columns));
+  for (std::int64_t head = 0; head < heads_; ++head) {
+    draw_rotation(seed_, kFixedRotations, head, d_head_ * columns,
+                  memory->rotations.data() + head * d_head_ * columns);
+  }
+  memory->buckets.resize(std::size_t(units * capacity * rounds_));
+  Rng rng(seed_, kFixedRotations + 1);
+  for (std::int32_t& bucket : memory->buckets) {
+    bucket = std::int32_t(rng.below(std::uint32_t(memory->hashing.buckets())));
+  }
+  memory->scratch.resize(std::size_t(units * (d_head_ + columns)));
+  return memory;
+}
+
+/// unit: token * heads + head; q, k, v, o: of this head.
+void LshAttention::step_head(const StepContext& ctx, KeyValueCache& cache, Memory& memory,
+                             std::int64_t unit, const float* q, const float* k, const float* v,
+                             float* o) const {
+  const std::int64_t position = ctx.position, head = unit % heads_, slots_left = slots() - 1;
+  const std::int64_t of_round = memory.hashing.columns(), columns = rounds_ * of_round;
+  const int token = int(unit / heads_);
+  float* keys = cache.keys_of(token, head);
+  float* values = cache.values_of(token, head);
+  float* qk = memory.scratch.data() + unit * (d_head_ + columns);
+  float* rotated = qk + d_head_;
+  const float* rotation = memory.rotations.data() + head * d_head_ * columns;
+
+  float squares = 0;
+  for (std::int64_t i = 0; i < d_head_; ++i) {
+    qk[i] = (q[i] + k[i]) * 0.5f;
+    squares += qk[i] * qk[i];
+  }
+  // The kernel divides logits by sqrt(d_head).
+  const float inverse = 1 / std::sqrt(squares / float(d_head_) + kLshEpsilon);
+  for (std::int64_t i = 0; i < d_head_; ++i) keys[position * d_head_ + i] = qk[i] * inverse;
+  std::copy_n(v, d_head_, values + position * d_head_);
+
+  std::fill_n(rotated, columns, 0.0f);
+  for (std::int64_t i = 0; i < d_head_; ++i) {
+    const float* direction = rotation + i * columns;
+    for (std::int64_t c = 0; c < columns; ++c) rotated[c] += qk[i] * direction[c];
+  }
+  std::int32_t* all_buckets = memory.buckets.data() + unit * cache.capacity * rounds_;
+  std::int32_t* buckets = all_buckets + position * rounds_;
+  for (std::int64_t round = 0; round < rounds_; ++round) {
+    buckets[round] = bucket_of(memory.hashing, rotated + round * of_round);
+  }
+
+  const std::int64_t others = std::min(slots_left, position);
+  float* scores = cache.scores_of(token, head);
+  if (others == 0) {
+    std::copy_n(v, d_head_, o);
+    return;
+  }
+  if (others == position) {
+    ctx.kernels.attend(qk, keys, values, position, d_head_, scores, o);
+    return;
+  }
+  float* chosen_keys = ctx.workspace + ctx.thread * 2 * padded(slots() * d_head_);
+  float* chosen_values = chosen_keys + padded(slots() * d_head_);
+  std::int64_t n = 0;
+  for (const bool alike : {true, false}) {
+    for (std::int64_t at = position - 1; at >= 0 && n < others; --at) {
+      if (shares_bucket(all_buckets + at * rounds_, buckets, rounds_) != alike) continue;
+      std::copy_n(keys + at * d_head_, d_head_, chosen_keys + n * d_head_);
+      std::copy_n(values + at * d_head_, d_head_, chosen_values + n * d_head_);
+      ++n;
+    }
+  }
+  ctx.kernels.attend(qk, chosen_keys, chosen_values, n, d_head_, scores, o);
+}
+
+void LshAttention::step(const StepContext& ctx, KeyValueCache& cache, const float* q,
+                        const float* k, const float* v, float* o) const {
+  SCALING_CHECK(ctx.position < cache.capacity && cache.more != nullptr);
+  auto& memory = static_cast<Memory&>(*cache.more);
+  SCALING_CHECK(memory.capacity == cache.capacity);
+  const Range share = ctx.share(ctx.tokens * heads_);
+  for (std::int64_t unit = share.begin; unit < share.end; ++unit) {
+    const std::int64_t at = unit * d_head_;
+    step_head(ctx, cache, memory, unit, q + at, k + at, v + at, o + at);
+  }
+  ctx.sync();
+}
+
+void LshAttention::step_fixed(const StepContext&, KeyValueCache&, std::int64_t, const float*,
+                              float*) const {
+  refuse_cross_attention();
+}
+
+Cost LshAttention::step_cost(int tokens, std::int64_t length) const {
+  const double width = double(heads_ * d_head_), chosen = double(std::min(slots(), length));
+  const double directions = width * double(rounds_ * hashing_of(length).columns());
+  // While all fit, nobody looks at buckets.
+  const double compared = length > slots() ? double(rounds_ * heads_ * length) * tokens : 0;
+  const double cached = 2 * chosen * width * tokens;
+  return {
+      {"attention", 0, 4 * (cached + compared + directions), 2 * cached + 2 * directions * tokens}};
+}
+
+}  // namespace scaling

@@ -1,0 +1,74 @@
+// The paper's sparse feed-forward layer: a low-rank controller chooses one neuron in N (3.1,
+// reference 1.2).
+#pragma once
+
+#include "models/layer.h"
+#include "models/layers/parts/partial_sums.h"
+#include "models/layers/parts/selection.h"
+
+namespace scaling {
+
+/// y = relu((x W1^T + b1) m) W2 + b2, where the mask m is one in each block of N neurons (hard) or,
+/// in most training calls, the controller's softmax (soft). ModelConfig::selector may replace the
+/// controller by one that is never trained or by a hash of the token id; both always select hard.
+class SparseFeedForward : public FeedForward {
+ public:
+  explicit SparseFeedForward(const ModelConfig& config);
+  void visit_parameters(const ParameterVisitor& visit) override;
+  std::int64_t workspace_floats(int tokens, int threads) const override;
+  std::unique_ptr<LayerState> make_state(int tokens) const override;
+
+  /// What make_activations makes. chosen: (positions, d_ff / N), neuron within its block; in a soft
+  /// call the likeliest.
+  struct Kept : Activations {
+    /// (positions, d_ff). Softmax of every block after training, else the logits; empty for hash.
+    Mat p;
+    bool has_probabilities = false;
+    Mat h;  ///< (positions, d_ff), after mask and ReLU
+    Mat hidden, dh, dz, dhidden;
+  };
+  std::unique_ptr<Activations> make_activations() const override;
+  using FeedForward::forward;
+  void forward(Pass& pass, const Mat& x, Activations& kept, Mat& y) const override;
+  /// Follows a forward in training. A hard call is straight-through: the controller learns from the
+  /// chosen neurons that are active. No noise or temperature in the softmax's derivative.
+  void backward(Pass& pass, const Mat& x, Activations& kept, const Mat& dy, Mat& dx) const override;
+  /// Of the learned controller.
+  double selection_entropy(const Activations& kept) const override;
+
+  /// Controller logits z (positions, d_ff), of which evaluation takes the argmax of every block.
+  /// Not for hash.
+  Mat controller_logits(const Mat& x) const;
+  void step(const StepContext& ctx, LayerState* state, const float* x, float* y) const override;
+  /// For several tokens the gathered rows are the expected union of uniform, independent
+  /// selections.
+  Cost step_cost(int tokens, WeightType type) const override;
+  std::vector<std::int32_t> touched_rows(const LayerState* state) const override;
+  /// Row chosen by `token` in `block` at the last step.
+  std::int32_t chosen_row(const LayerState* state, int token, std::int64_t block) const;
+
+ private:
+  enum class Selector { learned, random, hash };
+  static Selector selector_of(const std::string& name);
+  Blocks shape() const { return {blocks_, n_}; }
+  void compute_logits(const Pass& pass, const Mat& x, Mat& hidden, Mat& z) const;
+  void select(const Pass& pass, std::int64_t row, Kept& own) const;
+  /// Neurons of a range of blocks for a token id.
+  void select_by_hash(int id, Range blocks, std::int32_t* selected) const;
+  void mask_hard(const std::int32_t* selected, float* h) const;
+  void mask_soft(const float* p, float* h) const;
+  void mask_hard_backward(const Kept& own, std::int64_t row, float* dh, float* dz) const;
+  void mask_soft_backward(const Kept& own, std::int64_t row, float* dh, float* dz) const;
+  std::int64_t controller_floats(int tokens, int threads) const;
+  std::int64_t list_selections(const StepContext& ctx, const std::int32_t* selected, Range blocks,
+                               Selection* list) const;
+
+  std::int64_t d_, f_, n_, blocks_, rank_;
+  bool has_b1_;
+  Selector selector_;
+  double tau_, hard_probability_;
+  std::uint64_t seed_;
+  Parameter c1_, c2_, controller_bias_, w1_, b1_, w2_, b2_;
+};
+
+}  // namespace scaling

@@ -1,0 +1,31 @@
+// The paper's sparse loss: a multiplicative layer to the vocabulary (3.3, reference 3).
+#pragma once
+
+#include "models/layer.h"
+#include "models/layers/parts/multiplicative_dense.h"
+
+namespace scaling {
+
+/// Logit s * (V / S) + m. Parameters d, e, bias; S = loss_modules.
+class MultiplicativeLoss : public Loss {
+ public:
+  explicit MultiplicativeLoss(const ModelConfig& config);
+  void visit_parameters(const ParameterVisitor& visit) override;
+  std::int64_t workspace_floats(int, int) const override;
+  std::unique_ptr<Activations> make_activations() const override;
+  using Loss::forward;
+  void forward(Pass& pass, const Mat& x, Activations& kept, Mat& logits) const override;
+  void backward(Pass& pass, const Mat& x, Activations& kept, const Mat& dlogits,
+                Mat& dx) const override;
+  void step(const StepContext& ctx, LayerState* state, const float* x,
+            float* logits) const override;
+  Cost step_cost(int tokens, WeightType type) const override;
+
+ private:
+  struct Kept : LossActivations {
+    MultiplicativeDense::Kept layer;
+  };
+  MultiplicativeDense layer_;
+};
+
+}  // namespace scaling

@@ -1,0 +1,41 @@
+// A multiplicative layer whose output feeds convolutions: the paper's combined QKV layer (3.2,
+// reference 2.7, 2.8).
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "models/layers/parts/module_convolution.h"
+#include "models/layers/parts/multiplicative_dense.h"
+
+namespace scaling {
+
+class ConvolvedMultiplicative {
+ public:
+  ConvolvedMultiplicative(const std::string& prefix, const ModelConfig& config,
+                          std::vector<ModuleConvolution> convolutions);
+  void visit_parameters(const ParameterVisitor& visit);
+  struct Kept {
+    MultiplicativeDense::Kept multiplicative;
+    ConvolutionBank::Kept bank;
+    Mat m, dm;  // the multiplicative layer's output
+  };
+  /// One y a convolution, in the constructor's order.
+  void forward(Pass& pass, const Mat& x, Kept& kept, std::initializer_list<Mat*> y) const;
+  void backward(Pass& pass, const Mat& x, Kept& kept, std::initializer_list<const Mat*> dy,
+                Mat& dx) const;
+  ConvolutionRing make_ring(int tokens) const { return bank_.make_ring(tokens); }
+  std::int64_t workspace_floats(int tokens, int threads) const;
+  /// Up to, and with, the barrier after which outputs can be finished.
+  void step(const StepContext& ctx, ConvolutionRing& ring, const float* x) const;
+  /// The thread's share of output i; a barrier must follow the last one.
+  void finish(const StepContext& ctx, std::size_t i, float* y) const;
+  Cost step_cost(int tokens, WeightType type) const;
+
+ private:
+  MultiplicativeDense multiplicative_;
+  ConvolutionBank bank_;
+};
+
+}  // namespace scaling

@@ -1,0 +1,40 @@
+// The paper's sparse QKV layer: one multiplicative layer, convolutions of its output, no output
+// layer (reference 2.7).
+#pragma once
+
+#include "models/layer.h"
+#include "models/layers/parts/convolved_multiplicative.h"
+
+namespace scaling {
+
+/// share_qk: the query serves as key too.
+class MultConvProjection : public Projection {
+ public:
+  MultConvProjection(const ModelConfig& config, bool share_qk);
+  void visit_parameters(const ParameterVisitor& visit) override;
+  std::int64_t workspace_floats(int tokens, int threads) const override;
+  std::unique_ptr<LayerState> make_state(int tokens) const override;
+  std::unique_ptr<Activations> make_activations() const override;
+  using Projection::forward;
+  using Projection::forward_output;
+  void forward(Pass& pass, const Mat& x, Activations& kept, QKV& y) const override;
+  void backward(Pass& pass, const Mat& x, Activations& kept, const QKV& dy, Mat& dx) const override;
+  /// Never called, nor the next: the caller takes o for y.
+  void forward_output(Pass& pass, const Mat& o, Activations& kept, Mat& y) const override;
+  void backward_output(Pass& pass, const Mat& o, Activations& kept, const Mat& dy,
+                       Mat& do_) const override;
+  void step(const StepContext& ctx, LayerState* state, const float* x, float* q, float* k,
+            float* v) const override;
+  bool has_output() const override { return false; }
+  /// Likewise.
+  void step_output(const StepContext& ctx, LayerState* state, const float* o,
+                   float* y) const override;
+  Cost step_cost(int tokens, WeightType type) const override;
+
+ private:
+  std::int64_t d_;
+  bool share_qk_;
+  ConvolvedMultiplicative layer_;
+};
+
+}  // namespace scaling

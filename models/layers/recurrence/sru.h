@@ -1,0 +1,31 @@
+// The simple recurrent unit beside the feed-forward (paper 4.3, reference 6).
+#pragma once
+
+#include "models/layer.h"
+#include "models/layers/parts/dense_product.h"
+
+namespace scaling {
+
+/// u = in(x) of recurrence_width n, (r~, f~, z) = gates(u), r = sigmoid(r~), f = sigmoid(f~);
+/// c = f c' + (1 - f) z, where c' is the cell one position before, 0 at first;
+/// h = r c + (1 - r) sqrt(3) u; y = out(h). in, gates and out are dense products with biases.
+class SruRecurrence : public Recurrence {
+ public:
+  explicit SruRecurrence(const ModelConfig& config);
+  void visit_parameters(const ParameterVisitor& visit) override;
+  std::int64_t workspace_floats(int tokens, int threads) const override;
+  std::unique_ptr<LayerState> make_state(int tokens) const override;
+  std::unique_ptr<Activations> make_activations() const override;
+  using Recurrence::forward;
+  void forward(Pass& pass, const Mat& x, Activations& kept, Mat& y) const override;
+  void backward(Pass& pass, const Mat& x, Activations& kept, const Mat& dy, Mat& dx) const override;
+  void step(const StepContext& ctx, LayerState* state, const float* x, float* y) const override;
+  Cost step_cost(int tokens, WeightType type) const override;
+
+ private:
+  std::int64_t n_;
+  DenseProduct in_, out_;
+  Parameter gates_, gates_bias_;
+};
+
+}  // namespace scaling

@@ -1,0 +1,64 @@
+// Text to learn from: files of several kinds, or the built-in generator, read as one stream of
+// documents in bounded memory.
+//
+// A plain text file is one document. A JSON lines file (.jsonl .ndjson .json) has a document a line
+// under a key, "text" as in C4 unless others are given. Either may be compressed (.gz .zst). Of a
+// folder, whatever depth, the files with those endings or .txt, .text are read, in the order of
+// their paths; a file named outright or by a glob is read whatever its ending.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "models/text/document_cutter.h"
+
+namespace scaling {
+
+struct CorpusCounts {
+  std::uint64_t documents = 0;      ///< not empty
+  std::uint64_t bytes = 0;          ///< of their text, decoded
+  std::uint64_t skipped_lines = 0;  ///< of JSON files: malformed or without text
+};
+
+/// Called every megabyte with the bytes that a pass over the text has read; ends the reading by
+/// throwing.
+using ReadWatch = std::function<void(std::uint64_t bytes)>;
+
+class Corpus {
+ public:
+  /// name: file, folder, glob or "generated"; keys: of the text in JSON lines, comma between them.
+  /// Only looks at names; throws UserError if nothing fits.
+  explicit Corpus(const std::string& name, const std::string& keys = "text",
+                  const ReadWatch& watch = {});
+
+  bool generated() const { return generated_; }
+  std::size_t files() const { return files_.size(); }
+  std::size_t ignored_files() const { return ignored_; }
+  /// Of the files' bytes, in order, and of the keys; not of their names. Remembered in the folder
+  /// under names, sizes and times, so that a large corpus is not read for it at every start.
+  std::uint64_t hash(const std::string& cache_folder) const;
+  /// Every document, in pieces of at most DocumentCutter::kPiece bytes. Throws UserError naming the
+  /// file for read errors, and if there is no document at all.
+  CorpusCounts read(const TextSink& sink) const;
+
+ private:
+  struct File {
+    std::string path;
+    bool json_lines;
+  };
+  void add_folder(const std::string& path);
+
+  std::string name_;
+  std::vector<std::string> keys_;
+  bool generated_ = false;
+  std::vector<File> files_;
+  std::size_t ignored_ = 0;
+  ReadWatch watch_;
+};
+
+/// Throws UserError if it cannot be made.
+void make_folder(const std::string& path);
+
+}  // namespace scaling

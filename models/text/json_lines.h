@@ -1,0 +1,26 @@
+// JSON lines read as a stream: a line may be larger than memory.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "models/text/byte_source.h"
+#include "models/text/document_cutter.h"
+
+namespace scaling {
+
+enum class JsonLine {
+  text,       ///< an object with a string under one of the keys, which the document received
+  blank,      ///< nothing but white space
+  no_text,    ///< an object without such a string
+  malformed,  ///< no JSON object; the document may have received some text nevertheless
+  end         ///< of the file
+};
+
+/// Reads one line: of its object the first string under one of the keys. Escapes are decoded, half
+/// a surrogate pair becomes U+FFFD, raw bytes stay as they are, be they valid UTF-8 or not. Numbers
+/// are only looked at as far as needed to pass over them.
+JsonLine read_json_line(ByteReader& in, DocumentCutter& document,
+                        const std::vector<std::string>& keys);
+
+}  // namespace scaling

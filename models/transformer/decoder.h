@@ -1,0 +1,75 @@
+// One token at a time through a Transformer: owner of caches and layer states, and of the clock
+// readings.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "models/transformer/transformer.h"
+
+namespace scaling {
+
+struct StepTiming {
+  double token_seconds = 0;  ///< from embedding to sampled id
+  double block_seconds =
+      0;  ///< mean over the distinct decoder blocks, entry to exit, by thread 0's clock
+};
+
+class Decoder {
+ public:
+  /// tokens: sequences decoded together. capacity: cached positions. source_length: ignored if the
+  /// model is decoder-only. The model (not allocated for training) and the team outlive this.
+  /// Throws UserError if tokens is not in [1, kMaxTokens], or the caches do not fit in memory.
+  Decoder(const Transformer& model, const KernelSet& kernels, Team& team, int tokens,
+          std::int64_t capacity, std::int64_t source_length);
+  ~Decoder();
+
+  /// Forgets everything and takes in the encoder's output for `source` (source_length ids, the same
+  /// for all sequences; ignored if decoder-only), padding dropped: into the cross-attention caches,
+  /// or, of a concatenated model, through the decoder's blocks, position by position.
+  void begin(const std::vector<int>& source);
+  /// As begin(), from encoder output (source_length, d_model) computed before; no rows if
+  /// decoder-only.
+  void begin(const Mat& encoded);
+  /// Pretends that `length` positions were decoded: caches get random keys and values. For context
+  /// sweeps.
+  void pretend_position(std::int64_t length);
+
+  /// Consumes one id per sequence at the current position, writes the next ids (greedy if
+  /// temperature is 0, else sampled from softmax(logits / temperature) with Gumbel noise of the
+  /// seed).
+  StepTiming step(const std::vector<int>& ids, std::vector<int>& next, float temperature = 0);
+  /// From now on samples are drawn with this seed instead of the model's.
+  void set_sampling_seed(std::uint64_t seed);
+  /// From now on steps also note thread 0's time in each seat, at a clock reading for each.
+  void profile(bool on);
+  /// Seconds of the last profiled step in each seat, mean over the held blocks. They add up to its
+  /// block_seconds.
+  const PerSeat<double>& seat_seconds() const;
+  std::int64_t position() const { return position_; }
+  /// Of the last step: (tokens, vocab_size).
+  const std::vector<float>& logits() const { return logits_; }
+  /// Selections of the last step in each held block (FeedForward::touched_rows).
+  std::vector<std::vector<std::int32_t>> touched_rows() const;
+
+ private:
+  struct Impl;
+  void begin(const Mat& encoded, const std::vector<int>& ids);
+  std::unique_ptr<Impl> impl_;
+  std::int64_t position_ = 0;
+  std::vector<float> logits_;
+};
+
+/// Sums over one example, teacher-forced through the decode path: begins at `source`, feeds a 0 and
+/// then the target's ids one by one. decoder: of one sequence, with room for the target. weights:
+/// one a target id.
+CrossEntropy decode_cross_entropy(Decoder& decoder, const std::vector<int>& source,
+                                  const std::vector<int>& target,
+                                  const std::vector<float>& weights);
+/// Its mean: nats per weighted target token.
+double decode_log_perplexity(Decoder& decoder, const std::vector<int>& source,
+                             const std::vector<int>& target, const std::vector<float>& weights);
+
+}  // namespace scaling

@@ -1,0 +1,275 @@
+// The order of the parts, forward and back. A stack that stores has its streams in the branches'
+// results; one that does not has two matrices, to which branches add in place.
+#include "models/transformer/stack.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "kernels/check.h"
+
+namespace scaling {
+namespace {
+
+/// Puts the decisions of one branch of one block in place for as long as it lives.
+class InPlace {
+ public:
+  InPlace(Branch::Kept& kept, std::vector<Decisions>& stored) : kept_(kept), stored_(stored) {
+    exchange();
+  }
+  ~InPlace() { exchange(); }
+  InPlace(const InPlace&) = delete;
+  InPlace& operator=(const InPlace&) = delete;
+
+ private:
+  void exchange() {
+    std::size_t i = 0;
+    kept_.for_each_decisions([&](Decisions& of) { std::swap(of, stored_[i++]); });
+  }
+  Branch::Kept& kept_;
+  std::vector<Decisions>& stored_;
+};
+
+}  // namespace
+
+Stack::Stack(const ModelConfig& config, Place place_)
+    : place(place_),
+      norm(config.d_model),
+      is_reversible_(config.is_reversible()),
+      stores_(config.residual_stack != "reversible"),
+      decides_anew_(config.recompute_decisions),
+      encoder_swaps_(config.encoder_swaps) {
+  positions = Parameter::make_matrix(name() + "_positions", config.max_length, config.d_model,
+                                     Layout::rows, {Initializer::Kind::positions, 0});
+  if (place == Place::encoder && config.is_concatenated()) {
+    output = std::make_unique<DenseProduct>("encoder_output.w", "encoder_output.bias",
+                                            config.d_model, config.d_model);
+  }
+}
+
+void Stack::add_block(const ModelConfig& config) {
+  const std::string prefix = name() + "." + std::to_string(blocks.size()) + ".";
+  blocks.push_back(std::make_unique<Block>(config, place, prefix));
+}
+
+void Stack::visit_parameters(const ParameterVisitor& visit) {
+  visit(positions);
+  for (const auto& block : blocks) block->visit_parameters(visit);
+  if (output) output->visit_parameters(visit);
+  norm.visit_parameters(name() + "_norm.", visit);
+}
+
+bool Stack::swaps(std::size_t j, std::size_t branches) const {
+  return is_reversible_ && !(place == Place::encoder && encoder_swaps_ == 1 && j + 1 == branches);
+}
+
+Stack::Kept Stack::make_kept(const Attention& self_attention, const Attention& cross_attention,
+                             bool stored) const {
+  Kept kept;
+  if (is_reversible_) kept.embedding.masks = Masks::of_examples;  // reference 5.2
+  for (const auto& block : blocks) {
+    const bool is_shared = !stores_ && !stored;
+    for (const Branch* branch : block->branches()) {
+      auto own = branch->make_kept(self_attention, cross_attention);
+      if (is_shared) {
+        std::size_t count = 0;
+        own->for_each_decisions([&](Decisions&) { ++count; });
+        kept.decisions.emplace_back(count);
+        if (block != blocks.front()) continue;
+      }
+      kept.branches.push_back(std::move(own));
+    }
+  }
+  return kept;
+}
+
+void Stack::run_stored(Pass& pass, const Surroundings& around, const Mat& x, Kept& kept) const {
+  const Mat *acc = &x, *ctx = &x;
+  kept.inputs.clear();
+  for (const auto& block : blocks) {
+    const std::vector<Branch*> branches = block->branches();
+    for (std::size_t j = 0; j < branches.size(); ++j) {
+      Branch::Kept& own = *kept.branches[kept.inputs.size()];
+      kept.inputs.push_back(ctx);
+      branches[j]->forward(pass, around, *ctx, *acc, 1, own, kept.scratch, own.out);
+      acc = &own.out;
+      if (!is_reversible_) ctx = acc;
+      if (swaps(j, branches.size())) std::swap(acc, ctx);
+    }
+  }
+  kept.last = ctx;
+  if (!is_reversible_) return;
+  kept.mean.resize(x.rows(), x.cols());
+  kept.mean.noalias() = 0.5f * (*acc + *ctx);
+  kept.last = &kept.mean;
+}
+
+void Stack::run_in_place(Pass& pass, const Surroundings& around, const Mat& x, Kept& kept) const {
+  kept.acc = x;
+  kept.ctx = x;
+  std::size_t i = 0;
+  for (const auto& block : blocks) {
+    const std::vector<Branch*> branches = block->branches();
+    for (std::size_t j = 0; j < branches.size(); ++j, ++i) {
+      const InPlace decisions(*kept.branches[j], kept.decisions[i]);
+      branches[j]->forward(pass, around, kept.ctx, kept.acc, 1, *kept.branches[j], kept.scratch,
+                           kept.acc);
+      if (swaps(j, branches.size())) kept.acc.swap(kept.ctx);
+    }
+  }
+  kept.mean.resize(x.rows(), x.cols());
+  kept.mean.noalias() = 0.5f * (kept.acc + kept.ctx);
+  kept.last = &kept.mean;
+}
+
+void Stack::run(Pass& pass, const Surroundings& around, const Mat& x, Kept& kept) const {
+  if (kept.decisions.empty()) {
+    run_stored(pass, around, x, kept);
+  } else {
+    run_in_place(pass, around, x, kept);
+  }
+}
+
+void Stack::back_in_place(Pass& pass, const Surroundings& around, Kept& kept, Mat* dencoded) const {
+  std::size_t i = kept.decisions.size();
+  for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) {
+    const std::vector<Branch*> branches = (*block)->branches();
+    for (std::size_t j = branches.size(); j-- > 0;) {
+      if (swaps(j, branches.size())) {
+        kept.acc.swap(kept.ctx);
+        kept.dacc.swap(kept.dctx);
+      }
+      Branch::Kept& own = *kept.branches[j];
+      const InPlace decisions(own, kept.decisions[--i]);
+      pass.replay = true;
+      pass.decides_anew = decides_anew_;
+      branches[j]->forward(pass, around, kept.ctx, kept.acc, -1, own, kept.scratch, kept.acc);
+      pass.replay = pass.decides_anew = false;
+      branches[j]->backward(pass, around, kept.ctx, own, kept.scratch, kept.dacc, kept.dctx,
+                            dencoded);
+    }
+  }
+}
+
+void Stack::run_back(Pass& pass, const Surroundings& around, Kept& kept, Mat& dx,
+                     Mat* dencoded) const {
+  if (is_reversible_) {
+    kept.dacc.resize(dx.rows(), dx.cols());
+    kept.dacc.noalias() = 0.5f * dx;
+    kept.dctx = kept.dacc;
+  }
+  if (!kept.decisions.empty()) {
+    back_in_place(pass, around, kept, dencoded);
+  } else {
+    std::size_t i = kept.inputs.size();
+    for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) {
+      const std::vector<Branch*> branches = (*block)->branches();
+      for (std::size_t j = branches.size(); j-- > 0;) {
+        --i;
+        if (swaps(j, branches.size())) kept.dacc.swap(kept.dctx);
+        branches[j]->backward(pass, around, *kept.inputs[i], *kept.branches[i], kept.scratch,
+                              is_reversible_ ? kept.dacc : dx, is_reversible_ ? kept.dctx : dx,
+                              dencoded);
+      }
+    }
+  }
+  if (is_reversible_) dx.noalias() = kept.dacc + kept.dctx;
+}
+
+void Stack::forward(Pass& pass, const Parameter& embedding, const Surroundings& around,
+                    const std::vector<int>& ids, Kept& kept) const {
+  pass.ids = ids.data();
+  embed(pass, embedding, positions, ids, kept.embedding, kept.embedded);
+  const Concatenation* joined = around.joined;
+  if (joined) {
+    joined->join(*around.encoded, kept.embedded, kept.joint);
+    joined->join_ids(*around.source, ids, kept.ids);
+    pass.ids = kept.ids.data();
+  }
+  run(pass, around, joined ? kept.joint : kept.embedded, kept);
+  if (joined) {
+    joined->strip(*kept.last, kept.stripped);
+    kept.last = &kept.stripped;
+  }
+  kept.before_norm = kept.last;
+  if (output) {
+    output->forward(pass, *kept.last, kept.dense, kept.output);
+    kept.before_norm = &kept.output;
+  }
+  norm.forward(*kept.before_norm, kept.norm, kept.normed);
+}
+
+void Stack::backward(Pass& pass, const Parameter& embedding, const Surroundings& around,
+                     const std::vector<int>& ids, Kept& kept, Mat* dencoded) const {
+  const Concatenation* joined = around.joined;
+  kept.dx.setZero(kept.normed.rows(), kept.normed.cols());
+  norm.backward(*kept.before_norm, kept.norm, kept.dnormed, kept.dx);
+  if (output) {
+    kept.dlast = kept.dx;
+    output->backward(pass, *kept.last, kept.dense, kept.dlast, kept.dx);
+  }
+  pass.ids = joined ? kept.ids.data() : ids.data();
+  if (joined) {
+    SCALING_CHECK(dencoded != nullptr);
+    joined->strip_backward(kept.dx, kept.dlast);
+    kept.dx.swap(kept.dlast);
+  }
+  run_back(pass, around, kept, kept.dx, dencoded);
+  if (joined) {
+    joined->join_backward(kept.dx, *dencoded, kept.dlast);
+    kept.dx.swap(kept.dlast);
+  }
+  pass.ids = ids.data();
+  embed_backward(pass, embedding, positions, ids, kept.embedding, kept.dx);
+}
+
+std::string Stack::first_not_finite(const Kept& kept) const {
+  SCALING_CHECK(kept.decisions.empty());
+  std::size_t i = 0;
+  for (std::size_t block = 0; block < blocks.size(); ++block) {
+    const std::size_t branches = blocks[block]->branches().size();
+    for (std::size_t j = 0; j < branches; ++j, ++i) {
+      if (kept.branches[i]->out.allFinite()) continue;
+      return name() + "." + std::to_string(block) + ", " +
+             (j + 1 == branches                           ? "feed-forward"
+              : j < blocks[block]->self_attentions.size() ? "self-attention"
+                                                          : "cross-attention");
+    }
+  }
+  return "";
+}
+
+std::vector<double> Stack::selection_entropies(const Kept& kept) const {
+  SCALING_CHECK(kept.decisions.empty());
+  std::vector<double> entropies;
+  std::size_t i = 0;
+  for (const auto& block : blocks) {
+    i += block->branches().size();
+    entropies.push_back(block->feed_forward->selection_entropy(*kept.branches[i - 1]));
+  }
+  return entropies;
+}
+
+std::size_t Stack::Kept::decision_bytes() const {
+  std::size_t bytes = 0;
+  for (const std::vector<Decisions>& of_branch : decisions) {
+    for (const Decisions& some : of_branch) bytes += some.chosen.capacity() * sizeof(std::int32_t);
+  }
+  return bytes;
+}
+
+double Stack::Kept::reconstruction_error() const {
+  if (decisions.empty()) return std::numeric_limits<double>::quiet_NaN();
+  const Mat& x = joint.rows() == acc.rows() ? joint : embedded;
+  double error = 0;
+  for (std::int64_t row = 0; row < x.rows(); ++row) {
+    // Behind a joint sequence: norms of zeros magnify rounding, and nothing depends on it.
+    if ((x.row(row).array() == 0).all()) continue;
+    for (const Mat* found : {&acc, &ctx}) {
+      error = std::max(error, double((found->row(row) - x.row(row)).cwiseAbs().maxCoeff()));
+    }
+  }
+  return error;
+}
+
+}  // namespace scaling

@@ -1,0 +1,100 @@
+// Embedding, blocks and final norm of an encoder or a decoder, and how residuals add up.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "models/layers/parts/dense_product.h"
+#include "models/transformer/block.h"
+#include "models/transformer/concatenation.h"
+#include "models/transformer/embedding.h"
+
+namespace scaling {
+
+/// Residual stacks (ModelConfig::residual_stack). plain: x += f(x) for every branch f. Reversible:
+/// two streams, both the input at first; acc += f(ctx), then the two change places; their mean is
+/// the result (paper 4.2, reference 5.1). The backward pass of `reversible` subtracts f(ctx) again
+/// instead of remembering acc: nothing of the size of a stream is kept of a branch, only its
+/// Decisions. `reversible_stored` is the same function, remembering.
+struct Stack {
+  /// Without blocks yet: `blocks` of them are added by add_block. Names begin with the place's
+  /// ("encoder_positions", "encoder.0.", "encoder_norm."; "encoder_output." of the dense layer
+  /// between the mean and the norm of an encoder whose output is concatenated).
+  Stack(const ModelConfig& config, Place place);
+  void add_block(const ModelConfig& config);
+  void visit_parameters(const ParameterVisitor& visit);
+
+  /// What a pass keeps of this stack; the same object serves batch after batch.
+  struct Kept {
+    EmbeddingKept embedding;
+    Mat embedded;
+    /// One for every branch of every block; of a reversible stack that stores nothing, one for
+    /// every branch of a block, which all blocks use in turn.
+    std::vector<std::unique_ptr<Branch::Kept>> branches;
+    /// Of such a stack, those of every branch of every block.
+    std::vector<std::vector<Decisions>> decisions;
+    std::vector<const Mat*> inputs;  ///< of every branch, where they are kept
+    /// The streams of a stack that stores nothing. After a backward pass they are what the inverse
+    /// made of the input.
+    Mat acc, ctx;
+    Mat dacc, dctx;
+    BranchScratch scratch;
+    std::vector<int> ids;  ///< of the joint sequence
+    Mat joint, mean, stripped, output;
+    DenseProduct::Kept dense;
+    const Mat* last = nullptr;         ///< the blocks' result, stripped
+    const Mat* before_norm = nullptr;  ///< what the final norm saw
+    Norm::Kept norm;
+    Mat normed;   ///< the result of forward
+    Mat dnormed;  ///< what backward starts from; whoever read `normed` fills it
+    Mat dx, dlast;
+
+    /// Of Decisions::chosen that are stored away, bytes.
+    std::size_t decision_bytes() const;
+    /// max |acc - x|, |ctx - x| after a backward pass, x being the blocks' input; NaN if the stack
+    /// has no inverse to compute.
+    double reconstruction_error() const;
+  };
+  /// stored: activations are kept even if the stack could do without, for whoever wants to see
+  /// every block's.
+  Kept make_kept(const Attention& self_attention, const Attention& cross_attention,
+                 bool stored = false) const;
+
+  /// ids: pass.examples sequences of one length; they become pass.ids. `embedding` is shared by the
+  /// stacks of a model. around.joined, if not null, puts around.encoded before them. The result is
+  /// kept.normed.
+  void forward(Pass& pass, const Parameter& embedding, const Surroundings& around,
+               const std::vector<int>& ids, Kept& kept) const;
+  /// From kept.dnormed down to the tables. dencoded: see Branch::backward.
+  void backward(Pass& pass, const Parameter& embedding, const Surroundings& around,
+                const std::vector<int>& ids, Kept& kept, Mat* dencoded) const;
+  /// "decoder.1, feed-forward": the first branch whose result in the last forward is not finite;
+  /// empty if there is none. kept must be a stored one.
+  std::string first_not_finite(const Kept& kept) const;
+  /// FeedForward::selection_entropy of every block; kept must be a stored one.
+  std::vector<double> selection_entropies(const Kept& kept) const;
+
+  /// Whether the streams change places after branch j of a block.
+  bool swaps(std::size_t j, std::size_t branches) const;
+
+  Place place;
+  Parameter positions;
+  std::vector<std::unique_ptr<Block>> blocks;
+  std::unique_ptr<DenseProduct> output;  ///< may be null
+  Norm norm;
+
+ private:
+  std::string name() const { return place == Place::encoder ? "encoder" : "decoder"; }
+  /// To kept.last.
+  void run(Pass& pass, const Surroundings& around, const Mat& x, Kept& kept) const;
+  void run_stored(Pass& pass, const Surroundings& around, const Mat& x, Kept& kept) const;
+  void run_in_place(Pass& pass, const Surroundings& around, const Mat& x, Kept& kept) const;
+  /// dx enters as the gradient of what run made and leaves as that of its x.
+  void run_back(Pass& pass, const Surroundings& around, Kept& kept, Mat& dx, Mat* dencoded) const;
+  void back_in_place(Pass& pass, const Surroundings& around, Kept& kept, Mat* dencoded) const;
+  bool is_reversible_, stores_, decides_anew_;
+  std::int64_t encoder_swaps_;
+};
+
+}  // namespace scaling

@@ -1,0 +1,117 @@
+// The encoder-decoder or decoder-only Transformer of reference 7.1 and the Terraformer of 5.2;
+// dense baseline, Scaling Transformer and Terraformer differ by seats and residual stack only.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "kernels/arena.h"
+#include "models/batch.h"
+#include "models/layer.h"
+#include "models/layers/catalog.h"
+#include "models/seat.h"
+#include "models/transformer/stack.h"
+
+namespace scaling {
+
+/// Positions that attention may look at: those whose id is not 0, or all if every id is 0.
+std::vector<std::int64_t> unpadded(const std::vector<int>& ids);
+
+class Transformer {
+ public:
+  /// Shapes only; no memory is taken. Validates the config. blocks = 0 is resolved here against
+  /// `memory` bytes (default: what is available), keeping at least one block.
+  explicit Transformer(ModelConfig config, std::uint64_t memory = 0);
+
+  const ModelConfig& config() const { return config_; }
+  /// Distinct decoder blocks held; fewer than config().decoder_layers means scaled down.
+  std::int64_t blocks() const { return std::int64_t(decoder_.blocks.size()); }
+
+  /// Every parameter that is held, names prefixed ("decoder.0.feed_forward.w1").
+  void visit_parameters(const ParameterVisitor& visit);
+  /// Of the full model: all encoder and decoder layers, held or not.
+  std::int64_t parameter_count() const;
+  /// Of what is held, in config().weight_type.
+  std::uint64_t held_bytes() const;
+
+  /// Takes memory (refused before it is taken if it does not fit, with the flags that shrink it),
+  /// lets the team's threads touch it first, and draws the initial values.
+  void allocate(Team& team);
+  /// As allocate(), for training: f32, every parameter in Layout::rows, zeroed gradients beside
+  /// those that are not frozen. Such a model evaluates and trains but does not decode (kernels want
+  /// their layouts): load its checkpoint into one that was allocate()d. Throws UserError if the
+  /// config has bf16 weights, an encoder that is only drawn, or fewer blocks in memory than layers.
+  void allocate_for_training(Team& team);
+  bool is_for_training() const { return gradients_.data() != nullptr; }
+  std::vector<Parameter*> parameters();
+  void zero_gradients();
+  const Arena& arena() const { return arena_; }
+
+  /// Encoder output (positions, d_model) after the final norm. Ids are in [0, vocab_size); 0 is
+  /// padding, masked as keys. If config().encoder is false: unit normal draws from the seed. No
+  /// rows if decoder-only.
+  Mat encode(const std::vector<int>& source) const;
+  /// Teacher-forced logits (positions, vocab_size) of the decoder for `target` shifted right by one
+  /// zero.
+  Mat forward(const std::vector<int>& source, const std::vector<int>& target) const;
+
+  /// What a pass keeps for its backward half; reused from batch to batch.
+  struct Kept {
+    Stack::Kept encoder, decoder;
+    std::vector<int> source, shifted;  ///< what the two stacks read
+    std::vector<std::uint8_t> seen;    ///< of source: 0 where it is padding
+    Concatenation joined;              ///< of both, for concatenated models
+    Mat drawn;                         ///< encoder output of a model with encoder = false
+    std::unique_ptr<Activations> loss;
+  };
+  /// stored: see Stack::make_kept.
+  std::unique_ptr<Kept> make_kept(bool stored = false) const;
+  /// Loss of a batch, averaged over nothing: sums. Sets pass.examples and pass.ids. If
+  /// pass.training, gradients of scale * loss are added to the parameters'; otherwise nothing is
+  /// drawn and selections are hard. Throws UserError if a sequence exceeds max_length.
+  CrossEntropy loss_of(Pass& pass, const Batch& batch, float scale, Kept& kept) const;
+  /// Stack::first_not_finite of an evaluation of the batch.
+  std::string first_not_finite(const Gemm& gemm, const Batch& batch) const;
+  /// Floating-point operations of the matrix products of loss_of with gradients, for one batch of
+  /// these sizes (backward: twice the forward). Of causal attention only the pairs that the mask
+  /// lets through count.
+  double training_flops(std::int64_t examples, std::int64_t source_length,
+                        std::int64_t target_length) const;
+
+  /// One decoder block's step at `length` cached positions of the decoder's own (the current one
+  /// included); concatenated models have source_length cached before them.
+  PerSeat<Cost> block_cost_by_seat(int tokens, std::int64_t length,
+                                   std::int64_t source_length) const;
+  /// The same, seat after seat.
+  Cost block_cost(int tokens, std::int64_t length, std::int64_t source_length) const;
+  /// The whole token of the full model: decoder_layers x block + embedding, final norm, loss.
+  Cost token_cost(int tokens, std::int64_t length, std::int64_t source_length) const;
+  /// What one token through the held blocks reads.
+  Cost held_token_cost(int tokens, std::int64_t length, std::int64_t source_length) const;
+
+  const std::vector<std::unique_ptr<Block>>& decoder() const { return decoder_.blocks; }
+  const Stack& decoder_stack() const { return decoder_; }
+  const Loss& loss() const { return *loss_; }
+  const Attention& self_attention() const { return *attention_; }
+  const Attention& cross_attention() const { return *cross_attention_; }
+  const Norm& decoder_norm() const { return decoder_.norm; }
+  const Parameter& embedding() const { return embedding_; }
+  const Parameter& decoder_positions() const { return decoder_.positions; }
+
+ private:
+  void encode_batch(Pass& pass, Kept& kept) const;
+  /// Up to kept.decoder.normed, what the loss layer reads.
+  void run(Pass& pass, const Batch& batch, Kept& kept) const;
+  Surroundings encoder_surroundings(const Kept& kept) const;
+  Surroundings decoder_surroundings(const Kept& kept) const;
+
+  ModelConfig config_;
+  Arena arena_, gradients_;
+  Parameter embedding_;
+  Stack encoder_, decoder_;
+  std::unique_ptr<Attention> attention_, cross_attention_;  // the latter always full
+  std::unique_ptr<Loss> loss_;
+};
+
+}  // namespace scaling

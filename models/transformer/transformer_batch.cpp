@@ -1,0 +1,154 @@
+// A batch through both stacks, forward and back; evaluation of one example is a batch of one.
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "kernels/check.h"
+#include "models/initialize.h"
+#include "models/transformer/transformer.h"
+
+namespace scaling {
+namespace {
+
+/// Of each example's ids: 1 where keys may be seen, all 1 if all ids are padding.
+void mark_seen(const std::vector<int>& ids, std::int64_t examples,
+               std::vector<std::uint8_t>& seen) {
+  seen.resize(ids.size());
+  const auto length = std::ptrdiff_t(ids.size()) / examples;
+  for (std::ptrdiff_t e = 0; e < examples; ++e) {
+    const auto first = ids.begin() + e * length, last = first + length;
+    const bool all = std::all_of(first, last, [](int id) { return id == 0; });
+    std::transform(first, last, seen.begin() + e * length,
+                   [all](int id) { return std::uint8_t(all || id != 0); });
+  }
+}
+
+/// Each example one position later, after a 0; the last id of each is never read.
+void shift_right(const std::vector<int>& ids, std::int64_t examples, std::vector<int>& shifted) {
+  shifted.assign(ids.size(), 0);
+  const auto length = std::ptrdiff_t(ids.size()) / examples;
+  for (std::ptrdiff_t e = 0; length > 0 && e < examples; ++e) {
+    const auto first = ids.begin() + e * length;
+    std::copy(first, first + length - 1, shifted.begin() + e * length + 1);
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Transformer::Kept> Transformer::make_kept(bool stored) const {
+  auto kept = std::make_unique<Kept>();
+  kept->encoder = encoder_.make_kept(*attention_, *cross_attention_, stored);
+  kept->decoder = decoder_.make_kept(*attention_, *cross_attention_, stored);
+  kept->loss = loss_->make_activations();
+  return kept;
+}
+
+Surroundings Transformer::encoder_surroundings(const Kept& kept) const {
+  return {.self_attention = *attention_,
+          .cross_attention = *cross_attention_,
+          .self = {.causal = false, .keys = kept.seen.data()}};
+}
+
+Surroundings Transformer::decoder_surroundings(const Kept& kept) const {
+  Surroundings around{.self_attention = *attention_,
+                      .cross_attention = *cross_attention_,
+                      .self = {.causal = true}};
+  if (config_.decoder_only()) return around;
+  around.encoded = config_.encoder ? &kept.encoder.normed : &kept.drawn;
+  around.cross.keys = kept.seen.data();
+  if (config_.is_concatenated()) {
+    around.joined = &kept.joined;
+    around.source = &kept.source;
+  }
+  return around;
+}
+
+/// From kept.source to what decoder blocks attend to.
+void Transformer::encode_batch(Pass& pass, Kept& kept) const {
+  mark_seen(kept.source, pass.examples, kept.seen);
+  if (config_.encoder) {
+    encoder_.forward(pass, embedding_, encoder_surroundings(kept), kept.source, kept.encoder);
+    return;
+  }
+  const std::int64_t rows = std::int64_t(kept.source.size()), length = rows / pass.examples;
+  kept.drawn.resize(rows, config_.d_model);
+  for (std::int64_t row = 0; row < rows; row += length) {
+    draw_values(config_.seed, "encoder_output", {Initializer::Kind::normal, 1}, 0,
+                length * config_.d_model, kept.drawn.data() + row * config_.d_model);
+  }
+}
+
+void Transformer::run(Pass& pass, const Batch& batch, Kept& kept) const {
+  SCALING_CHECK(arena_.data() != nullptr && batch.examples > 0);
+  SCALING_CHECK(std::int64_t(batch.target.size()) == batch.examples * batch.target_length);
+  SCALING_CHECK(std::int64_t(batch.source.size()) == batch.examples * batch.source_length);
+  SCALING_CHECK(config_.decoder_only() == (batch.source_length == 0));
+  pass.examples = batch.examples;
+  if (!config_.decoder_only()) {
+    kept.source.assign(batch.source.begin(), batch.source.end());
+    encode_batch(pass, kept);
+    if (config_.is_concatenated()) {
+      kept.joined.set(kept.seen, batch.examples, batch.target_length);
+    }
+  }
+  shift_right(batch.target, batch.examples, kept.shifted);
+  decoder_.forward(pass, embedding_, decoder_surroundings(kept), kept.shifted, kept.decoder);
+}
+
+Mat Transformer::encode(const std::vector<int>& source) const {
+  SCALING_CHECK(arena_.data() != nullptr);
+  if (config_.decoder_only()) return Mat(0, config_.d_model);
+  const auto kept = make_kept();
+  Pass pass = evaluation_pass();
+  kept->source = source;
+  encode_batch(pass, *kept);
+  return config_.encoder ? std::move(kept->encoder.normed) : std::move(kept->drawn);
+}
+
+Mat Transformer::forward(const std::vector<int>& source, const std::vector<int>& target) const {
+  Batch batch;
+  batch.examples = 1;
+  if (!config_.decoder_only()) batch.source = source;
+  batch.source_length = std::int64_t(batch.source.size());
+  batch.target = target;
+  batch.target_length = std::int64_t(target.size());
+  const auto kept = make_kept();
+  Pass pass = evaluation_pass();
+  run(pass, batch, *kept);
+  Mat logits;
+  loss_->forward(pass, kept->decoder.normed, *kept->loss, logits);
+  return logits;
+}
+
+CrossEntropy Transformer::loss_of(Pass& pass, const Batch& batch, float scale, Kept& kept) const {
+  SCALING_CHECK(!pass.training || is_for_training());
+  SCALING_CHECK(batch.weights.size() == batch.target.size());
+  run(pass, batch, kept);
+  const CrossEntropy loss =
+      loss_->cross_entropy(pass, kept.decoder.normed, batch.target.data(), batch.weights.data(),
+                           scale, *kept.loss, pass.training ? &kept.decoder.dnormed : nullptr);
+  if (!pass.training) return loss;
+  if (config_.decoder_only()) {
+    decoder_.backward(pass, embedding_, decoder_surroundings(kept), kept.shifted, kept.decoder,
+                      nullptr);
+    return loss;
+  }
+  Mat& dencoded = kept.encoder.dnormed;
+  dencoded.setZero(kept.encoder.normed.rows(), kept.encoder.normed.cols());
+  decoder_.backward(pass, embedding_, decoder_surroundings(kept), kept.shifted, kept.decoder,
+                    &dencoded);
+  encoder_.backward(pass, embedding_, encoder_surroundings(kept), kept.source, kept.encoder,
+                    nullptr);
+  return loss;
+}
+
+std::string Transformer::first_not_finite(const Gemm& gemm, const Batch& batch) const {
+  const auto kept = make_kept(/*stored=*/true);
+  Pass pass{.gemm = gemm};
+  run(pass, batch, *kept);
+  std::string found;
+  if (!config_.decoder_only() && config_.encoder) found = encoder_.first_not_finite(kept->encoder);
+  return found.empty() ? decoder_.first_not_finite(kept->decoder) : found;
+}
+
+}  // namespace scaling

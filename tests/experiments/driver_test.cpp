@@ -1,0 +1,203 @@
+// The built driver as a user meets it: smoke runs, exit statuses, resuming after a kill.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <set>
+#include <thread>
+
+#include "experiments/harness/record.h"
+#include "tests/experiments/driver_run.h"
+#include "tests/experiments/harness_helpers.h"
+
+namespace scaling {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string kDriver = std::string(BINARY_DIR) + "/experiments/decode_time";
+const std::string kSmoke = std::string(SOURCE_DIR) + "/experiments/configs/tiny_smoke.cfg";
+
+// Of a row at one thread count: 19, and two for each seat of a Transformer.
+constexpr std::size_t kMetrics = 19 + 2 * 6;
+
+Outcome decode_time(const std::string& arguments) { return run_driver("decode_time", arguments); }
+
+std::string smoke(const Folder& folder) {
+  return "--config '" + kSmoke + "' --quick --time-budget 0.05 --threads 1,2 --results '" +
+         folder.path() + "'";
+}
+
+TEST(Driver, MeasuresRecordsAndResumes) {
+  const Folder folder;
+  const Outcome first = decode_time(smoke(folder));
+  ASSERT_EQ(first.status, 0) << first.text;
+  RecordFile file(folder.path(), "tiny_smoke");
+  std::map<std::string, int> metrics;
+  for (const Record& r : file.records()) {
+    ++metrics[r.metric];
+    EXPECT_NE(r.status, Status::failed);
+    EXPECT_TRUE(std::isfinite(r.value)) << r.metric;
+    EXPECT_FALSE(r.key.empty());
+    if (r.row == "scaled" && r.metric == "block_ms" && r.status != Status::untrusted) {
+      EXPECT_EQ(r.status, Status::scaled_down);
+    }
+    if (r.row == "scaled" && r.metric == "token_ms" && r.status != Status::untrusted) {
+      EXPECT_EQ(r.status, Status::extrapolated);
+    }
+    if (r.row == "baseline" && r.metric == "rows_touched") {
+      EXPECT_EQ(r.value, 128);
+    }
+    if (r.row == "sparse" && r.metric == "rows_touched") {
+      EXPECT_GE(r.value, 16);
+      EXPECT_LE(r.value, 128);
+    }
+    if (r.metric == "seat.feed_forward.ms") {
+      EXPECT_GT(r.value, 0);
+    }
+  }
+  EXPECT_EQ(metrics.size(), kMetrics);
+  for (const auto& [metric, count] : metrics) EXPECT_EQ(count, 10) << metric;
+
+  const std::string before = contents(file.path());
+  const Outcome again = decode_time(smoke(folder));
+  EXPECT_EQ(again.status, 0);
+  expect_mentions(again.text, {"already measured; --force repeats"});
+  EXPECT_EQ(contents(file.path()), before);
+
+  const Outcome forced = decode_time(smoke(folder) + " --rows baseline --force");
+  EXPECT_EQ(forced.status, 0);
+  EXPECT_EQ(RecordFile(folder.path(), "tiny_smoke").records().size(),
+            file.records().size() + 2 * kMetrics);
+}
+
+TEST(Driver, BlocksMayBeAutoAsAFlagAndInAConfig) {
+  const Folder folder;
+  std::ofstream(folder / "auto.cfg")
+      << "shape = tiny\nblocks = auto\nrow = all\nrow = one: blocks=1\n";
+  const std::string arguments = "--config '" + (folder / "auto.cfg") +
+                                "' --quick --time-budget 0.05 --threads 1 --results '" +
+                                folder.path() + "'";
+  for (const char* flag : {"", " --blocks auto --force"}) {
+    const Outcome outcome = decode_time(arguments + flag);
+    ASSERT_EQ(outcome.status, 0) << outcome.text;
+  }
+  const RecordFile file(folder.path(), "auto");
+  std::map<std::string, std::set<std::string>> blocks, held;
+  for (const Record& r : file.records()) {
+    blocks[r.row].insert(r.config.at("blocks").dump());
+    held[r.row].insert(r.config.at("blocks_held").dump());
+  }
+  EXPECT_EQ(blocks["all"], (std::set<std::string>{"\"auto\""}));
+  EXPECT_EQ(held["all"], (std::set<std::string>{"2"}));
+  // The config's in the first run, the flag's in the second.
+  EXPECT_EQ(blocks["one"], (std::set<std::string>{"1", "\"auto\""}));
+  EXPECT_EQ(held["one"], (std::set<std::string>{"1", "2"}));
+  expect_mentions(file.records().back().command, {"--blocks auto"});
+  expect_mentions(decode_time("--help").text, {"--blocks", "auto"});
+  expect_mentions(decode_time(arguments + " --dry-run").text, {"blocks=auto"});
+}
+
+TEST(Driver, PaperProtocolAndDryRun) {
+  const Folder folder;
+  EXPECT_EQ(decode_time(smoke(folder) + " --rows baseline --protocol paper").status, 0);
+  const Outcome dry =
+      decode_time("--config '" + std::string(SOURCE_DIR) +
+                  "/experiments/configs/table1_17b.cfg' --dry-run --results /proc/none");
+  EXPECT_EQ(dry.status, 0) << dry.text;
+  expect_mentions(dry.text,
+                  {"ff_qkv_cross_loss4", "d_ff=65536", "weights read", "GFLOP", "1 of 6 blocks"});
+}
+
+TEST(Driver, MistakesExitWithTwoAndASentence) {
+  const Folder folder;
+  std::ofstream(folder / "tiny_smoke.jsonl") << "not a record\n";
+  const std::vector<std::pair<std::string, std::string>> mistakes = {
+      {"--wings", "known are"},
+      {"--config /nonexistent.cfg", "cannot be read"},
+      {"--config '" + kSmoke + "' --rows nobody", "known are: baseline, sparse"},
+      {"--config '" + kSmoke + "' --results /proc/none", "cannot be written"},
+      {"--config '" + kSmoke + "' --d_ff 129 --results '" + folder.path() + "'", "129"},
+      {"--config '" + kSmoke + "' --vocab_size 1 --results '" + folder.path() + "'",
+       "vocab_size is 1"},
+      {smoke(folder), "tiny_smoke.jsonl:1"}};
+  for (const auto& [arguments, words] : mistakes) {
+    const Outcome outcome = decode_time(arguments);
+    EXPECT_EQ(outcome.status, 2) << arguments;
+    expect_mentions(outcome.text, {"error: ", words});
+    EXPECT_EQ(std::count(outcome.text.begin(), outcome.text.end(), '\n'), 1) << outcome.text;
+  }
+  EXPECT_EQ(contents(folder / "tiny_smoke.jsonl"), "not a record\n");
+}
+
+TEST(Driver, ARowThatDoesNotFitFailsAndTheOthersGoOn) {
+  const Folder folder;
+  std::ofstream(folder / "big.cfg")
+      << "shape = tiny\nrow = huge: vocab_size=2000000000 d_model=512 encoder=false\n"
+         "row = small: against=small\n";
+  const Outcome outcome =
+      decode_time("--config '" + (folder / "big.cfg") +
+                  "' --quick --time-budget 0.05 --threads 1 --results '" + folder.path() + "'");
+  EXPECT_EQ(outcome.status, 1) << outcome.text;
+  const RecordFile file(folder.path(), "big");
+  ASSERT_EQ(file.records().size(), 1 + kMetrics);
+  EXPECT_EQ(file.records().front().status, Status::failed);
+  EXPECT_FALSE(file.records().front().note.empty());
+  EXPECT_EQ(file.records().back().row, "small");
+}
+
+/// Starts the driver with a budget it cannot use up soon, ends it by `signal` once it has written
+/// some rows.
+int run_and_signal(const Folder& folder, int signal) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const std::string log = folder / "log";
+    if (!std::freopen(log.c_str(), "w", stdout) || !std::freopen(log.c_str(), "a", stderr))
+      _exit(9);
+    execl(kDriver.c_str(), kDriver.c_str(), "--config", kSmoke.c_str(), "--threads", "1,2",
+          "--time-budget", "1", "--results", folder.path().c_str(), nullptr);
+    _exit(9);
+  }
+  const std::string records = folder / "tiny_smoke.jsonl";
+  int status = 0;
+  // Until the first rows are on disk, or the driver has ended by itself.
+  while (waitpid(child, &status, WNOHANG) == 0) {
+    if (fs::exists(records) && fs::file_size(records) > 0) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  kill(child, signal);
+  waitpid(child, &status, 0);
+  return status;
+}
+
+TEST(Driver, AKilledRunKeepsItsRowsAndTheNextContinues) {
+  for (const int signal : {SIGKILL, SIGTERM}) {
+    const Folder folder;
+    const int status = run_and_signal(folder, signal);
+    if (signal == SIGKILL) {
+      EXPECT_TRUE(WIFSIGNALED(status));
+    } else {
+      EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 130) << contents(folder / "log");
+      expect_mentions(contents(folder / "log"),
+                      {"interrupted", "tiny_smoke.jsonl", "same command"});
+    }
+    const std::size_t kept = RecordFile(folder.path(), "tiny_smoke").records().size();
+    EXPECT_GT(kept, 0u);
+    EXPECT_LT(kept, 10 * kMetrics);
+    const Outcome next =
+        decode_time("--config '" + kSmoke + "' --threads 1,2 --time-budget 0.05 --results '" +
+                    folder.path() + "'");
+    EXPECT_EQ(next.status, 0) << next.text;
+    expect_mentions(next.text, {"already measured"});
+    EXPECT_EQ(RecordFile(folder.path(), "tiny_smoke").records().size(), 10 * kMetrics);
+  }
+}
+
+}  // namespace
+}  // namespace scaling

@@ -1,0 +1,146 @@
+// Smoke runs of the programs that measure the machine, single kernels and single layers.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "experiments/harness/record.h"
+#include "kernels/ceilings.h"
+#include "kernels/library_threads.h"
+#include "tests/experiments/driver_run.h"
+#include "tests/experiments/harness_helpers.h"
+
+namespace scaling {
+namespace {
+
+/// What a program of Google Benchmark wrote about each of its runs.
+nlohmann::json runs_in(const std::string& path) {
+  return nlohmann::json::parse(contents(path)).at("benchmarks");
+}
+
+std::string into(const std::string& path) {
+  return " --benchmark_min_time=0.0001 --benchmark_out_format=json --benchmark_out='" + path + "'";
+}
+
+TEST(Ceilings, MeasuresTheRowsThatAreAskedFor) {
+  const Folder folder;
+  // The last is someone else's where there is one: fast under sanitizers too. A smaller product is
+  // another row and another metric than that of 2048.
+  const std::string product = "gemm_" + library_sets().back() + "_1024";
+  const std::string arguments = "--quick --threads 1,2 --results '" + folder.path() +
+                                "' --rows fma,read_1MiB,barrier," + product;
+  const Outcome outcome = run_driver("ceilings", arguments);
+  ASSERT_EQ(outcome.status, 0) << outcome.text;
+  const RecordFile file(folder.path(), "ceilings");
+  std::set<std::string> measured, expected;
+  for (const Record& r : file.records()) {
+    measured.insert(r.row + " " + r.metric + " " + std::to_string(r.threads));
+    EXPECT_GT(r.value, 0) << r.row;
+    EXPECT_TRUE(std::isfinite(r.value)) << r.row;
+    EXPECT_EQ(r.status, Status::ok);
+    expect_mentions(r.command, {"--rows " + r.row, "--threads " + std::to_string(r.threads)});
+  }
+  for (const char* threads : {" 1", " 2"}) {
+    for (const std::string& row :
+         {std::string("fma fma_gflops"), std::string("barrier barrier_us"),
+          std::string("read_1MiB read_gbps"), product + " gemm_gflops_1024"}) {
+      expected.insert(row + threads);
+    }
+  }
+  EXPECT_EQ(measured, expected);
+
+  const Outcome again = run_driver("ceilings", arguments);
+  EXPECT_EQ(again.status, 0);
+  expect_mentions(again.text, {"already measured; --force repeats"});
+  EXPECT_EQ(RecordFile(folder.path(), "ceilings").records().size(), file.records().size());
+}
+
+TEST(Ceilings, OnlyProductsOfRoundedActivationsGoByTheDotProduct) {
+  Team team(1);
+  EXPECT_EQ(measure_bf16_dot_rate(team) > 0, bf16_dot_kernels() != nullptr);
+  for (const KernelSet* set : kernel_sets()) {
+    EXPECT_FALSE(set->rounds(WeightType::f32)) << set->name;
+    EXPECT_EQ(set->rounds(WeightType::bf16), set->name == "bf16_dot" || set->name == "onednn");
+    EXPECT_GT(measure_product_rate(team, *set, WeightType::bf16), 0);
+  }
+}
+
+TEST(Ceilings, MistakesExitWithTwoAndASentence) {
+  const std::vector<std::pair<std::string, std::string>> mistakes = {
+      {"--wings", "--rows"},
+      {"--rows nobody", "gemm_eigen"},
+      {"--quick --rows gemm_eigen", "gemm_eigen_1024"},
+      {"--threads 0", "'0'"},
+      {"--threads", "--help"},
+      {"--results /proc/none", "cannot be written"}};
+  for (const auto& [arguments, words] : mistakes) {
+    const Outcome outcome = run_driver("ceilings", arguments);
+    EXPECT_EQ(outcome.status, 2) << arguments;
+    expect_mentions(outcome.text, {"error: ", words});
+    EXPECT_EQ(std::count(outcome.text.begin(), outcome.text.end(), '\n'), 1) << outcome.text;
+  }
+  const Outcome help = run_driver("ceilings", "--help");
+  EXPECT_EQ(help.status, 0);
+  expect_mentions(help.text, {"--rows", "--pin"});
+}
+
+TEST(BenchKernels, ChecksAndTimesWhatTheFilterNames) {
+  const Folder folder;
+  const std::string out = folder / "kernels.json";
+  const Outcome outcome = run_driver(
+      "bench_kernels",
+      "--threads 2 --benchmark_filter='^multiplicative/800m.*/f32/1/|^softmax/'" + into(out));
+  ASSERT_EQ(outcome.status, 0) << outcome.text;
+  int cold = 0;
+  for (const auto& run : runs_in(out)) {
+    EXPECT_FALSE(run.contains("error_occurred")) << run.dump();
+    EXPECT_GT(run.at("bytes/s").get<double>(), 0) << run.dump();
+    cold += run.contains("%ceiling");
+  }
+  EXPECT_GE(cold, 2) << "ref and simd, beside the machine's limit";
+}
+
+TEST(BenchKernels, MistakesExitWithTwo) {
+  for (const auto& [arguments, words] :
+       std::vector<std::pair<std::string, std::string>>{{"--benchmark_filter=nothing", "filter"},
+                                                        {"--threads 1000000", "1000000"},
+                                                        {"--wings", "--threads"}}) {
+    const Outcome outcome = run_driver("bench_kernels", arguments);
+    EXPECT_EQ(outcome.status, 2) << arguments;
+    expect_mentions(outcome.text, {"bench_kernels: ", words});
+  }
+}
+
+TEST(BenchLayers, ChecksAllAndTimesWhatTheFilterNames) {
+  const Folder folder;
+  const std::string out = folder / "layers.json";
+  const Outcome outcome = run_driver(
+      "bench_layers",
+      "--benchmark_filter='attention:full/f32/t1|loss:multiplicative/bf16/t1'" + into(out));
+  ASSERT_EQ(outcome.status, 0) << outcome.text;
+  std::set<std::string> timed;
+  for (const auto& run : runs_in(out)) {
+    EXPECT_FALSE(run.contains("error_occurred")) << run.dump();
+    EXPECT_GT(run.at("real_time").get<double>(), 0) << run.dump();
+    // Without weights there is nothing to read.
+    const std::string name = run.at("name").get<std::string>();
+    EXPECT_EQ(run.contains("percent_of_ceiling"), name.rfind("loss", 0) == 0) << name;
+    timed.insert(name);
+  }
+  EXPECT_EQ(timed, (std::set<std::string>{"attention:full/f32/t1/real_time",
+                                          "loss:multiplicative/bf16/t1/real_time"}));
+}
+
+TEST(BenchLayers, MistakesExitWithTwoAndNameTheKnown) {
+  for (const auto& [arguments, words] : std::vector<std::pair<std::string, std::string>>{
+           {"--shape=nobody", "tiny"}, {"--kernels=nobody", "simd"}, {"--wings", "--wings"}}) {
+    const Outcome outcome = run_driver("bench_layers", arguments);
+    EXPECT_EQ(outcome.status, 2) << arguments;
+    expect_mentions(outcome.text, {words});
+  }
+}
+
+}  // namespace
+}  // namespace scaling

@@ -1,0 +1,718 @@
+// The training driver as a user meets it: configs, matched sizes, records, and curves that survive
+// being killed.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <random>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "experiments/harness/matched_parameters.h"
+#include "experiments/harness/record.h"
+#include "experiments/harness/training_csv.h"
+#include "experiments/harness/training_experiment.h"
+#include "experiments/harness/training_options.h"
+#include "experiments/harness/training_records.h"
+#include "experiments/harness/training_state.h"
+#include "models/training/checkpoint.h"
+#include "tests/experiments/driver_run.h"
+#include "tests/experiments/harness_helpers.h"
+
+namespace scaling {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string kDriver = std::string(BINARY_DIR) + "/experiments/perplexity";
+const fs::path kConfigs = fs::path(SOURCE_DIR) / "experiments" / "configs" / "training";
+const std::string kTiny = (kConfigs / "tiny_curve.cfg").string();
+
+CurveExperiment parse(const std::string& text, const Settings& overrides = {}) {
+  std::istringstream in(text);
+  return parse_curves(in, "some.cfg", overrides);
+}
+
+const std::string kSizes =
+    "encoder_layers = 0\ndecoder_layers = 2\nd_model = 64\nd_ff = 512\nn_heads = 4\n"
+    "max_length = 64\nvocab_size = 260\nlength = 32\nd_lowrank = 16\nmodules = 4\n";
+
+Curve curve_named(const CurveExperiment& experiment, const std::string& name) {
+  return select_curves(experiment, {name}).front();
+}
+
+TEST(MatchedParameters, EveryVariantComesWithinHalfAPercentAndDivides) {
+  const CurveExperiment e =
+      parse(kSizes +
+            "row = dense\n"
+            "row = n4: feed_forward=sparse sparsity=4\n"
+            "row = n32: feed_forward=sparse sparsity=32\n"
+            "row = full_rank: feed_forward=sparse sparsity=8 d_lowrank=0\n"
+            "row = qkv: projection=multiplicative\n"
+            "row = both: feed_forward=sparse sparsity=8 projection=mult_conv\n"
+            "row = block: feed_forward=moe_block experts=8\n"
+            "row = switch: feed_forward=moe_switch experts=8\n"
+            "row = loss: loss=multiplicative loss_modules=4\n"
+            "row = hash: feed_forward=sparse sparsity=8 selector=hash\n");
+  const auto target = double(parameters_of(e.curves.front().model));
+  EXPECT_EQ(e.curves.front().model.d_ff, 512);
+  for (const Curve& curve : e.curves) {
+    EXPECT_NEAR(double(parameters_of(curve.model)), target, kMatchTolerance * target) << curve.name;
+    if (curve.model.feed_forward == "sparse") {
+      EXPECT_EQ(curve.model.d_ff % curve.model.sparsity, 0) << curve.name;
+    }
+    if (curve.model.feed_forward.rfind("moe", 0) == 0) {
+      EXPECT_EQ(curve.model.d_ff % curve.model.experts, 0) << curve.name;
+    }
+  }
+}
+
+TEST(MatchedParameters, ATooCoarseStepTakesADivisorAndSaysSo) {
+  const CurveExperiment e = parse(kSizes +
+                                  "row = dense: d_ff=100\n"
+                                  "row = coarse: feed_forward=sparse sparsity=64 d_lowrank=1\n");
+  const Curve coarse = curve_named(e, "coarse");
+  EXPECT_LT(coarse.model.sparsity, 64);
+  EXPECT_EQ(64 % coarse.model.sparsity, 0);
+  expect_mentions(coarse.solved, {"in place of 64"});
+}
+
+TEST(MatchedParameters, WhatCannotBeMatchedIsRefused) {
+  expect_mentions(
+      message_of([] {
+        parse(kSizes +
+              "row = dense: d_ff=1\nrow = wide: feed_forward=sparse sparsity=8 d_lowrank=64\n");
+      }),
+      {"some.cfg", "row 'wide'", "0.5 %", "solve=none"});
+}
+
+TEST(MatchedParameters, ControlsReadAsMuch) {
+  const CurveExperiment e =
+      parse(kSizes +
+            "row = dense\n"
+            "row = iso_read_ff: solve=iso_read_ff reference_row=sparse\n"
+            "row = sparse: feed_forward=sparse sparsity=8\n"
+            "row = iso_read_model: solve=iso_read_model reference_row=both\n"
+            "row = both: feed_forward=sparse sparsity=8 projection=mult_conv\n");
+  const ModelConfig ff = curve_named(e, "iso_read_ff").model;
+  const double wanted = feed_forward_reads(curve_named(e, "sparse").model);
+  EXPECT_EQ(ff.feed_forward, "dense");
+  EXPECT_EQ(ff.d_model, 64);
+  EXPECT_NEAR(feed_forward_reads(ff), wanted, double(2 * ff.d_model + 1) / 2);
+  const ModelConfig narrow = curve_named(e, "iso_read_model").model;
+  const double reads = model_reads(curve_named(e, "both").model);
+  EXPECT_NEAR(model_reads(narrow), reads, kMatchTolerance * reads);
+  EXPECT_LT(narrow.d_model, 64);
+  EXPECT_EQ(narrow.d_model % narrow.n_heads, 0);
+  EXPECT_LT(model_reads(narrow), model_reads(e.curves.front().model));
+}
+
+TEST(Curves, RowsInheritAndTheCommandLineWins) {
+  const CurveExperiment e =
+      parse("title = A title\nseeds = 3,4\nsteps = 7\n" + kSizes +
+                "row = dense\nrow = paper: feed_forward=sparse sparsity=8 solve=none steps=9\n",
+            {{"batch", "2"}});
+  EXPECT_EQ(e.name, "some");
+  EXPECT_EQ(e.seeds, (std::vector<std::uint64_t>{3, 4}));
+  EXPECT_EQ(e.curves[0].train.steps, 7);
+  EXPECT_EQ(e.curves[1].train.steps, 9);
+  EXPECT_EQ(e.curves[1].train.batch, 2);
+  EXPECT_EQ(e.curves[1].model.d_ff, 512);
+  EXPECT_EQ(e.curves[1].solve, Solve::none);
+  EXPECT_TRUE(e.curves[0].model.decoder_only());
+  EXPECT_EQ(with_seed(e.curves[0], 4).model.seed, 4u);
+}
+
+TEST(Curves, RefusesWhatItDoesNotUnderstand) {
+  const auto refusal = [](const std::string& text) {
+    return message_of([&] { parse(kSizes + text); });
+  };
+  expect_mentions(refusal("wings = 2\nrow = a\n"), {"some.cfg", "'wings'", "d_model", "optimizer"});
+  expect_mentions(refusal("row = a: wings=2\n"), {"row 'a'", "'wings'", "sparsity", "solve"});
+  expect_mentions(refusal("row = a: steps=many\n"), {"row 'a'", "many"});
+  expect_mentions(refusal("row = a: seed=3\n"), {"'seed'"});
+  expect_mentions(refusal("row = a\nrow = b: solve=magic\n"), {"magic", "iso_read_ff"});
+  expect_mentions(refusal("row = a\nrow = b: solve=iso_read_ff\n"), {"row 'b'", "reference_row"});
+  expect_mentions(refusal("row = a\nrow = b: reference_row=c\n"), {"'c'", "no row"});
+  expect_mentions(refusal("row = a\nrow = b: reference_row=c\nrow = c: reference_row=b\n"),
+                  {"waits for it"});
+  expect_mentions(refusal("row = a\nrow = a\n"), {"two rows", "'a'"});
+  expect_mentions(refusal("row = a: length=100\n"), {"max_length", "64", "100"});
+  expect_mentions(refusal("row = a: task=span_corruption\n"), {"encoder"});
+  expect_mentions(refusal("seeds = one\nrow = a\n"), {"'one'", "seed"});
+  expect_mentions(message_of([] { read_curves("/nonexistent/x.cfg", {}); }), {"cannot be read"});
+}
+
+TEST(Curves, EveryTrainingConfigOfTheProjectIsValid) {
+  int configs = 0;
+  for (const auto& entry : fs::directory_iterator(kConfigs)) {
+    if (entry.path().extension() != ".cfg") continue;
+    ++configs;
+    CurveExperiment experiment;
+    EXPECT_EQ(message_of([&] { experiment = read_curves(entry.path().string(), {}); }), "no error");
+    EXPECT_EQ(experiment.name, entry.path().stem().string());
+    EXPECT_FALSE(experiment.title.empty());
+  }
+  EXPECT_GE(configs, 14);
+}
+
+TEST(Curves, KeysFollowSettingsAndNotNames) {
+  const CurveExperiment e = parse(kSizes +
+                                  "row = dense\nrow = same\nrow = other: steps=9\n"
+                                  "row = moved: corpus=a.txt validation=b.txt cache=c\n");
+  const Provenance p;
+  const std::string key = curve_key(with_seed(e.curves[0], 1), "data", 2, p);
+  EXPECT_EQ(curve_key(with_seed(e.curves[1], 1), "data", 2, p), key);
+  EXPECT_NE(curve_key(with_seed(e.curves[2], 1), "data", 2, p), key);
+  EXPECT_NE(curve_key(with_seed(e.curves[0], 2), "data", 2, p), key);
+  EXPECT_NE(curve_key(with_seed(e.curves[0], 1), "data", 1, p), key);
+  // Of texts the content counts, not the place.
+  EXPECT_EQ(curve_key(with_seed(e.curves[3], 1), "data", 2, p), key);
+  EXPECT_NE(curve_key(with_seed(e.curves[0], 1), "other data", 2, p), key);
+}
+
+TEST(TrainingCsv, AContinuedCurveHasEachStepOnce) {
+  const Folder folder;
+  const std::string path = folder / "a/b.csv";
+  TrainReport report;
+  Evaluation evaluation;
+  evaluation.log_perplexity = 1.5;
+  {
+    TrainingCsv csv(path, 0);
+    for (report.step = 1; report.step <= 4; ++report.step) {
+      report.evaluation = report.step % 2 ? nullptr : &evaluation;
+      csv.append(report);
+    }
+  }
+  std::ofstream(path, std::ios::app) << "5,0.1";
+  TrainingCsv again(path, 3);
+  report.step = 4;
+  again.append(report);
+  std::istringstream lines(contents(path));
+  std::string line, steps;
+  while (std::getline(lines, line)) {
+    steps += line.substr(0, line.find(',')) + " ";
+    EXPECT_EQ(std::count(line.begin(), line.end(), ','), 8) << line;
+  }
+  EXPECT_EQ(steps, "step 1 2 3 4 ");
+}
+
+Outcome run_driver(const std::string& arguments) {
+  return scaling::run_driver("perplexity", arguments);
+}
+
+std::string tiny(const Folder& folder) {
+  return "--config '" + kTiny + "' --gemm eigen --threads 2 --results '" + folder.path() + "'";
+}
+
+TEST(PerplexityDriver, TrainsRecordsAndResumes) {
+  const Folder folder;
+  const Outcome first = run_driver(tiny(folder) + " --rows dense,ff_qkv");
+  ASSERT_EQ(first.status, 0) << first.text;
+  expect_mentions(first.text, {"parameters", "ff_qkv", "match_parameters"});
+  const RecordFile file(folder.path(), "tiny_curve");
+  std::map<std::string, int> metrics;
+  double last = 0;
+  for (const Record& r : file.records()) {
+    ++metrics[r.metric];
+    EXPECT_EQ(r.status, Status::ok);
+    EXPECT_TRUE(std::isfinite(r.value)) << r.metric;
+    if (r.row == "dense" && r.metric == "evaluation" && r.config.at("step") == 60) last = r.value;
+    if (r.row == "dense" && r.metric == "log_perplexity") {
+      EXPECT_EQ(r.value, last);
+      EXPECT_LT(r.value, std::log(260.0));
+    }
+    if (r.metric == "mfu") {
+      EXPECT_GT(r.value, 0);
+    }
+  }
+  for (const char* metric : {"params", "log_perplexity", "bits_per_byte", "accuracy",
+                             "tokens_per_s", "mfu", "peak_memory_bytes", "floor"}) {
+    EXPECT_EQ(metrics[metric], 2) << metric;
+  }
+  EXPECT_EQ(metrics["hard_soft_gap"], 1);
+  EXPECT_GE(metrics["evaluation"], 6);
+  const std::string csv = contents(folder / "curves/tiny_curve/dense.1.csv");
+  EXPECT_EQ(csv.rfind("step,seconds,loss,log_perplexity,", 0), 0u);
+
+  const std::string before = contents(file.path());
+  const Outcome again = run_driver(tiny(folder) + " --rows dense,ff_qkv");
+  EXPECT_EQ(again.status, 0);
+  expect_mentions(again.text, {"already trained"});
+  EXPECT_EQ(contents(file.path()), before);
+
+  // The same curve under another name, in another experiment, is taken over and not trained.
+  std::string text = contents(kTiny);
+  text.replace(text.find("tiny_curve"), 10, "tiny_other");
+  text.replace(text.find("row = dense"), 11, "row = base");
+  std::ofstream(folder / "tiny_other.cfg") << text;
+  const Outcome other =
+      run_driver("--config '" + (folder / "tiny_other.cfg") +
+                 "' --gemm eigen --threads 2 --rows base --results '" + folder.path() + "'");
+  EXPECT_EQ(other.status, 0) << other.text;
+  expect_mentions(other.text, {"is there as tiny_curve/dense"});
+}
+
+/// Results of more steps than asked for would pass for those of fewer.
+TEST(PerplexityDriver, ACheckpointBeyondTheStepsIsRefused) {
+  const Folder folder;
+  const std::string command = tiny(folder) + " --rows dense --resume --steps ";
+  ASSERT_EQ(run_driver(command + "4").status, 0);
+  const Outcome fewer = run_driver(command + "2");
+  EXPECT_NE(fewer.status, 0);
+  expect_mentions(fewer.text, {"is of step 4, beyond steps 2", "--force"});
+  const Outcome more = run_driver(command + "6");
+  EXPECT_EQ(more.status, 0);
+  expect_mentions(more.text, {"continues after step 4"});
+}
+
+TEST(PerplexityDriver, RowsWithTheSameSettingsAreRefused) {
+  const Folder folder;
+  std::ofstream(folder / "twice.cfg")
+      << contents(kTiny) << "row = again: feed_forward=dense solve=none\n";
+  const Outcome outcome = run_driver("--config '" + (folder / "twice.cfg") + "' --results '" +
+                                     folder.path() + "' --rows dense,again");
+  EXPECT_NE(outcome.status, 0);
+  expect_mentions(outcome.text, {"rows 'dense' and 'again' have the same settings", "--rows"});
+}
+
+TEST(PerplexityDriver, ToyTasksAreEvaluatedOnTrainedAndOnLongerNumbers) {
+  const Folder folder;
+  const std::string command = "--config '" + (kConfigs / "table4_reduced.cfg").string() +
+                              "' --gemm eigen --threads 1 --batch 4 --evaluate_batches 1 "
+                              "--evaluate_every 2 --seeds 1,2 --results '" +
+                              folder.path() + "' --rows ";
+  const std::string rows = "transformer.copy,terraformer.copy,no_sru.addition";
+  const Outcome outcome = run_driver(command + rows + " --steps 3");
+  ASSERT_EQ(outcome.status, 0) << outcome.text;
+  expect_mentions(outcome.text, {"terraformer.copy, seed 2", "of sequences", "on trained lengths"});
+  const RecordFile file(folder.path(), "table4_reduced");
+  std::map<std::string, int> metrics, data;
+  std::map<std::string, double> parameters;
+  for (const Record& r : file.records()) {
+    ++metrics[r.metric];
+    ++data[r.config.at("data").get<std::string>()];
+    if (r.metric == "params") parameters[r.row] = r.value;
+    if (r.metric != kEvaluationMetric) continue;
+    for (const char* name : {"accuracy", "sequence_accuracy", "trained_length_accuracy",
+                             "trained_length_sequence_accuracy"}) {
+      EXPECT_GE(r.config.at(name).get<double>(), 0) << name;
+    }
+  }
+  EXPECT_EQ(metrics["evaluation"], 12);  // of 2 steps and at the end, three rows, two seeds
+  for (const char* metric :
+       {"accuracy", "sequence_accuracy", "trained_length_accuracy",
+        "trained_length_sequence_accuracy", "accuracy.to_4_digits",
+        "sequence_accuracy.to_36_digits", "accuracy.to_38_digits", "log_perplexity", "mfu"}) {
+    EXPECT_EQ(metrics[metric], 6) << metric;
+  }
+  EXPECT_EQ(metrics["bits_per_byte"], 0);
+  EXPECT_EQ(metrics["accuracy.to_40_digits"], 0);
+  // What stands in one table names its data alike, whatever the seed and the task.
+  EXPECT_EQ(data.size(), 1u);
+  const double target = parameters["transformer.copy"];
+  for (const auto& [row, count] : parameters) {
+    EXPECT_NEAR(count, target, kMatchTolerance * target) << row;
+  }
+}
+
+TEST(PerplexityDriver, SeedsOfATextNameItAlikeAndTextsDiffer) {
+  const Folder folder;
+  std::ofstream(folder / "letters.txt") << std::string(50000, 'a');
+  const std::string command = tiny(folder) + " --rows dense --steps 2 --seeds 1,2";
+  ASSERT_EQ(run_driver(command).status, 0);
+  ASSERT_EQ(run_driver(command + " --batch 8").status, 0);
+  ASSERT_EQ(run_driver(command + " --corpus '" + (folder / "letters.txt") + "'").status, 0);
+  const RecordFile file(folder.path(), "tiny_curve");
+  std::map<std::string, std::set<std::string>> keys;
+  for (const Record& r : file.records()) {
+    keys[r.config.at("data").get<std::string>()].insert(r.key);
+  }
+  ASSERT_EQ(keys.size(), 2u);
+  EXPECT_EQ(keys.begin()->second.size() + keys.rbegin()->second.size(), 6u);
+  EXPECT_NE(keys.begin()->second.size(), keys.rbegin()->second.size());
+}
+
+TEST(PerplexityDriver, AnEditedTextIsTrainedAnewAndTheSameElsewhereIsNot) {
+  const Folder folder;
+  const auto train = [&](const std::string& text, const std::string& more = "") {
+    return run_driver(tiny(folder) + " --rows dense --steps 2 --corpus '" + (folder / text) + "'" +
+                      more);
+  };
+  for (const char* name : {"one.txt", "two.txt"}) {
+    std::ofstream(folder / name) << std::string(50000, 'a');
+  }
+  const Outcome first = train("one.txt");
+  ASSERT_EQ(first.status, 0) << first.text;
+  // Nothing is tokenised to find that out.
+  for (const char* name : {"one.txt", "two.txt"}) {
+    const Outcome again = train(name, " --cache '" + (folder / "new_cache") + "'");
+    EXPECT_EQ(again.status, 0) << again.text;
+    expect_mentions(again.text, {"already trained"});
+  }
+  for (const auto& entry : fs::directory_iterator(folder / "new_cache")) {
+    EXPECT_EQ(entry.path().filename().string().rfind("tokens-", 0), std::string::npos);
+  }
+
+  std::ofstream(folder / "one.txt") << std::string(50000, 'b');
+  const Outcome edited = train("one.txt");
+  EXPECT_EQ(edited.status, 0) << edited.text;
+  EXPECT_EQ(edited.text.find("already trained"), std::string::npos) << edited.text;
+  expect_mentions(edited.text, {"starts anew", "another text"});
+  std::set<std::string> data, keys;
+  const RecordFile file(folder.path(), "tiny_curve");
+  for (const Record& r : file.records()) {
+    data.insert(r.config.at("data").get<std::string>());
+    keys.insert(r.key);
+  }
+  EXPECT_EQ(data.size(), 2u);
+  EXPECT_EQ(keys.size(), 2u);
+
+  // Nor is it taken over from another experiment.
+  std::ofstream(folder / "one.txt") << std::string(50000, 'c');
+  std::string config = contents(kTiny);
+  config.replace(config.find("tiny_curve"), 10, "tiny_other");
+  std::ofstream(folder / "tiny_other.cfg") << config;
+  const Outcome other = run_driver("--config '" + (folder / "tiny_other.cfg") +
+                                   "' --gemm eigen --threads 2 --rows dense --steps 2 --corpus '" +
+                                   (folder / "one.txt") + "' --results '" + folder.path() + "'");
+  EXPECT_EQ(other.status, 0) << other.text;
+  EXPECT_EQ(other.text.find("is there as"), std::string::npos) << other.text;
+
+  // A text that is gone fails its curve and leaves the checkpoints where they are.
+  fs::remove(folder / "one.txt");
+  EXPECT_EQ(train("one.txt").status, 1);
+  EXPECT_TRUE(fs::exists(folder / "checkpoints/tiny_curve/dense.1/latest.ckpt"));
+}
+
+TEST(PerplexityDriver, EarlierCheckpointsAreAllKept) {
+  const Folder folder;
+  const std::string checkpoints = folder / "checkpoints/tiny_curve/dense.1";
+  for (const char* steps : {"2", "3", "3 --force", "4"}) {
+    const Outcome outcome = run_driver(tiny(folder) + " --rows dense --steps " + steps);
+    ASSERT_EQ(outcome.status, 0) << outcome.text;
+    const bool first = std::string(steps) == "2";
+    EXPECT_EQ(outcome.text.find("are kept in " + checkpoints) == std::string::npos, first);
+  }
+  std::string kept;
+  for (const char* name : {".before", ".before2", ".before3", ""}) {
+    kept += std::to_string(read_checkpoint_info(checkpoints + name + "/latest.ckpt").step) + " ";
+  }
+  EXPECT_EQ(kept, "2 3 3 4 ");
+}
+
+/// Two processes that train one curve would mix their points and overwrite each other's
+/// checkpoints.
+TEST(PerplexityDriver, ACurveThatAnotherProcessTrainsIsLeftToIt) {
+  const Folder folder;
+  const std::string checkpoints = folder / "checkpoints/tiny_curve/dense.1";
+  const std::string arguments = tiny(folder) + " --rows dense,ff_qkv --steps 2";
+  {
+    const FolderLock lock(checkpoints);
+    ASSERT_TRUE(lock.held());
+    const Outcome outcome = run_driver(arguments);
+    EXPECT_NE(outcome.status, 0);
+    expect_mentions(outcome.text, {"dense, seed 1: left out, since another process trains it",
+                                   checkpoints, "repeat the command"});
+    EXPECT_FALSE(fs::exists(checkpoints));
+    const RecordFile file(folder.path(), "tiny_curve");
+    for (const Record& r : file.records()) EXPECT_EQ(r.row, "ff_qkv");
+  }
+  const Outcome outcome = run_driver(arguments);
+  EXPECT_EQ(outcome.status, 0) << outcome.text;
+  EXPECT_EQ(read_checkpoint_info(checkpoints + "/latest.ckpt").step, 2);
+}
+
+TEST(PerplexityDriver, MemoryIsAskedForBeforeTheTextIsRead) {
+  const Folder folder;
+  const std::string config = contents(kTiny);
+  std::ofstream(folder / "tiny_curve.cfg")
+      << config.substr(0, config.find("row = ")) << "row = dense: d_ff=10000000000\n";
+  const Outcome outcome = run_driver("--config '" + (folder / "tiny_curve.cfg") + "' --results '" +
+                                     folder.path() + "'");
+  EXPECT_EQ(outcome.status, 1) << outcome.text;
+  expect_mentions(outcome.text, {"dense, seed 1: failed", "of memory"});
+  EXPECT_FALSE(fs::exists(folder / "cache"));
+}
+
+TEST(PerplexityDriver, DryRunAndCheckRecordNothing) {
+  const Folder folder;
+  const Outcome dry = run_driver("--config '" + (kConfigs / "paper_800m.cfg").string() +
+                                 "' --dry-run --results /proc/none");
+  EXPECT_EQ(dry.status, 0) << dry.text;
+  expect_mentions(dry.text, {"ff_qkv", "772,050,176 parameters", "GFLOP a step", "d_ff=6144"});
+  const Outcome check = run_driver(tiny(folder) + " --rows dense,hash_selector --check");
+  EXPECT_EQ(check.status, 0) << check.text;
+  expect_mentions(check.text, {"dense: step 1 has loss", "hash_selector: step 1 has loss"});
+  EXPECT_FALSE(fs::exists(folder / "tiny_curve.jsonl"));
+}
+
+TEST(PerplexityDriver, MistakesExitWithTwoAndASentence) {
+  const std::vector<std::pair<std::string, std::string>> mistakes = {
+      {"--wings", "known are"},
+      {"", "--config"},
+      {"--config '" + kTiny + "' --rows nobody", "known are: dense"},
+      {"--config '" + kTiny + "' --threads 1,2", "one number of threads"},
+      {"--config '" + kTiny + "' --seeds x", "no seed"},
+      {"--config '" + kTiny + "' --force --resume", "one of them"},
+      {"--config '" + kTiny + "' --results /proc/none", "cannot be written"}};
+  for (const auto& [arguments, words] : mistakes) {
+    const Outcome outcome = run_driver(arguments);
+    EXPECT_EQ(outcome.status, 2) << arguments;
+    expect_mentions(outcome.text, {"error: ", words});
+  }
+}
+
+TEST(PerplexityDriver, ACurveThatFailsIsRecordedAndTheOthersGoOn) {
+  const Folder folder;
+  const Outcome outcome = run_driver(tiny(folder) + " --rows dense --corpus /nonexistent/text");
+  EXPECT_EQ(outcome.status, 1) << outcome.text;
+  const RecordFile file(folder.path(), "tiny_curve");
+  ASSERT_EQ(file.records().size(), 1u);
+  EXPECT_EQ(file.records().front().status, Status::failed);
+  expect_mentions(file.records().front().note, {"text"});
+}
+
+constexpr int kSteps = 200;
+
+/// Starts the driver on one row; its output goes to <folder>/log, or standard error to a terminal.
+pid_t start(const Folder& folder, const std::string& row, const char* flag = nullptr,
+            int terminal = -1) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const std::string log = folder / "log";
+    if (!std::freopen(log.c_str(), "a", stdout) || !std::freopen(log.c_str(), "a", stderr)) {
+      _exit(9);
+    }
+    if (terminal >= 0) dup2(terminal, STDERR_FILENO);
+    const std::string steps = std::to_string(kSteps);
+    execl(kDriver.c_str(), kDriver.c_str(), "--config", kTiny.c_str(), "--gemm", "eigen",
+          "--threads", "1", "--steps", steps.c_str(), "--rows", row.c_str(), "--results",
+          folder.path().c_str(), flag, nullptr);
+    _exit(9);
+  }
+  return child;
+}
+
+int wait_for(pid_t child) {
+  int status = 0;
+  waitpid(child, &status, 0);
+  return status;
+}
+
+using Clock = std::chrono::steady_clock;
+
+/// Waits for the child and kills it if it takes longer than that; its status.
+int wait_and_kill(pid_t child, std::chrono::duration<double> most) {
+  const auto began = Clock::now();
+  int status = 0;
+  while (Clock::now() - began < most) {
+    if (waitpid(child, &status, WNOHANG) == child) return status;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  kill(child, SIGKILL);
+  return wait_for(child);
+}
+
+/// The arrays in a checkpoint, weights and optimiser's alike, as bytes: without the header, which
+/// tells seconds, and the hash (models/training/checkpoint.h).
+std::string arrays_of(const std::string& path) {
+  const std::string bytes = contents(path);
+  std::uint64_t header = 0;
+  if (bytes.size() < 32 || bytes.compare(0, 8, "SCALCKPT") != 0) return "";
+  std::memcpy(&header, bytes.data() + 16, sizeof header);
+  const std::uint64_t begin = (24 + header + 63) / 64 * 64;
+  return begin + 8 < bytes.size() ? bytes.substr(begin, bytes.size() - begin - 8) : "";
+}
+
+/// file name -> arrays of every checkpoint of the row.
+std::map<std::string, std::string> checkpoints(const Folder& folder, const std::string& row) {
+  std::map<std::string, std::string> found;
+  const fs::path in = fs::path(folder.path()) / "checkpoints" / "tiny_curve" / (row + ".1");
+  for (const auto& entry : fs::directory_iterator(in)) {
+    const std::string arrays = arrays_of(entry.path().string());
+    if (!arrays.empty()) found[entry.path().filename().string()] = arrays;
+  }
+  return found;
+}
+
+void expect_same_checkpoints(const Folder& one, const Folder& other, const std::string& row) {
+  const auto a = checkpoints(one, row), b = checkpoints(other, row);
+  ASSERT_FALSE(a.empty());
+  for (const auto& [name, bytes] : a) {
+    ASSERT_TRUE(b.count(name)) << name;
+    EXPECT_TRUE(bytes == b.at(name)) << name << " differs";
+  }
+}
+
+double final_perplexity(const Folder& folder) {
+  const RecordFile file(folder.path(), "tiny_curve");
+  for (const Record& r : file.records()) {
+    if (r.metric == kClosingCurveMetric) return r.value;
+  }
+  return std::nan("");
+}
+
+TEST(PerplexityDriver, KilledAtRandomPointsItEndsBitForBitAsUninterrupted) {
+  const std::string row = "ff_qkv";
+  const Folder whole;
+  auto began = Clock::now();
+  ASSERT_EQ(wait_for(start(whole, row)), 0) << contents(whole / "log");
+  Clock::duration took = Clock::now() - began;
+
+#if defined(__SANITIZE_ADDRESS__)
+  constexpr int kKills = 5;  // each takes seconds
+#else
+  constexpr int kKills = 20;
+#endif
+  const char* asked = std::getenv("SCALING_KILLS");
+  const int kills = asked ? std::atoi(asked) : kKills;
+  std::mt19937 random(20);
+  const Folder cut;
+  int killed = 0;
+  for (int attempt = 0; attempt < 50 * kills && killed < kills; ++attempt) {
+    began = Clock::now();
+    const int status =
+        wait_and_kill(start(cut, row), took * std::uniform_real_distribution<double>(0, 1)(random));
+    if (WIFSIGNALED(status)) ++killed;
+    if (WIFEXITED(status)) {
+      took = Clock::now() - began;  // less than at first, when the text was not in the cache
+      ASSERT_EQ(WEXITSTATUS(status), 0) << contents(cut / "log");
+      if (killed < kills) {
+        // Finished between two kills: the next rounds begin anew, in the same folder.
+        expect_same_checkpoints(whole, cut, row);
+        fs::remove_all(cut / "checkpoints");
+        fs::remove(cut / "tiny_curve.jsonl");
+      }
+    }
+  }
+  EXPECT_EQ(killed, kills);
+  ASSERT_EQ(wait_for(start(cut, row)), 0) << contents(cut / "log");
+  expect_same_checkpoints(whole, cut, row);
+  EXPECT_EQ(final_perplexity(cut), final_perplexity(whole));
+  // No point of the curve twice.
+  std::map<long long, int> steps;
+  const RecordFile file(cut.path(), "tiny_curve");
+  for (const Record& r : file.records()) {
+    if (r.metric == kEvaluationMetric) ++steps[r.config.at("step").get<long long>()];
+  }
+  for (const auto& [step, count] : steps) EXPECT_EQ(count, 1) << "step " << step;
+}
+
+/// Starts the row and interrupts it once `file` of the folder has grown; what the driver says.
+std::string interrupt_when_grown(const Folder& folder, const std::string& row,
+                                 const std::string& file, const char* flag = nullptr) {
+  const std::string watched = folder / file;
+  const auto size = [&] { return fs::exists(watched) ? fs::file_size(watched) : 0; };
+  fs::remove(folder / "log");
+  const auto before = size();
+  const pid_t child = start(folder, row, flag);
+  int status = 0;
+  while (waitpid(child, &status, WNOHANG) == 0 && size() == before) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  kill(child, SIGTERM);
+  waitpid(child, &status, 0);
+  const std::string log = contents(folder / "log");
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 130) << log;
+  return log;
+}
+
+TEST(PerplexityDriver, AnInterruptedCurveSaysWhereItContinues) {
+  const Folder folder;
+  expect_mentions(interrupt_when_grown(folder, "dense", "tiny_curve.jsonl"),
+                  {"interrupted", "after step", "the same command continues"});
+  EXPECT_EQ(wait_for(start(folder, "dense")), 0);
+  expect_mentions(contents(folder / "log"), {"continues after step"});
+}
+
+TEST(PerplexityDriver, InterruptedUnderForceItSaysThatTheFlagStartsAnew) {
+  const Folder folder;
+  expect_mentions(interrupt_when_grown(folder, "dense", "tiny_curve.jsonl", "--force"),
+                  {"interrupted", "drop it to continue"});
+  EXPECT_EQ(wait_for(start(folder, "dense")), 0);
+  expect_mentions(contents(folder / "log"), {"continues after step"});
+  const std::string curve = "checkpoints/tiny_curve/dense.1/best.ckpt";
+  fs::remove(folder / curve);
+  expect_mentions(interrupt_when_grown(folder, "dense", curve, "--force"),
+                  {"interrupted", "earlier result stands"});
+}
+
+void replace_all(const std::string& path, const std::string& from, const std::string& to) {
+  std::string text = contents(path);
+  for (auto at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
+    text.replace(at, from.size(), to);
+  }
+  std::ofstream(path) << text;
+}
+
+TEST(PerplexityDriver, WhatAnotherCommitBeganIsContinuedUnderOneKey) {
+  const Folder folder;
+  interrupt_when_grown(folder, "dense", "tiny_curve.jsonl");
+  const std::string curve = folder / "checkpoints/tiny_curve/dense.1";
+  const auto state = read_training_state(curve);
+  ASSERT_TRUE(state.has_value());
+  // As if another commit had done that.
+  const std::string theirs = "0123456789abcdef";
+  replace_all(folder / "tiny_curve.jsonl", state->key, theirs);
+  write_training_state(curve, {theirs, "another", state->gemm});
+
+  ASSERT_EQ(wait_for(start(folder, "dense", "--resume")), 0) << contents(folder / "log");
+  expect_mentions(contents(folder / "log"), {"continues after step"});
+  EXPECT_EQ(read_training_state(curve)->key, state->key);
+  std::map<std::int64_t, int> steps;
+  const RecordFile file(folder.path(), "tiny_curve");
+  for (const Record& r : file.records()) {
+    if (r.key == state->key && r.metric == kEvaluationMetric) ++steps[r.config.at("step")];
+    if (r.metric == kClosingCurveMetric) {
+      EXPECT_EQ(r.key, state->key);
+      expect_mentions(r.note, {"begun at commit another"});
+    }
+  }
+  // All of the curve's points stand together, as in its table.
+  std::map<std::int64_t, int> expected;
+  for (int step = 20; step <= kSteps; step += 20) expected[step] = 1;
+  EXPECT_EQ(steps, expected);
+  ASSERT_EQ(wait_for(start(folder, "dense")), 0);
+  expect_mentions(contents(folder / "log"), {"already trained"});
+  EXPECT_FALSE(fs::exists(curve + ".before"));
+}
+
+TEST(PerplexityDriver, TheLiveLineTellsPerplexityAndSpeed) {
+  const Folder folder;
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+  ASSERT_EQ(grantpt(terminal), 0);
+  ASSERT_EQ(unlockpt(terminal), 0);
+  const winsize size{24, 100, 0, 0};
+  ASSERT_EQ(ioctl(terminal, TIOCSWINSZ, &size), 0);
+  const int end = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+  const pid_t child = start(folder, "dense", nullptr, end);
+  close(end);
+  std::string shown;
+  char buffer[4096];
+  for (ssize_t got = 0; (got = read(terminal, buffer, sizeof buffer)) > 0;) {
+    shown.append(buffer, std::size_t(got));
+  }
+  close(terminal);
+  ASSERT_EQ(wait_for(child), 0) << shown;
+  EXPECT_TRUE(std::regex_search(
+      shown,
+      std::regex(
+          "dense\\.1 step [0-9]+/200, loss [0-9.]+, log-perplexity [0-9.]+, [0-9]+ tokens/s")))
+      << shown;
+}
+
+}  // namespace
+}  // namespace scaling

@@ -1,0 +1,121 @@
+// Standalone layers with memory and random values, for tests of single seats.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/random.h"
+#include "models/initialize.h"
+#include "models/layers/catalog.h"
+
+namespace scaling {
+
+/// A layer (or a building block with visit_parameters) that owns its weights. Biases are drawn from
+/// (-0.5, 0.5) instead of the initialiser's 1e-6, so that a forgotten one shows.
+template <class L>
+class Held {
+ public:
+  Held(std::unique_ptr<L> made, WeightType type, std::uint64_t seed = 1) : layer(std::move(made)) {
+    std::vector<Parameter*> parameters;
+    layer->visit_parameters([&](Parameter& p) { parameters.push_back(&p); });
+    arena_ = Arena(arena_bytes(parameters, type));
+    Team team(2);
+    initialize(parameters, type, seed, arena_, team);
+    Rng rng(seed, 77);
+    for (Parameter* p : parameters) {
+      for (std::int64_t i = 0; p->is_vector && i < p->cols; ++i)
+        p->set(0, i, rng.uniform(-0.5f, 0.5f));
+    }
+  }
+  Parameter& parameter(const std::string& name) {
+    Parameter* found = nullptr;
+    layer->visit_parameters([&](Parameter& p) {
+      if (p.name == name) found = &p;
+    });
+    if (found == nullptr) ADD_FAILURE() << "no parameter " << name;
+    return *found;
+  }
+
+  std::unique_ptr<L> layer;
+
+ private:
+  Arena arena_;
+};
+
+/// Small and awkward: widths of modules are no multiple of a vector, modules are no heads.
+inline ModelConfig small_config() {
+  ModelConfig c = config_of_shape("tiny");
+  c.d_model = 48;
+  c.d_ff = 96;
+  c.n_heads = 6;
+  c.vocab_size = 60;
+  c.modules = 4;
+  c.sparsity = 8;
+  c.d_lowrank = 5;
+  c.experts = 4;
+  c.projection_rank = 7;
+  c.loss_rank = 5;
+  c.loss_modules = 4;
+  return c;
+}
+
+inline Mat random_mat(std::int64_t rows, std::int64_t cols, std::uint64_t stream) {
+  Rng rng(5, stream);
+  Mat m(rows, cols);
+  for (std::int64_t i = 0; i < m.size(); ++i) m.data()[i] = rng.uniform(-1.7f, 1.7f);
+  return m;
+}
+
+/// Runs fn(ctx) on every thread at every position. `before` puts the position's inputs where fn
+/// reads them, `after` takes its outputs away.
+struct Stepper {
+  const KernelSet& kernels;
+  int threads, tokens;
+  std::int64_t workspace_floats;
+
+  void run(std::int64_t positions, const std::function<void(std::int64_t)>& before,
+           const std::function<void(const StepContext&)>& fn,
+           const std::function<void(std::int64_t)>& after) const {
+    Team team(threads);
+    // Rubbish in the workspace: no layer may count on zeros there.
+    std::vector<float> workspace(std::size_t(workspace_floats) + 32, 1e30f);
+    auto address = reinterpret_cast<std::uintptr_t>(workspace.data());
+    float* aligned = workspace.data() + (64 - address % 64) % 64 / sizeof(float);
+    aligned[workspace_floats] = 12345.0f;
+    for (std::int64_t position = 0; position < positions; ++position) {
+      before(position);
+      team.run([&](int thread) {
+        fn({kernels, team.barrier(), thread, threads, tokens, position, aligned});
+      });
+      after(position);
+    }
+    EXPECT_EQ(aligned[workspace_floats], 12345.0f) << "workspace_floats is too small";
+  }
+};
+
+/// Rows of the sequences at one position, as step sees them: (tokens, d).
+inline Mat rows_at(const std::vector<Mat>& sequences, std::int64_t position) {
+  Mat rows(std::int64_t(sequences.size()), sequences[0].cols());
+  for (std::size_t s = 0; s < sequences.size(); ++s) {
+    rows.row(std::int64_t(s)) = sequences[s].row(position);
+  }
+  return rows;
+}
+
+/// Within 2e-5 of the largest magnitude; all-zero expectations count as a broken test.
+inline void expect_close(const Mat& ours, const Mat& expected, const std::string& what) {
+  ASSERT_EQ(ours.rows(), expected.rows()) << what;
+  ASSERT_EQ(ours.cols(), expected.cols()) << what;
+  const float scale = expected.cwiseAbs().maxCoeff();
+  ASSERT_GT(scale, 1e-3f) << what << ": nothing to compare";
+  ASSERT_TRUE(ours.allFinite()) << what;
+  EXPECT_LE((ours - expected).cwiseAbs().maxCoeff(), 2e-5f * scale) << what;
+}
+
+}  // namespace scaling

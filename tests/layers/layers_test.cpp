@@ -1,0 +1,417 @@
+// Every implementation of every seat: step over a sequence is forward, whatever the threads, tokens
+// and weight type.
+#include "models/layer.h"
+#include "models/layers/feed_forward/moe.h"
+#include "models/layers/feed_forward/sparse.h"
+#include "models/layers/parts/multiplicative_dense.h"
+#include "tests/layers/layer_harness.h"
+
+namespace scaling {
+namespace {
+
+constexpr std::int64_t kPositions = 6;
+
+struct Setting {
+  WeightType type;
+  int threads;
+  int tokens;
+  ModelConfig config;
+  std::string text() const {
+    return std::string(name_of(type)) + " threads " + std::to_string(threads) + " tokens " +
+           std::to_string(tokens) + " d_model " + std::to_string(config.d_model);
+  }
+};
+
+std::vector<Setting> settings() {
+  // Beside the awkward config: modules of exactly one panel, two tokens' convolution, several
+  // controllers' panels.
+  ModelConfig even = small_config();
+  even.d_model = 64;
+  even.d_ff = 256;
+  even.n_heads = 4;
+  even.sparsity = 32;
+  even.kernel_size = 2;
+  even.vocab_size = 128;
+  std::vector<Setting> all;
+  for (const ModelConfig& config : {small_config(), even}) {
+    for (const WeightType type : {WeightType::f32, WeightType::bf16}) {
+      for (const int threads : {1, 2, 3}) {
+        for (const int tokens : {1, 3}) all.push_back({type, threads, tokens, config});
+      }
+    }
+  }
+  return all;
+}
+
+std::vector<Mat> sequences(const Setting& s, std::uint64_t stream = 0) {
+  std::vector<Mat> all;
+  for (int t = 0; t < s.tokens; ++t) {
+    all.push_back(random_mat(kPositions, s.config.d_model, stream + 10 * std::uint64_t(t)));
+  }
+  return all;
+}
+
+const KernelSet& kernels() { return find_kernel_set("simd"); }
+
+using Outputs = std::vector<Mat>;  // by sequence, (positions, features)
+
+Outputs outputs(const Setting& s, std::int64_t width) {
+  return Outputs(std::size_t(s.tokens), Mat::Zero(kPositions, width));
+}
+
+void keep(Outputs& to, const Mat& rows, std::int64_t position) {
+  for (std::size_t s = 0; s < to.size(); ++s) to[s].row(position) = rows.row(std::int64_t(s));
+}
+
+/// Steps a function of one input and one output over all positions.
+Outputs step_through(const Setting& s, const Layer& layer, std::int64_t width,
+                     const std::vector<Mat>& x,
+                     const std::function<void(const StepContext&, const float*, float*)>& fn,
+                     const std::function<void(std::int64_t)>& look = {}) {
+  Outputs y = outputs(s, width);
+  Mat in, out(s.tokens, width);
+  const Stepper stepper{kernels(), s.threads, s.tokens,
+                        layer.workspace_floats(s.tokens, s.threads)};
+  stepper.run(
+      kPositions,
+      [&](std::int64_t position) {
+        in = rows_at(x, position);
+        out.setConstant(1e30f);
+      },
+      [&](const StepContext& ctx) { fn(ctx, in.data(), out.data()); },
+      [&](std::int64_t position) {
+        keep(y, out, position);
+        if (look) look(position);
+      });
+  return y;
+}
+
+void expect_same(const Outputs& ours, const Outputs& expected, const std::string& what) {
+  for (std::size_t s = 0; s < ours.size(); ++s) {
+    expect_close(ours[s], expected[s], what + " sequence " + std::to_string(s));
+  }
+}
+
+template <class Forward>
+Outputs each(const std::vector<Mat>& x, Forward&& forward) {
+  Outputs y;
+  for (const Mat& sequence : x) y.push_back(forward(sequence));
+  return y;
+}
+
+/// Where step chose otherwise than forward, the two best logits must be within 1e-5 and the
+/// position is not compared. logits (positions, groups * n); chosen(position, group): step's choice
+/// within the group.
+class SelectionCheck {
+ public:
+  void look(const Mat& z, std::int64_t position, std::int64_t n, std::int64_t group,
+            std::int64_t chosen) {
+    const auto segment = z.row(position).segment(group * n, n);
+    std::int64_t best = 0;
+    const float top = segment.maxCoeff(&best);
+    ++seen_;
+    if (best == chosen) return;
+    EXPECT_LE(top - segment(chosen), 1e-5f) << "a different selection without a tie";
+    positions_.push_back(position);
+  }
+  void forget(Mat& ours, const Mat& expected) const {
+    for (const std::int64_t p : positions_) ours.row(p) = expected.row(p);
+  }
+  std::int64_t seen() const { return seen_; }
+
+ private:
+  std::int64_t seen_ = 0;
+  std::vector<std::int64_t> positions_;
+};
+
+class FeedForwardTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(FeedForwardTest, StepIsForward) {
+  for (const Setting& s : settings()) {
+    SCOPED_TRACE(s.text());
+    for (const bool b1 : {false, true}) {
+      ModelConfig c = s.config;
+      c.feed_forward_bias = b1;
+      const Held<FeedForward> held(make_feed_forward(GetParam(), c), s.type);
+      const FeedForward& layer = *held.layer;
+      const auto* sparse = dynamic_cast<const SparseFeedForward*>(&layer);
+      const auto* moe = dynamic_cast<const MoeFeedForward*>(&layer);
+      if (b1 && !sparse) continue;
+      const std::vector<Mat> x = sequences(s);
+      const auto state = layer.make_state(s.tokens);
+      std::vector<SelectionCheck> checks(x.size());
+      std::vector<Mat> logits;
+      for (const Mat& one : x) {
+        if (sparse) logits.push_back(sparse->controller_logits(one));
+        if (moe) logits.push_back(moe->router_logits(one));
+      }
+      Outputs y = step_through(
+          s, layer, c.d_model, x,
+          [&](const StepContext& ctx, const float* in, float* out) {
+            layer.step(ctx, state.get(), in, out);
+          },
+          [&](std::int64_t position) {
+            for (std::size_t t = 0; t < x.size(); ++t) {
+              for (std::int64_t b = 0; sparse && b < c.d_ff / c.sparsity; ++b) {
+                checks[t].look(logits[t], position, c.sparsity, b,
+                               sparse->chosen_row(state.get(), int(t), b) - b * c.sparsity);
+              }
+              if (moe) {
+                checks[t].look(logits[t], position, c.experts, 0,
+                               moe->chosen_expert(state.get(), int(t)));
+              }
+            }
+          });
+      const Outputs expected = each(x, [&](const Mat& m) { return layer.forward(m); });
+      for (std::size_t t = 0; t < y.size(); ++t) {
+        checks[t].forget(y[t], expected[t]);
+        const std::int64_t groups = sparse ? c.d_ff / c.sparsity : moe ? 1 : 0;
+        EXPECT_EQ(checks[t].seen(), groups * kPositions);
+      }
+      expect_same(y, expected, GetParam());
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Catalog, FeedForwardTest,
+                         testing::ValuesIn(implementations_of("feed_forward")),
+                         [](const auto& tested) { return tested.param; });
+
+class ProjectionTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(ProjectionTest, StepIsForward) {
+  for (const Setting& s : settings()) {
+    SCOPED_TRACE(s.text());
+    const std::int64_t d = s.config.d_model;
+    const Held<Projection> held(make_projection(GetParam(), s.config), s.type);
+    const Projection& layer = *held.layer;
+    const std::vector<Mat> x = sequences(s), o = sequences(s, 5);
+    Outputs q = outputs(s, d), k = q, v = q, y = q;
+    Mat in, in_o, out_q(s.tokens, d), out_k = out_q, out_v = out_q, out_y = out_q;
+    const auto state = layer.make_state(s.tokens);
+    const Stepper stepper{kernels(), s.threads, s.tokens,
+                          layer.workspace_floats(s.tokens, s.threads)};
+    stepper.run(
+        kPositions,
+        [&](std::int64_t position) {
+          in = rows_at(x, position);
+          in_o = rows_at(o, position);
+          for (Mat* m : {&out_q, &out_k, &out_v, &out_y}) m->setConstant(1e30f);
+        },
+        [&](const StepContext& ctx) {
+          layer.step(ctx, state.get(), in.data(), out_q.data(), out_k.data(), out_v.data());
+          if (layer.has_output()) {
+            layer.step_output(ctx, state.get(), in_o.data(), out_y.data());
+          }
+        },
+        [&](std::int64_t position) {
+          keep(q, out_q, position);
+          keep(k, out_k, position);
+          keep(v, out_v, position);
+          keep(y, out_y, position);
+        });
+    expect_same(q, each(x, [&](const Mat& m) { return layer.forward(m).q; }), "q");
+    expect_same(k, each(x, [&](const Mat& m) { return layer.forward(m).k; }), "k");
+    expect_same(v, each(x, [&](const Mat& m) { return layer.forward(m).v; }), "v");
+    if (layer.has_output()) {
+      expect_same(y, each(o, [&](const Mat& m) { return layer.forward_output(m); }), "output");
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Catalog, ProjectionTest,
+                         testing::ValuesIn(implementations_of("projection")),
+                         [](const auto& tested) { return tested.param; });
+
+class CrossProjectionTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(CrossProjectionTest, StepIsForward) {
+  for (const Setting& s : settings()) {
+    SCOPED_TRACE(s.text());
+    const std::int64_t d = s.config.d_model;
+    const Held<CrossProjection> held(make_cross_projection(GetParam(), s.config), s.type);
+    const CrossProjection& layer = *held.layer;
+    const std::vector<Mat> x = sequences(s), o = sequences(s, 5);
+    const auto state = layer.make_state(s.tokens);
+    const Outputs q =
+        step_through(s, layer, d, x, [&](const StepContext& ctx, const float* in, float* out) {
+          layer.step_query(ctx, state.get(), in, out);
+        });
+    expect_same(q, each(x, [&](const Mat& m) { return layer.forward_query(m); }), "query");
+    for (const bool want_k : {true, false}) {
+      Mat k(s.tokens, d), v(s.tokens, d);
+      const Outputs memory =
+          step_through(s, layer, d, x, [&](const StepContext& ctx, const float* in, float* out) {
+            layer.step_memory(ctx, in, want_k ? out : k.data(), want_k ? v.data() : out);
+          });
+      expect_same(memory,
+                  each(x,
+                       [&](const Mat& m) {
+                         const CrossProjection::Memory both = layer.forward_memory(m);
+                         return want_k ? both.k : both.v;
+                       }),
+                  "memory");
+    }
+    if (!layer.has_output()) continue;
+    const Outputs y =
+        step_through(s, layer, d, o, [&](const StepContext& ctx, const float* in, float* out) {
+          layer.step_output(ctx, state.get(), in, out);
+        });
+    expect_same(y, each(o, [&](const Mat& m) { return layer.forward_output(m); }), "output");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Catalog, CrossProjectionTest,
+                         testing::ValuesIn(implementations_of("cross_projection")),
+                         [](const auto& tested) { return tested.param; });
+
+class LossTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(LossTest, StepIsForward) {
+  for (const Setting& s : settings()) {
+    SCOPED_TRACE(s.text());
+    const Held<Loss> held(make_loss(GetParam(), s.config), s.type);
+    const std::vector<Mat> x = sequences(s);
+    const auto state = held.layer->make_state(s.tokens);
+    const Outputs y = step_through(s, *held.layer, s.config.vocab_size, x,
+                                   [&](const StepContext& ctx, const float* in, float* out) {
+                                     held.layer->step(ctx, state.get(), in, out);
+                                   });
+    expect_same(y, each(x, [&](const Mat& m) { return held.layer->forward(m); }), GetParam());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Catalog, LossTest, testing::ValuesIn(implementations_of("loss")),
+                         [](const auto& tested) { return tested.param; });
+
+class AttentionTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(AttentionTest, StepIsForward) {
+  for (const Setting& s : settings()) {
+    SCOPED_TRACE(s.text());
+    const ModelConfig& c = s.config;
+    const auto attention = make_attention(GetParam(), c);
+    const std::vector<Mat> q = sequences(s), k = sequences(s, 3), v = sequences(s, 6);
+    KeyValueCache cache(s.tokens, c.n_heads, kPositions, c.d_head());
+    std::int64_t now = 0;
+    Mat k_rows, v_rows;
+    Outputs expected, fixed;
+    const Outputs y = step_through(
+        s, *attention, c.d_model, q, [&](const StepContext& ctx, const float* in, float* out) {
+          // Plain reads of shared rows: thread 0 fetches them, all wait.
+          if (ctx.thread == 0) {
+            now = ctx.position;
+            k_rows = rows_at(k, now);
+            v_rows = rows_at(v, now);
+          }
+          ctx.sync();
+          attention->step(ctx, cache, in, k_rows.data(), v_rows.data(), out);
+        });
+    const Outputs crossed = step_through(
+        s, *attention, c.d_model, q, [&](const StepContext& ctx, const float* in, float* out) {
+          attention->step_fixed(ctx, cache, kPositions - 1, in, out);
+        });
+    for (std::size_t t = 0; t < q.size(); ++t) {
+      expected.push_back(attention->forward(q[t], k[t], v[t], true));
+      fixed.push_back(attention->forward(q[t], k[t].topRows(kPositions - 1),
+                                         v[t].topRows(kPositions - 1), false));
+    }
+    expect_same(y, expected, "causal");
+    expect_same(crossed, fixed, "fixed");
+  }
+}
+
+// Not lsh: a step chooses among all that went before, forward among neighbours in a sorted list
+// (lsh_attention_test holds each to its own definition).
+INSTANTIATE_TEST_SUITE_P(Catalog, AttentionTest, testing::Values("full"),
+                         [](const auto& tested) { return tested.param; });
+
+/// Reference 2.5: D and E can route every input to any one output.
+TEST(MultiplicativeDenseTest, ReproducesAnyPermutation) {
+  const std::int64_t d = 48, modules = 4, width = d / modules;
+  Held<MultiplicativeDense> held(std::make_unique<MultiplicativeDense>("m", d, modules, d),
+                                 WeightType::f32);
+  std::vector<std::int64_t> to(std::size_t(d), 0);
+  for (std::int64_t i = 0; i < d; ++i) to[std::size_t(i)] = i;
+  Rng rng(3);
+  for (std::uint32_t i = std::uint32_t(d); i > 1; --i) std::swap(to[i - 1], to[rng.below(i)]);
+  Parameter &dm = held.parameter("m.d"), &em = held.parameter("m.e"),
+            &bias = held.parameter("m.bias");
+  for (std::int64_t i = 0; i < d; ++i) {
+    bias.set(0, i, 0);
+    for (std::int64_t s = 0; s < modules; ++s) dm.set(i, s, s == to[std::size_t(i)] / width);
+    for (std::int64_t m = 0; m < width; ++m) em.set(i, m, m == to[std::size_t(i)] % width);
+  }
+  const Mat x = random_mat(1, d, 9);
+  Mat expected(1, d), y = Mat::Constant(1, d, 1e30f);
+  for (std::int64_t i = 0; i < d; ++i) expected(0, to[std::size_t(i)]) = x(0, i);
+  Pass pass{.gemm = find_gemm("eigen")};
+  MultiplicativeDense::Kept kept;
+  Mat forwarded;
+  held.layer->forward(pass, x, kept, forwarded);
+  EXPECT_EQ(forwarded, expected);
+  const Stepper stepper{kernels(), 2, 1, held.layer->workspace_floats(1, 2)};
+  stepper.run(
+      1, [](std::int64_t) {},
+      [&](const StepContext& ctx) {
+        for (int p = 0; p < MultiplicativeDense::kPhases; ++p) {
+          held.layer->phase(p, ctx, ctx.workspace, x.data(), y.data());
+          ctx.sync();
+        }
+      },
+      [](std::int64_t) {});
+  EXPECT_EQ(y, expected);
+}
+
+void copy_parameter(Held<FeedForward>& from, Held<FeedForward>& to, const std::string& name) {
+  const Parameter& source = from.parameter(name);
+  Parameter& target = to.parameter(name);
+  for (std::int64_t i = 0; i < source.rows; ++i) {
+    for (std::int64_t j = 0; j < source.cols; ++j) target.set(i, j, source.get(i, j));
+  }
+}
+
+TEST(SparseFeedForwardTest, AtSparsityOneIsDenseWithoutFirstBias) {
+  ModelConfig c = small_config();
+  c.sparsity = 1;
+  Held<FeedForward> sparse(make_feed_forward("sparse", c), WeightType::f32);
+  Held<FeedForward> dense(make_feed_forward("dense", c), WeightType::f32, 2);
+  for (const char* name : {"w1", "w2", "b2"}) copy_parameter(sparse, dense, name);
+  for (std::int64_t j = 0; j < c.d_ff; ++j) dense.parameter("b1").set(0, j, 0);
+  const Setting s{WeightType::f32, 2, 1, c};
+  const std::vector<Mat> x = sequences(s);
+  const auto state = sparse.layer->make_state(1);
+  const Outputs y = step_through(s, *sparse.layer, c.d_model, x,
+                                 [&](const StepContext& ctx, const float* in, float* out) {
+                                   sparse.layer->step(ctx, state.get(), in, out);
+                                 });
+  expect_close(y[0], dense.layer->forward(x[0]), "step");
+  expect_close(sparse.layer->forward(x[0]), dense.layer->forward(x[0]), "forward");
+  EXPECT_EQ(std::int64_t(sparse.layer->touched_rows(state.get()).size()), c.d_ff);
+}
+
+TEST(DenseReluSkipTest, CountsTheRowsItReads) {
+  const ModelConfig c = small_config();
+  Held<FeedForward> held(make_feed_forward("dense_relu_skip", c), WeightType::f32);
+  const Setting s{WeightType::f32, 2, 1, c};
+  const std::vector<Mat> x = sequences(s);
+  Mat h = x[0] * held.parameter("w1").matrix().transpose();
+  h.rowwise() += held.parameter("b1").matrix().row(0);
+  const auto state = held.layer->make_state(1);
+  step_through(
+      s, *held.layer, c.d_model, x,
+      [&](const StepContext& ctx, const float* in, float* out) {
+        held.layer->step(ctx, state.get(), in, out);
+      },
+      [&](std::int64_t position) {
+        std::vector<std::int32_t> active;
+        for (std::int64_t j = 0; j < c.d_ff; ++j) {
+          if (h(position, j) > 0) active.push_back(std::int32_t(j));
+        }
+        EXPECT_EQ(held.layer->touched_rows(state.get()), active);
+        EXPECT_LT(active.size(), std::size_t(c.d_ff));
+      });
+}
+
+}  // namespace
+}  // namespace scaling

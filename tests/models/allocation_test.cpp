@@ -1,0 +1,107 @@
+// A training step takes no memory of a matrix's size once the first has run: allocations are
+// counted where the C library makes them.
+#include <gtest/gtest.h>
+
+#include "kernels/random.h"
+#include "models/layers/catalog.h"
+#include "models/training/optimizer.h"
+#include "models/transformer/transformer.h"
+#include "tests/layers/layer_harness.h"
+#include "tests/models/allocation_counter.h"
+
+#ifdef SCALING_COUNTS_ALLOCATIONS
+
+namespace scaling {
+namespace {
+
+/// The libraries' products may take scratch of their own; this one does not.
+void plain_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k,
+                const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float beta,
+                float* c, std::int64_t ldc) {
+  for (std::int64_t i = 0; i < m; ++i) {
+    for (std::int64_t j = 0; j < n; ++j) {
+      float sum = beta == 0 ? 0.0f : c[i * ldc + j];
+      for (std::int64_t l = 0; l < k; ++l) {
+        sum += (transpose_a ? a[l * lda + i] : a[i * lda + l]) *
+               (transpose_b ? b[j * ldb + l] : b[l * ldb + j]);
+      }
+      c[i * ldc + j] = sum;
+    }
+  }
+}
+
+Batch random_batch(const ModelConfig& c, std::uint64_t seed) {
+  Batch batch;
+  batch.examples = 3;
+  batch.source_length = c.decoder_only() ? 0 : 9;
+  batch.target_length = 11;
+  Rng ids(seed);
+  const auto draw = [&](std::int64_t n) {
+    std::vector<int> drawn;
+    for (std::int64_t i = 0; i < n; ++i) {
+      drawn.push_back(1 + int(ids.below(std::uint32_t(c.vocab_size - 1))));
+    }
+    return drawn;
+  };
+  batch.source = draw(batch.examples * batch.source_length);
+  batch.target = draw(batch.examples * batch.target_length);
+  batch.weights.assign(batch.target.size(), 1.0f);
+  return batch;
+}
+
+int large_allocations_of_later_steps(const ModelConfig& config, const std::string& optimizer_name) {
+  Team team(1);
+  Transformer model(config);
+  model.allocate_for_training(team);
+  TrainConfig train;
+  train.optimizer = optimizer_name;
+  const auto optimizer = make_optimizer(train, model.parameters());
+  const auto kept = model.make_kept();
+  const Gemm gemm{"plain", plain_gemm};
+  const Batch batches[] = {random_batch(config, 1), random_batch(config, 2),
+                           random_batch(config, 3)};
+  large_allocations = 0;
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    is_counting = step > 0;
+    Pass pass{.gemm = gemm, .training = true, .dropout = 0.1f, .seed = step};
+    model.zero_gradients();
+    model.loss_of(pass, batches[step], 0.03f, *kept);
+    optimizer->update(std::int64_t(step) + 1, 0.01);
+  }
+  is_counting = false;
+  return large_allocations;
+}
+
+TEST(Allocation, TheCounterCounts) {
+  large_allocations = 0;
+  is_counting = true;
+  Mat taken(64, 64);
+  taken.setZero();
+  is_counting = false;
+  EXPECT_EQ(large_allocations, 1);
+}
+
+TEST(Allocation, StepsAfterTheFirstTakeNothing) {
+  set_gemm_threads(1);
+  for (const char* seat : {"feed_forward", "projection", "loss"}) {
+    for (const std::string& name : implementations_of(seat)) {
+      for (const std::int64_t encoder_layers : {0, 1}) {
+        ModelConfig c = small_config();
+        c.encoder_layers = encoder_layers;
+        c.decoder_layers = 2;
+        set_field(c, seat, name);
+        EXPECT_EQ(large_allocations_of_later_steps(c, "adafactor"), 0) << seat << ":" << name;
+      }
+    }
+  }
+  for (const std::string& name : implementations_of("cross_projection")) {
+    ModelConfig c = small_config();
+    c.encoder_layers = c.decoder_layers = 1;
+    c.cross_projection = name;
+    EXPECT_EQ(large_allocations_of_later_steps(c, "adam"), 0) << "cross_projection:" << name;
+  }
+}
+
+}  // namespace
+}  // namespace scaling
+#endif
