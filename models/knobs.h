@@ -1,18 +1,46 @@
-// Knobs as text, for every struct that lists its own in fields(self, visitor).
+// Knobs: named settings as text, declared once in the struct that has them. A struct of knobs has
+//
+//   template <class Self, class Visitor>
+//   static void fields(Self& k, Visitor&& visit) {
+//     visit("repeats", k.repeats, "timed steps", Trait{.quick = "3"});   // the Trait may be left
+//     out
+//   }
+//
+// and from it come flags, help, what --quick changes, parsing of .cfg files, echoed commands,
+// records' configurations, checkpoints' text and the identity of what was measured.
 #pragma once
 
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <functional>
 #include <string>
 #include <system_error>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "kernels/check.h"
 #include "kernels/weight.h"
 
 namespace scaling {
+
+/// (knob, value) pairs in the order they were given.
+using Settings = std::vector<std::pair<std::string, std::string>>;
+
+/// How a knob counts in the identity of a result: by its text, by the content of the file that it
+/// names, or not at all, because it changes no number or only a number's precision.
+enum class InKey { text, content_hash, no };
+
+struct Trait {
+  const char* quick = nullptr;  ///< value under --quick; null: as without
+  InKey in_key = InKey::text;
+};
+
+struct KnobInfo {
+  std::string name, help, initial;  ///< initial: the text of its default
+  Trait trait = {};
+};
 
 /// Reads a string, bool (true, false, 1, 0), WeightType or number. Throws UserError naming the knob
 /// and the text if that is unreadable, out of the type's range or not finite.
@@ -60,11 +88,21 @@ std::string print_value(const T& value) {
   }
 }
 
+/// The knobs of a struct, in their order.
+template <class Config>
+std::vector<KnobInfo> knobs_of() {
+  std::vector<KnobInfo> all;
+  Config config;
+  Config::fields(config, [&](const char* name, auto& value, const char* help, Trait trait = {}) {
+    all.push_back({name, help, print_value(value), trait});
+  });
+  return all;
+}
+
 template <class Config>
 std::vector<std::string> names_of_fields() {
   std::vector<std::string> names;
-  Config config;
-  Config::fields(config, [&](const char* field, auto&, const char*) { names.emplace_back(field); });
+  for (const KnobInfo& knob : knobs_of<Config>()) names.push_back(knob.name);
   return names;
 }
 
@@ -79,7 +117,7 @@ template <class Config>
 template <class Config>
 void set_named_field(Config& config, const std::string& name, const std::string& value) {
   bool found = false;
-  Config::fields(config, [&](const char* field, auto& target, const char*) {
+  Config::fields(config, [&](const char* field, auto& target, const char*, Trait = {}) {
     if (name != field) return;
     parse_value(name, value, target);
     found = true;
@@ -92,7 +130,7 @@ template <class Config>
 std::string get_named_field(const Config& config, const std::string& name) {
   std::string text;
   bool found = false;
-  Config::fields(config, [&](const char* field, const auto& value, const char*) {
+  Config::fields(config, [&](const char* field, const auto& value, const char*, Trait = {}) {
     if (name != field) return;
     text = print_value(value);
     found = true;
@@ -100,5 +138,48 @@ std::string get_named_field(const Config& config, const std::string& name) {
   if (!found) refuse_field<Config>(name);
   return text;
 }
+
+/// Knobs of several structs as one list. Borrows them: they outlive this and stay where they are.
+class Knobs {
+ public:
+  template <class Config>
+  void add(Config& config) {
+    Config initial;
+    std::size_t i = all_.size();
+    Config::fields(initial, [&](const char* name, auto& value, const char* help, Trait trait = {}) {
+      all_.push_back({{name, help, print_value(value), trait}, nullptr, nullptr});
+    });
+    Config::fields(config, [&](const char* name, auto& value, const char*, Trait = {}) {
+      auto* const target = &value;
+      all_[i].set = [target, name](const std::string& text) { parse_value(name, text, *target); };
+      all_[i].get = [target] { return print_value(*target); };
+      ++i;
+    });
+  }
+  /// One that no struct's `fields` can describe.
+  void add(KnobInfo info, std::function<void(const std::string&)> set,
+           std::function<std::string()> get) {
+    all_.push_back({std::move(info), std::move(set), std::move(get)});
+  }
+
+  bool has(const std::string& name) const { return find(name) != nullptr; }
+  /// Throws UserError for an unknown knob (lists the known) or an unreadable value.
+  void set(const std::string& name, const std::string& text) { require(name).set(text); }
+  std::string get(const std::string& name) const { return require(name).get(); }
+  /// Every knob, or those that differ from their defaults, as text.
+  Settings all() const;
+  Settings changed() const;
+  std::vector<KnobInfo> info() const;
+
+ private:
+  struct Knob {
+    KnobInfo info;
+    std::function<void(const std::string&)> set;
+    std::function<std::string()> get;
+  };
+  const Knob* find(const std::string& name) const;
+  const Knob& require(const std::string& name) const;
+  std::vector<Knob> all_;
+};
 
 }  // namespace scaling

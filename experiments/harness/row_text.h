@@ -2,13 +2,11 @@
 #pragma once
 
 #include <string>
-#include <utility>
 #include <vector>
 
-namespace scaling {
+#include "models/knobs.h"
 
-/// (knob, value) pairs in the order they were given.
-using Settings = std::vector<std::pair<std::string, std::string>>;
+namespace scaling {
 
 struct RowText {
   std::string name;
