@@ -6,11 +6,11 @@ import sys
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "plots")]
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "plots")]
 
 import chart  # noqa: E402
 import curves  # noqa: E402
-import curves_plot_test as made_up  # noqa: E402
+import curves_test as made_up  # noqa: E402
 import make_report  # noqa: E402
 import plot_curves  # noqa: E402
 import plot_table4  # noqa: E402

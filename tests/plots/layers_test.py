@@ -6,7 +6,7 @@ import sys
 import tempfile
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "plots"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "plots"))
 
 import layers  # noqa: E402
 import make_report  # noqa: E402

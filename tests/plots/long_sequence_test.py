@@ -6,7 +6,7 @@ import sys
 import tempfile
 import unittest
 
-PLOTS = pathlib.Path(__file__).resolve().parent.parent / "plots"
+PLOTS = pathlib.Path(__file__).resolve().parents[2] / "plots"
 sys.path.insert(0, str(PLOTS))
 
 import chart  # noqa: E402

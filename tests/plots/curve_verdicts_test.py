@@ -6,13 +6,13 @@ import sys
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "plots")]
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "plots")]
 
 import curve_judge  # noqa: E402
 import curve_verdicts  # noqa: E402
 import curves  # noqa: E402
-import curves_plot_test as made_up  # noqa: E402
-from curves_plot_test import FIGURE1, curve, failed, record, three  # noqa: E402
+import curves_test as made_up  # noqa: E402
+from curves_test import FIGURE1, curve, failed, record, three  # noqa: E402
 
 SPREAD = 0.002  # between two seeds of `three`: their sd
 SLACK = 2 * math.sqrt(2) * SPREAD

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 PLOTS = ROOT / "plots"
 sys.path.insert(0, str(PLOTS))
 
