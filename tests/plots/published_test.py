@@ -1,0 +1,36 @@
+"""Goldens: the published records give the published summary and report again, byte for byte."""
+
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+class PublishedTest(unittest.TestCase):
+    def made_again(self, folder, program, name):
+        """The file `name` that a program writes from a copy of the folder without that file."""
+        source = ROOT / "results" / folder
+        with tempfile.TemporaryDirectory() as temporary:
+            copy = pathlib.Path(temporary) / folder
+            shutil.copytree(source, copy, ignore=shutil.ignore_patterns("curves", name))
+            done = subprocess.run([sys.executable, ROOT / "plots" / program, "--results", copy],
+                                  capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return (copy / name).read_text(encoding="utf-8"), \
+                (source / name).read_text(encoding="utf-8")
+
+    def test_summaries_and_reports(self):
+        self.maxDiff = 4000
+        for folder in ("published", "published_xeon"):
+            for program, name in (("summarise.py", "summary.json"), ("make_report.py", "report.md")):
+                with self.subTest(f"{folder}/{name}"):
+                    again, published = self.made_again(folder, program, name)
+                    self.assertEqual(again.split("\n"), published.split("\n"))
+
+
+if __name__ == "__main__":
+    unittest.main()
