@@ -67,7 +67,7 @@ struct KernelSet {
   /// h: (tokens, in), y: (tokens, out). Reads every weight of `inputs`, zero activation or not.
   void (*dense_transposed)(const WeightView& w, const float* h, int tokens, float* y, Range inputs);
 
-  /// Controller of the sparse feed-forward (paper 3.1, reference 1.2), second half, with block
+  /// Controller of the sparse feed-forward (paper 1.2), second half, with block
   /// argmax: z[t][j] = sum_l hidden[t][l] w(l, j) + bias[j];  selected[t][b] = argmax_{y < block}
   /// z[t][b*block+y], ties to the lowest index. w: Layout::panels (r, d_ff). logits: scratch of
   /// d_ff floats a thread (only entries of the own blocks are written). selected: (tokens, d_ff /
@@ -84,7 +84,7 @@ struct KernelSet {
   void (*gather_accumulate)(const WeightView& w, const Selection* s, std::int64_t n, const float* h,
                             float* y);
 
-  /// Multiplicative layer (paper 3.2, reference 2.5). Adds
+  /// Multiplicative layer (paper 2.5). Adds
   /// sum_{i in inputs} x[t][i] d(i, s) e(i, m) to y[t][s * M + m] for every s and m in columns.
   /// d: Layout::rows (in, S) with S <= kMaxModules, e: Layout::panels (in, M). columns.begin is a
   /// multiple of kPanel. x: (tokens, in), y: (tokens, S * M).

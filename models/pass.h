@@ -59,7 +59,7 @@ struct Pass {
 /// For forward of one sequence, or of several if examples is set.
 inline Pass evaluation_pass() { return Pass{.gemm = find_gemm("eigen")}; }
 
-/// What a forward that is computed again must find as it was (paper 4.2).
+/// What a forward that is computed again must find as it was (paper 5.3).
 struct Decisions {
   std::uint64_t stream = 0;  ///< of this call's draws
   bool is_hard = true;       ///< whether this call of a selecting layer selects hard

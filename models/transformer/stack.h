@@ -14,7 +14,7 @@ namespace scaling {
 
 /// Residual stacks (ModelConfig::residual_stack). plain: x += f(x) for every branch f. Reversible:
 /// two streams, both the input at first; acc += f(ctx), then the two change places; their mean is
-/// the result (paper 4.2, reference 5.1). The backward pass of `reversible` subtracts f(ctx) again
+/// the result (paper 5.1). The backward pass of `reversible` subtracts f(ctx) again
 /// instead of remembering acc: nothing of the size of a stream is kept of a branch, only its
 /// Decisions. `reversible_stored` is the same function, remembering.
 struct Stack {

@@ -1,5 +1,5 @@
 // Attention among positions that hash alike, against its definition in plain double precision
-// (reference 4.4 and 13.5); finite differences of it are in gradient_test.
+// (paper 4.4); finite differences of it are in gradient_test.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -203,7 +203,7 @@ Mat define(const Input& in, const AttentionMask& mask, const Knobs& knobs,
 
 // -- against definitions --------------------------------------------------------------------------
 
-/// Reference 13.5.
+/// Seen by one chunk, a whole sequence is exact attention with shared queries and keys.
 TEST(LshAttentionTest, OneChunkIsExactAttention) {
   for (const std::int64_t length : {1, 2, 37, 150}) {
     for (const bool causal : {false, true}) {

@@ -1,4 +1,4 @@
-// The reversible residual stack (paper 4.2; reference 5 and 13.4): whoever sits in the seats, going
+// The reversible residual stack (paper 5): whoever sits in the seats, going
 // backwards by inversion finds what stored activations say; what is kept does not grow with depth.
 #include <gtest/gtest.h>
 
@@ -238,7 +238,7 @@ void make_selections_close(Transformer& model, std::int64_t n) {
   });
 }
 
-/// The paper's warning (4.2): selections made anew from reconstructed activations are others.
+/// The paper's warning (paper 5.3): selections made anew from reconstructed activations are others.
 TEST(ReversibleStack, ChoosingAnewChangesGradients) {
   set_gemm_threads(1);
   const ModelConfig recalling =

@@ -1,4 +1,4 @@
-// The Terraformer as a whole (paper 4; reference 5.2, 8 and 13.1): what its decoder reads, decoding
+// The Terraformer as a whole (paper 5.2 and 8): what its decoder reads, decoding
 // equals evaluation with padded sources, a batch is its examples, bad knobs are refused.
 #include <gtest/gtest.h>
 

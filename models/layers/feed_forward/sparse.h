@@ -1,5 +1,5 @@
-// The paper's sparse feed-forward layer: a low-rank controller chooses one neuron in N (3.1,
-// reference 1.2).
+// The paper's sparse feed-forward layer: a low-rank controller chooses one neuron in N
+// (paper 1.2).
 #pragma once
 
 #include "models/layer.h"

@@ -1,4 +1,4 @@
-// The paper's sparse loss: a multiplicative layer to the vocabulary (3.3, reference 3).
+// The paper's sparse loss: a multiplicative layer to the vocabulary (paper 3).
 #pragma once
 
 #include "models/layer.h"

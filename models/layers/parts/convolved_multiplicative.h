@@ -1,5 +1,5 @@
-// A multiplicative layer whose output feeds convolutions: the paper's combined QKV layer (3.2,
-// reference 2.7, 2.8).
+// A multiplicative layer whose output feeds convolutions: the paper's combined QKV layer
+// (paper 2.7, 2.8).
 #pragma once
 
 #include <initializer_list>

@@ -1,4 +1,4 @@
-// The paper's multiplicative dense layer (3.2, reference 2.5): bytes of a dense layer divided by S,
+// The paper's multiplicative dense layer (paper 2.5): bytes of a dense layer divided by S,
 // its FLOPs kept.
 #pragma once
 

@@ -1,4 +1,4 @@
-// The simple recurrent unit beside the feed-forward (paper 4.3, reference 6).
+// The simple recurrent unit beside the feed-forward (paper 6).
 #pragma once
 
 #include "models/layer.h"

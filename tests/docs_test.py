@@ -1,0 +1,80 @@
+"""The documents: sections of docs/paper.md that the code cites exist, links lead somewhere, README.md stays short."""
+
+import pathlib
+import re
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SECTION = r"(?:10|\d)(?:\.\d+)?"
+# "paper 2.4 and 2.7", "reference 1.2, 1.3"; "paper 1.72×" and "paper 93 ms" are measurements.
+CITATION = re.compile(rf"\b(?:paper|reference) ({SECTION}(?:(?:, | and |, and | to ){SECTION})*)(?![\d×%]|\.\d| ms)")
+BRACKETS = re.compile(r"\[(\d+\.\d+(?:, \d+\.\d+)*)\]")
+LINE_BREAK_IN_COMMENT = re.compile(r"\s*\n\s*(?:///|//|#)?<?\s*")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def sources():
+    for folder in ("kernels", "models", "experiments", "apps", "tests", "plots", "tools"):
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix in (".h", ".cpp", ".py", ".cfg") and path != pathlib.Path(__file__).resolve():
+                yield path
+
+
+def cited(text):
+    """Every section that a text cites, also where a citation goes over the end of a line."""
+    found = set()
+    for match in CITATION.finditer(LINE_BREAK_IN_COMMENT.sub(" ", text)):
+        found |= set(re.findall(SECTION, match[1]))
+    comments = "\n".join(line.partition("//")[2] for line in text.splitlines())
+    for match in BRACKETS.finditer(comments):
+        found |= set(match[1].split(", "))
+    return found
+
+
+def headings(text):
+    return set(re.findall(rf"^##+ ({SECTION}) \S", text, re.MULTILINE))
+
+
+class Paper(unittest.TestCase):
+    def test_every_cited_section_exists(self):
+        sections = headings((ROOT / "docs" / "paper.md").read_text(encoding="utf-8"))
+        self.assertGreater(len(sections), 30)
+        all_cited = set()
+        for path in sources():
+            wanted = cited(path.read_text(encoding="utf-8"))
+            all_cited |= wanted
+            self.assertEqual(wanted - sections, set(), f"{path.relative_to(ROOT)} cites what docs/paper.md lacks")
+        self.assertGreater(len(all_cited), 20)
+
+    def test_citations_are_found(self):
+        self.assertEqual(cited("// (paper 2.4 and 2.7).\n/// x (reference\n/// 4.5, 'model'), reference 1.2, 1.3"),
+                         {"2.4", "2.7", "4.5", "1.2", "1.3"})
+        self.assertEqual(cited("int n;  // draws [4.7]\nx[1]; f(\"paper 1.72× and 93 ms, paper 93 ms\")"), {"4.7"})
+
+
+class Documents(unittest.TestCase):
+    def test_every_relative_link_leads_somewhere(self):
+        documents = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "results" / "README.md"]
+        links = 0
+        for document in documents:
+            for target in LINK.findall(document.read_text(encoding="utf-8")):
+                if re.match(r"[a-z]+:|#", target):
+                    continue
+                links += 1
+                path, _, anchor = target.partition("#")
+                found = document.parent / path
+                where = f"{document.relative_to(ROOT)} links to {target}"
+                self.assertTrue(found.exists(), where)
+                if anchor:
+                    self.assertIn(anchor, anchors(found.read_text(encoding="utf-8")), where)
+        self.assertGreater(links, 0)
+
+
+def anchors(text):
+    """Of headings, as a page of Markdown makes them: lower case, no punctuation, hyphens for spaces."""
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+            for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)}
+
+
+if __name__ == "__main__":
+    unittest.main()
