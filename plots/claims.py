@@ -1,6 +1,7 @@
 """The paper's claims about decoding speed and memory, each with a verdict computed from the records."""
 
 import derive
+import goals
 import paper
 import reversibility
 import sweep_tables
@@ -8,6 +9,9 @@ import sweep_tables
 FLAT = 1.1  # growth of what is kept, from the shallowest to the deepest stack, that is none
 LITTLE = 0.1  # a token's time changes little up to this share
 CLOSE = 0.95  # a speed-up counts as reproduced from this share of the paper's on
+
+
+NOT_MEASURED = "not measured"
 
 
 class Judge:
@@ -22,15 +26,16 @@ class Judge:
     def add(self, claim, verdict, evidence):
         self.lines.append((claim, verdict, evidence))
 
-    def missing(self, claim):
-        self.add(claim, "not measured", "the records needed are missing")
+    def missing(self, claim, command=goals.RUN):
+        """The line of a claim whose records are missing, and the command that measures them."""
+        self.add(claim, NOT_MEASURED, command)
 
-    def speedup(self, claim, experiment, row, ending):
+    def speedup(self, claim, experiment, row, ending, command=goals.RUN):
         """At least CLOSE of the paper's factor reproduces it; more than 1 is a part of it."""
         ours, theirs = self.figure(experiment, row, ending), paper.published(experiment, row)
         factor = getattr(theirs, ending)
         if ours is None:
-            return self.missing(claim)
+            return self.missing(claim, command)
         verdict = "not reproduced"
         if ours.value >= CLOSE * factor:
             verdict = "reproduced"
@@ -68,10 +73,10 @@ def judged(records, threads):
     judge.speedup("A sparse loss (S=8) makes an 800M token slightly faster (Table 7)",
                   "table7", "s8", "token_speedup")
     judge.speedup("Sparse FF, QKV and loss together make a 17B Terraformer's token faster "
-                  "(Table 6)", "table6_17b", "ff_qkv_loss4", "token_speedup")
+                  "(Table 6)", "table6_17b", "ff_qkv_loss4", "token_speedup", goals.FULL)
     _sparse_loss_17b(judge)
     judge.speedup("An 800M Terraformer decodes faster than the dense Transformer (Table 8)",
-                  "table8", "terraformer", "token_speedup")
+                  "table8", "terraformer", "token_speedup", goals.FULL)
     _reversible(judge)
     _exponents(judge)
     return judge.lines
@@ -118,7 +123,7 @@ def _sparse_loss_17b(judge):
             weights = " in bf16" if suffix else ""
             return judge.add(claim, verdict,
                              f"paper {factor:.3g}×, ours{weights} {factor_text(gain)}")
-    return judge.missing(claim)
+    return judge.missing(claim, goals.FULL)
 
 
 def _reversible(judge):
@@ -127,7 +132,7 @@ def _reversible(judge):
     growth, plain, cost = (found.get(f"reversible.{name}") for name in
                            ("activation_growth", "plain_activation_growth", "step_cost"))
     if growth is None or plain is None:
-        return judge.missing(claim)
+        return judge.missing(claim, goals.FULL)
     verdict = "reproduced" if growth.value <= FLAT else \
         "partly reproduced" if growth.value < plain.value / 2 else "not reproduced"
     depths = reversibility.depths(judge.records)

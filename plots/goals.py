@@ -12,6 +12,9 @@ SHAPES = ("800m", "17b")
 UNITS = {"x": "×", "1": "", "": ""}
 KERNELS = ("", "_dot")  # simd and bf16_dot, as rows of tables in bf16 are named
 SD = "> sd"  # so many of its own standard deviations over seeds
+# What measures a figure.
+RUN, FULL, PEERS = "./run_all.sh", "./run_all.sh --full", "./run_all.sh --peers"
+CURVE = "./build/release/experiments/perplexity --config experiments/configs/training/{}.cfg"
 
 
 class Goal(NamedTuple):
@@ -19,6 +22,7 @@ class Goal(NamedTuple):
     comparison: str  # >=, <= or SD
     bar: float
     ids: tuple
+    command: str = RUN  # that measures them
 
 
 GOALS = (
@@ -29,7 +33,7 @@ GOALS = (
          tuple(f"peers.{shape}.{library}.over_ours{summarise.EQUAL_BANDWIDTH}"
                for shape in SHAPES for library in derive.PEERS)),
     Goal("FF+QKV block in jitted JAX: its time over ours", ">=", 2,
-         tuple(f"peers.{shape}.jax.ff_qkv_cross.over_ours" for shape in SHAPES)),
+         tuple(f"peers.{shape}.jax.ff_qkv_cross.over_ours" for shape in SHAPES), PEERS),
     Goal("800M, FF+QKV: speed-up of a block", ">=", 3.8, ("table1.800m.ff_qkv.block_speedup",)),
     Goal("800M, FF+QKV: speed-up of a token", ">=", 3.0, ("table1.800m.ff_qkv.token_speedup",)),
     Goal("800M, FF+QKV and sparse cross-attention: block speed-up over its roofline limit", ">=",
@@ -46,31 +50,31 @@ GOALS = (
          + tuple(f"table7.s{s}.token_share_of_roofline" for s in (2, 4, 8))),
     Goal("17B Terraformer, FF+QKV+loss: token speed-up over its roofline limit", ">=", 0.70,
          tuple(f"table6.ff_qkv_loss4{suffix}.token_share_of_roofline"
-               for suffix in ("", ".bf16"))),
+               for suffix in ("", ".bf16")), FULL),
     Goal("17B Terraformer, FF+QKV+loss, bf16: a token, ms", "<=", 13,
-         tuple(f"table6.ff_qkv_loss4{kernels}.bf16.token_ms" for kernels in KERNELS)),
+         tuple(f"table6.ff_qkv_loss4{kernels}.bf16.token_ms" for kernels in KERNELS), FULL),
     Goal("800M Terraformer: token speed-up over the dense Transformer", ">=", 6,
-         ("table8.terraformer.token_speedup",)),
+         ("table8.terraformer.token_speedup",), FULL),
     Goal("reversible stack: what 24 blocks keep over what 2 keep", "<=", 1.1,
-         ("reversible.activation_growth",)),
+         ("reversible.activation_growth",), FULL),
     Goal("reversible stack: a training step over a plain one's", "<=", 1.5,
-         ("reversible.step_cost",)),
+         ("reversible.step_cost",), FULL),
     Goal("LSH attention: a training step of full attention over its own, 16,384 positions", ">=",
-         6, ("lsh.speedup_16384",)),
+         6, ("lsh.speedup_16384",), FULL),
     Goal("LSH attention: memory grows as this power of the length", "<=", 1.05,
-         ("lsh.memory_exponent",)),
-    Goal("training step of newest eager PyTorch over ours", ">=", 1.2, ("train.vs_pytorch",)),
-    Goal("training step of PyTorch 1.13 over ours", ">=", 3, ("train.vs_pytorch_1_13",)),
+         ("lsh.memory_exponent",), FULL),
+    Goal("training step of newest eager PyTorch over ours", ">=", 1.2, ("train.vs_pytorch",), PEERS),
+    Goal("training step of PyTorch 1.13 over ours", ">=", 3, ("train.vs_pytorch_1_13",), PEERS),
     Goal("dense training step: share of the best library's product rate", ">=", 0.50,
-         ("train.mfu",)),
+         ("train.mfu",), PEERS),
     Goal("power of Figure 1: what a feed-forward of equal reads loses, nats a token", ">=", 0.1,
-         ("fig1.small.power",)),
-    Goal("the same, in standard deviations over seeds", SD, 5, ("fig1.small.power",)),
+         ("fig1.small.power",), CURVE.format("fig1_small")),
+    Goal("the same, in standard deviations over seeds", SD, 5, ("fig1.small.power",), CURVE.format("fig1_small")),
     Goal("FF+QKV at equal parameters: its gap over that of equal reads", "<=", 0.25,
-         ("fig1.small.ff_qkv.share_of_iso_read_ff",)),
+         ("fig1.small.ff_qkv.share_of_iso_read_ff",), CURVE.format("fig1_small")),
     Goal("Table 4: the Terraformer's accuracy less the Transformer's, in standard deviations over "
          "seeds", SD, 2, tuple(f"table4_reduced.difference.{task}.{what}_accuracy"
-                               for task in ("copy", "addition") for what in ("token", "sequence"))),
+                               for task in ("copy", "addition") for what in ("token", "sequence")), CURVE.format("table4_reduced")),
 )
 
 
@@ -130,10 +134,12 @@ def write(report):
     """The report's section."""
     records = report.records
     lines = judged(records)
+    missing = [goal.command for goal, _, value, _ in lines if value is None]
+    lines = [line for line in lines if line[2] is not None]
     words = [text for _, _, _, text in lines]
     counts = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(sorted(words)))
     report.add("## Goals", "", "What the project set out to reach on its machine, at "
-               f"{records.all_threads()} threads: {counts}. Figures are ids of `summary.json`. "
+               f"{records.all_threads()} threads: {counts or 'nothing of it measured'}. Figures are ids of `summary.json`. "
                "Beside a missed decode time stands what the hardware allows: the floor, which is "
                "the sum over phases of max(bytes / bandwidth, FLOPs / peak), at the ceilings "
                "measured beside that row.")
@@ -143,16 +149,17 @@ def write(report):
     for goal, name, value, text in lines:
         table.append(tables.line(
             goal.words if goal is not before else "", f"`{name}`", shown(report, name, value),
-            wanted(goal, value.unit if value else ""), f"**{text}**",
+            wanted(goal, value.unit), f"**{text}**",
             limits(records, name) if text.startswith("missed") else ""))
         before = goal
-    report.add(*table)
+    if lines:
+        report.add(*table)
+    if missing:
+        report.add(tables.not_measured(missing, ("figure", "figures")))
 
 
 def shown(report, name, value):
     """The figure with spread and marks."""
-    if value is None:
-        return "–"
     text = tables.cell(report, value, unit_text(value.unit), spread=True)
     at = summarise.place(report.records, name)
     for kind, share in tables.SHARE.items():

@@ -149,17 +149,23 @@ def write_claims(report):
                "", f"*Reproduced*: at least {claims.CLOSE:.0%} of the paper's factor, or the "
                "stated order; *partly*: a gain, but a smaller one. "
                f"At {report.records.all_threads()} threads.")
-    report.add("| claim | verdict | numbers |", "|---|---|---|",
-               *(f"| {claim} | **{verdict}** | {evidence} |" for claim, verdict, evidence
-                 in claims.judged(report.records, report.records.all_threads())))
+    lines = claims.judged(report.records, report.records.all_threads())
+    found = [line for line in lines if line[1] != claims.NOT_MEASURED]
+    if found:
+        report.add("| claim | verdict | numbers |", "|---|---|---|",
+                   *(f"| {claim} | **{verdict}** | {evidence} |" for claim, verdict, evidence
+                     in found))
+    missing = [command for _, verdict, command in lines if verdict == claims.NOT_MEASURED]
+    if missing:
+        report.add(tables.not_measured(missing, ("claim", "claims")))
 
 
 def write_tables(report):
     for experiment, title in TITLES.items():
-        report.add(f"## {title}")
         if not report.records.rows(experiment):
-            report.add(f"Not measured: no records of `{experiment}`.")
-        elif experiment in ABOUT:
+            continue
+        report.add(f"## {title}")
+        if experiment in ABOUT:
             report.add(ABOUT[experiment])
         for threads, words in thread_counts(report.records):
             for kind in ("token", "block"):
@@ -190,11 +196,13 @@ def write_sweeps(report):
             ("width_sweep", "Width sweep", sweep_tables.width_table),
             ("context_sweep", "Context sweep", sweep_tables.context_table),
             ("batch_sweep", "Batch sweep", sweep_tables.batch_table)):
+        if not report.records.rows(name):
+            continue
         report.add(f"## {title}")
         for threads, words in thread_counts(report.records):
             lines = table(report, threads)
             report.add(f"**{words[0].upper()}{words[1:]}**", "",
-                       *(lines or ["Not measured: no usable records."]))
+                       *(lines or ["Not measured at this thread count."]))
         report.figure(name)
         report.repeat(DECODE.format(name))
 

@@ -57,6 +57,15 @@ def line(*cells):
     return "| " + " | ".join(cells) + " |"
 
 
+def not_measured(commands, what):
+    """One line for all that a folder lacks, by the commands that measure them, one each.
+
+    `what`: one and several, as ("claim", "claims").
+    """
+    counted = [f"`{c}` measures {commands.count(c)}" for c in sorted(set(commands))]
+    return f"Not measured: {len(commands)} {what[len(commands) > 1]}; {', '.join(counted)}."
+
+
 def sizes(record, *pairs):
     """blocks 3, d_model 128: of pairs (words, knob) those that the record knows."""
     return ", ".join(f"{words} {value}" for words, knob in pairs

@@ -646,7 +646,11 @@ class ReportTest(WithFolder):
         self.assertIn("| `qkv` | 6.20 | gap [", text)
         self.assertIn("table1_800m.jsonl:14:", text)
         self.assertIn("| 1.90 | 0.800 | 3.05× | 5.00× | 5.00× | 6.00× | 0.833 |", text)
-        self.assertIn("Not measured: no records of `table2`.", text)
+        self.assertNotIn("## Table 2", text)
+        self.assertIn("Not measured: 13 claims; `./run_all.sh` measures 9, `./run_all.sh --full` "
+                      "measures 4.", text)
+        self.assertRegex(text, r"Not measured: \d+ figures; .*`./run_all.sh --peers` measures 5\.")
+        self.assertNotIn("**not measured**", text)
         self.assertIn("--config experiments/configs/table1_800m.cfg", text)
 
     def test_seats_stand_beside_their_floors(self):
