@@ -53,6 +53,10 @@ class Paper(unittest.TestCase):
 
 
 class Documents(unittest.TestCase):
+    def test_the_readme_is_short(self):
+        words = len((ROOT / "README.md").read_text(encoding="utf-8").split())
+        self.assertLessEqual(words, 1000, "README.md is what a newcomer reads first; the rest belongs into docs/")
+
     def test_every_relative_link_leads_somewhere(self):
         documents = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "results" / "README.md"]
         links = 0

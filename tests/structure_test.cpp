@@ -151,7 +151,8 @@ TEST(Structure, RunAllRefusesResultsAmongTheSources) {
 TEST(Structure, ReadmeNamesEveryImplementation) {
   const std::string readme = read(kSource / "README.md");
   for (const std::string& seat : seat_names()) {
-    EXPECT_NE(readme.find("`" + seat + "`"), std::string::npos) << "README lacks seat " << seat;
+    EXPECT_NE(readme.find("`" + seat + "`"), std::string::npos)
+        << "README lacks component " << seat;
     for (const std::string& name : implementations_of(seat)) {
       EXPECT_NE(readme.find("`" + name + "`"), std::string::npos)
           << "README lacks " << seat << ":" << name;
@@ -159,8 +160,8 @@ TEST(Structure, ReadmeNamesEveryImplementation) {
   }
 }
 
-TEST(Structure, ReadmeNamesEveryPackage) {
-  const std::string readme = read(kSource / "README.md");
+TEST(Structure, DependenciesNameEveryPackage) {
+  const std::string reasons = read(kSource / "docs" / "dependencies.md");
   const std::string script = read(kSource / "install_dependencies.sh");
   static const std::regex lists(R"re((?:required|optional)\+?=\(([^)]*)\))re");
   static const std::regex word(R"re([a-z0-9+-]+(?::[a-z0-9+-]+)?)re");
@@ -170,8 +171,8 @@ TEST(Structure, ReadmeNamesEveryPackage) {
     for (std::sregex_iterator it(names.begin(), names.end(), word); it != end; ++it) {
       const std::string entry = it->str();
       const std::string package = entry.substr(0, entry.find(':'));
-      EXPECT_NE(readme.find("`" + package + "`"), std::string::npos)
-          << "README gives no reason for " << package;
+      EXPECT_NE(reasons.find("`" + package + "`"), std::string::npos)
+          << "docs/dependencies.md gives no reason for " << package;
       ++packages;
     }
   }
