@@ -103,6 +103,11 @@ class FeedForward : public Layer {
   Mat forward(const Mat& x) const;
   virtual void step(const StepContext& ctx, LayerState* state, const float* x, float* y) const = 0;
   virtual Cost step_cost(int tokens, WeightType type) const = 0;
+  /// FLOP of a training forward of one position; may be many times a step's, where training
+  /// computes what it then masks.
+  virtual double forward_flops() const = 0;
+  /// Floats that its Activations hold for each position of a training step.
+  virtual double activation_floats() const = 0;
   /// Rows of W1 (= of W2) that the last step of this state touched, or empty if all are read
   /// always.
   virtual std::vector<std::int32_t> touched_rows(const LayerState* /*state*/) const { return {}; }
@@ -125,6 +130,9 @@ class Recurrence : public Layer {
   /// state: of make_state; goes one position on.
   virtual void step(const StepContext& ctx, LayerState* state, const float* x, float* y) const = 0;
   virtual Cost step_cost(int tokens, WeightType type) const = 0;
+  /// As FeedForward's; products are a step's, unless the layer says otherwise.
+  virtual double forward_flops() const { return total(step_cost(1, WeightType::f32)).flops; }
+  virtual double activation_floats() const = 0;
 };
 
 /// Self-attention's projections: x -> (q, k, v), and o -> y unless the implementation has no
@@ -151,6 +159,9 @@ class Projection : public Layer {
   virtual void step_output(const StepContext& ctx, LayerState* state, const float* o,
                            float* y) const = 0;
   virtual Cost step_cost(int tokens, WeightType type) const = 0;
+  /// As FeedForward's; products are a step's, unless the layer says otherwise.
+  virtual double forward_flops() const { return total(step_cost(1, WeightType::f32)).flops; }
+  virtual double activation_floats() const = 0;
 };
 
 /// Cross-attention's projections: query from the decoder, keys and values (always dense) from the
@@ -184,6 +195,10 @@ class CrossProjection : public Layer {
   virtual void step_output(const StepContext& ctx, LayerState* state, const float* o,
                            float* y) const = 0;
   virtual Cost step_cost(int tokens, WeightType type) const = 0;
+  /// As Projection's, of a position that asks, and FLOP of keys and values of one that is asked.
+  virtual double forward_flops() const { return total(step_cost(1, WeightType::f32)).flops; }
+  virtual double memory_flops() const = 0;
+  virtual double activation_floats() const = 0;
 };
 
 /// Keys and values of one attention: (tokens, heads, capacity, d_head) each.
@@ -203,6 +218,16 @@ struct KeyValueCache {
 struct AttentionMask {
   bool causal = false;                 ///< key position <= query position; as many keys as queries
   const std::uint8_t* keys = nullptr;  ///< (examples * key length), 0: padding; null: all are seen
+};
+
+/// What a forward of one sequence computes, all heads together.
+struct AttentionWork {
+  double pairs = 0;   ///< of a query and a key that meet: a score, and a share of the key's value
+  double choice = 0;  ///< FLOP of finding out who meets; backward does not repeat them
+  /// FLOP of a forward: two products of a pair. Of a forward and its backward: six; scores that
+  /// backward makes again do not count.
+  double forward_flops(std::int64_t d_head) const { return choice + 4 * double(d_head) * pairs; }
+  double step_flops(std::int64_t d_head) const { return choice + 12 * double(d_head) * pairs; }
 };
 
 /// Everything between projections: q, k, v -> o. Has no parameters.
@@ -229,6 +254,15 @@ class Attention : public Layer {
   virtual void step_fixed(const StepContext& ctx, KeyValueCache& cache, std::int64_t length,
                           const float* q, float* o) const = 0;
   virtual Cost step_cost(int tokens, std::int64_t length) const = 0;
+  /// Of one sequence; an expectation where who meets depends on the values.
+  virtual AttentionWork work(std::int64_t queries, std::int64_t keys, bool causal) const = 0;
+  /// Counted after a forward of one sequence without padding.
+  virtual AttentionWork work_of(const Activations& /*kept*/, std::int64_t length,
+                                bool causal) const {
+    return work(length, length, causal);
+  }
+  /// Floats that Activations hold for each query; linear in length for every implementation.
+  virtual double activation_floats() const = 0;
 };
 
 /// Sums over the weighted positions of a batch.
@@ -262,6 +296,8 @@ class Loss : public Layer {
   virtual void step(const StepContext& ctx, LayerState* state, const float* x,
                     float* logits) const = 0;
   virtual Cost step_cost(int tokens, WeightType type) const = 0;
+  /// As Recurrence's.
+  virtual double forward_flops() const { return total(step_cost(1, WeightType::f32)).flops; }
 };
 
 }  // namespace scaling

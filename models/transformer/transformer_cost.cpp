@@ -71,27 +71,15 @@ Cost Transformer::held_token_cost(int tokens, std::int64_t length,
 
 namespace {
 
-/// Of one position: training multiplies by every matrix, selected or not.
-double feed_forward_flops(FeedForward& layer) {
-  double weights = 0;
-  layer.visit_parameters([&](Parameter& p) { weights += p.is_vector ? 0 : double(p.count()); });
-  return 2 * weights;
-}
-
-/// Of one position: layers of these seats compute in a step all that they compute in training.
-template <class L>
-double dense_flops(const L& layer) {
-  return total(layer.step_cost(1, WeightType::f32)).flops;
-}
-
-/// Of one position of a block, cross-attention left out; attention: of one between projections.
-double block_flops(const Block& block, double attention) {
+/// Of one sequence through a block, cross-attention left out; attention: of one between
+/// projections.
+double block_flops(const Block& block, double length, double attention) {
   const FeedForwardBranch& last = *block.feed_forward;
-  double flops = feed_forward_flops(*last.feed_forward);
+  double flops = length * last.feed_forward->forward_flops();
   for (const auto& branch : block.self_attentions) {
-    flops += dense_flops(*branch->projection) + attention;
+    flops += length * branch->projection->forward_flops() + attention;
   }
-  if (last.recurrence) flops += dense_flops(*last.recurrence);
+  if (last.recurrence) flops += length * last.recurrence->forward_flops();
   return flops;
 }
 
@@ -99,26 +87,28 @@ double block_flops(const Block& block, double attention) {
 
 double Transformer::training_flops(std::int64_t examples, std::int64_t source_length,
                                    std::int64_t target_length) const {
-  const double d = double(config_.d_model), sequences = double(examples);
+  const auto attention = [this](const Attention& layer, std::int64_t queries, std::int64_t keys,
+                                bool causal) {
+    return layer.work(queries, keys, causal).forward_flops(config_.d_head());
+  };
   const double source = double(source_length), target = double(target_length);
-  const double source_rows = sequences * source, target_rows = sequences * target;
-  double forward = target_rows * dense_flops(*loss_);
+  double forward = target * loss_->forward_flops();
   for (const auto& block : encoder_.blocks) {
-    forward += source_rows * block_flops(*block, 4 * d * source);
+    forward +=
+        block_flops(*block, source, attention(*attention_, source_length, source_length, false));
   }
   if (encoder_.output) {
-    forward += source_rows * total(encoder_.output->step_cost(1, WeightType::f32)).flops;
+    forward += source * total(encoder_.output->step_cost(1, WeightType::f32)).flops;
   }
-  const bool is_joint = config_.is_concatenated();
-  const double length = target + (is_joint ? source : 0);
+  const std::int64_t length = target_length + (config_.is_concatenated() ? source_length : 0);
   for (const auto& block : decoder_.blocks) {
-    forward += sequences * length * block_flops(*block, 2 * d * (length + 1));
+    forward += block_flops(*block, double(length), attention(*attention_, length, length, true));
     if (!block->cross_attention) continue;
-    // Keys and values are dense products of the encoder's output.
-    forward += target_rows * (dense_flops(*block->cross_attention->projection) + 4 * d * source) +
-               source_rows * 4 * d * d;
+    const CrossProjection& projection = *block->cross_attention->projection;
+    forward += target * projection.forward_flops() + source * projection.memory_flops() +
+               attention(*cross_attention_, target_length, source_length, false);
   }
-  return 3 * forward;
+  return 3 * double(examples) * forward;
 }
 
 }  // namespace scaling

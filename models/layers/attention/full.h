@@ -24,6 +24,9 @@ class FullAttention : public Attention {
   void step_fixed(const StepContext& ctx, KeyValueCache& cache, std::int64_t length, const float* q,
                   float* o) const override;
   Cost step_cost(int tokens, std::int64_t length) const override;
+  /// Every pair, of padding too.
+  AttentionWork work(std::int64_t queries, std::int64_t keys, bool causal) const override;
+  double activation_floats() const override { return double(heads_ * (d_head_ + 2)); }
 
  private:
   std::int64_t heads_, d_head_;

@@ -62,4 +62,9 @@ Cost FullAttention::step_cost(int tokens, std::int64_t length) const {
   return {{"attention", 0, floats * 4, 2 * floats}};
 }
 
+AttentionWork FullAttention::work(std::int64_t queries, std::int64_t keys, bool causal) const {
+  const double pairs = double(queries) * (causal ? double(keys + 1) / 2 : double(keys));
+  return {.pairs = double(heads_) * pairs};
+}
+
 }  // namespace scaling

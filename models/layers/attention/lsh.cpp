@@ -156,6 +156,32 @@ void LshAttention::visit_views(const Kept& kept, std::int64_t pair, std::int64_t
   }
 }
 
+double LshAttention::hashing_flops(std::int64_t length) const {
+  return 2 * double(length * heads_ * d_head_) * double(rounds_ * hashing_of(length).columns());
+}
+
+AttentionWork LshAttention::work(std::int64_t queries, std::int64_t keys, bool causal) const {
+  if (keys != queries) refuse_cross_attention();
+  const double others = double(cut_of(queries).view() - 1) * (causal ? 0.5 : 1.0);
+  return {.pairs = double(heads_ * queries * rounds_) * others, .choice = hashing_flops(queries)};
+}
+
+AttentionWork LshAttention::work_of(const Activations& kept, std::int64_t length,
+                                    bool causal) const {
+  AttentionWork work{.choice = hashing_flops(length)};
+  for (std::int64_t head = 0; head < heads_; ++head) {
+    visit_views(static_cast<const Kept&>(kept), head, length, nullptr,
+                [&](std::span<const std::int32_t> queries, std::span<const std::int32_t> keys) {
+                  for (const std::int32_t t : queries) {
+                    const auto [own, after] = std::equal_range(keys.begin(), keys.end(), t);
+                    work.pairs += double(own - keys.begin());
+                    if (!causal) work.pairs += double(keys.end() - after);
+                  }
+                });
+  }
+  return work;
+}
+
 void LshAttention::refuse_cross_attention() {
   throw UserError(
       "attention lsh compares positions of one sequence by their shared queries and keys, which "

@@ -71,6 +71,11 @@ class LshAttention : public Attention {
                   float* o) const override;
   /// Automatic buckets are counted for a capacity of `length`.
   Cost step_cost(int tokens, std::int64_t length) const override;
+  /// Every key in view, in each round; of causal calls half, since what hashes alike is spread over
+  /// the whole sequence.
+  AttentionWork work(std::int64_t queries, std::int64_t keys, bool causal) const override;
+  AttentionWork work_of(const Activations& kept, std::int64_t length, bool causal) const override;
+  double activation_floats() const override { return double(heads_ * (d_head_ + rounds_ + 1)); }
 
   /// Positions that a step chooses: as many as a query sees in all rounds of forward.
   std::int64_t slots() const { return rounds_ * chunk_ * (1 + before_); }
@@ -91,6 +96,7 @@ class LshAttention : public Attention {
   static constexpr std::uint64_t kFixedRotations = 0x6c73682d726f7461;
 
   [[noreturn]] static void refuse_cross_attention();
+  double hashing_flops(std::int64_t length) const;
   LshCut cut_of(std::int64_t length) const;
   LshCall call_of(const Pass& pass, const AttentionMask& mask, Kept& kept, std::int64_t pair,
                   std::int64_t length) const;

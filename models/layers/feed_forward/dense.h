@@ -20,6 +20,8 @@ class DenseFeedForward : public FeedForward {
   void backward(Pass& pass, const Mat& x, Activations& kept, const Mat& dy, Mat& dx) const override;
   void step(const StepContext& ctx, LayerState* state, const float* x, float* y) const override;
   Cost step_cost(int tokens, WeightType type) const override;
+  double forward_flops() const override { return 4 * double(d_) * double(f_); }
+  double activation_floats() const override { return 2 * double(f_); }
 
  protected:
   /// Second half: adds the thread's neurons' contribution from activations h (tokens, d_ff) to

@@ -210,6 +210,11 @@ Cost MoeFeedForward::step_cost(int tokens, WeightType type) const {
           phase_of("expert", 2 * d * width * slices, d, 4 * d * width * tokens, type)};
 }
 
+/// All experts, and the router.
+double MoeFeedForward::forward_flops() const { return 2 * double(d_) * double(2 * f_ + experts_); }
+
+double MoeFeedForward::activation_floats() const { return double(2 * f_ + 2 * experts_ + 1); }
+
 std::int64_t MoeFeedForward::chosen_expert(const LayerState* state, int token) const {
   return static_cast<const MoeState*>(state)->experts[std::size_t(token)];
 }

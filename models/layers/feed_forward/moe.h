@@ -39,6 +39,8 @@ class MoeFeedForward : public FeedForward {
   void step(const StepContext& ctx, LayerState* state, const float* x, float* y) const override;
   /// For several tokens the slices are the expected union of uniform, independent choices.
   Cost step_cost(int tokens, WeightType type) const override;
+  double forward_flops() const override;
+  double activation_floats() const override;
   std::vector<std::int32_t> touched_rows(const LayerState* state) const override;
   /// Expert of `token` at the last step.
   std::int64_t chosen_expert(const LayerState* state, int token) const;

@@ -330,6 +330,18 @@ Cost SparseFeedForward::step_cost(int tokens, WeightType type) const {
   return cost;
 }
 
+/// All neurons, and the controller.
+double SparseFeedForward::forward_flops() const {
+  const double controller = selector_ == Selector::hash ? 0 : double(rank_ * (d_ + f_));
+  return 2 * (2 * double(d_ * f_) + controller);
+}
+
+double SparseFeedForward::activation_floats() const {
+  const std::int64_t logits = selector_ == Selector::hash ? 0 : f_ + rank_;
+  const std::int64_t gradients = selector_ == Selector::learned ? f_ + rank_ : 0;
+  return double(2 * f_ + blocks_ + logits + gradients);
+}
+
 std::int32_t SparseFeedForward::chosen_row(const LayerState* state, int token,
                                            std::int64_t block) const {
   const auto& own = *static_cast<const SparseState*>(state);

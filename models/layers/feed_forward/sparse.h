@@ -43,6 +43,8 @@ class SparseFeedForward : public FeedForward {
   /// For several tokens the gathered rows are the expected union of uniform, independent
   /// selections.
   Cost step_cost(int tokens, WeightType type) const override;
+  double forward_flops() const override;
+  double activation_floats() const override;
   std::vector<std::int32_t> touched_rows(const LayerState* state) const override;
   /// Row chosen by `token` in `block` at the last step.
   std::int32_t chosen_row(const LayerState* state, int token, std::int64_t block) const;

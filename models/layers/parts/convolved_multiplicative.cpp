@@ -7,7 +7,8 @@ namespace scaling {
 ConvolvedMultiplicative::ConvolvedMultiplicative(const std::string& prefix,
                                                  const ModelConfig& config,
                                                  std::vector<ModuleConvolution> convolutions)
-    : multiplicative_(prefix, config.d_model, config.modules, config.d_model),
+    : d_(config.d_model),
+      multiplicative_(prefix, config.d_model, config.modules, config.d_model),
       bank_(std::move(convolutions)) {}
 
 void ConvolvedMultiplicative::visit_parameters(const ParameterVisitor& visit) {

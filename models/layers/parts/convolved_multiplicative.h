@@ -32,8 +32,11 @@ class ConvolvedMultiplicative {
   /// The thread's share of output i; a barrier must follow the last one.
   void finish(const StepContext& ctx, std::size_t i, float* y) const;
   Cost step_cost(int tokens, WeightType type) const;
+  /// Floats that Kept holds for each position; the bank holds those of a few.
+  double kept_floats() const { return 2 * double(d_); }
 
  private:
+  std::int64_t d_;
   MultiplicativeDense multiplicative_;
   ConvolutionBank bank_;
 };

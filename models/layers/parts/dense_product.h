@@ -27,6 +27,8 @@ class DenseProduct {
   void phase(int p, const StepContext& ctx, float* workspace, const float* x, float* y) const;
   std::int64_t workspace_floats(int, int) const { return 0; }
   Cost step_cost(int tokens, WeightType type) const;
+  /// Floats that Kept holds for each position.
+  double kept_floats() const { return 0; }
 
  private:
   Parameter w_, b_;

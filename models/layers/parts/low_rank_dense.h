@@ -25,6 +25,8 @@ class LowRankDense {
   void phase(int p, const StepContext& ctx, float* workspace, const float* x, float* y) const;
   std::int64_t workspace_floats(int tokens, int threads) const;
   Cost step_cost(int tokens, WeightType type) const;
+  /// Floats that Kept holds for each position.
+  double kept_floats() const { return 2 * double(rank_); }
 
  private:
   std::int64_t rank_;

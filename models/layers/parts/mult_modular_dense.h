@@ -28,6 +28,8 @@ class MultModularDense {
   void phase(int p, const StepContext& ctx, float* workspace, const float* x, float* y) const;
   std::int64_t workspace_floats(int tokens, int threads) const;
   Cost step_cost(int tokens, WeightType type) const;
+  /// Floats that Kept holds for each position.
+  double kept_floats() const { return 2 * double(d_); }
 
  private:
   std::int64_t d_;

@@ -40,6 +40,8 @@ class MultiplicativeDense {
   void step_by_columns(const StepContext& ctx, const float* x, float* y) const;
 
   Cost step_cost(int tokens, WeightType type) const;
+  /// Floats that Kept holds for each position.
+  double kept_floats() const { return 0; }
 
  private:
   /// Columns of W that exist together.

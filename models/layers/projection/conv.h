@@ -26,6 +26,7 @@ class ConvProjection : public Projection {
   void step_output(const StepContext& ctx, LayerState* state, const float* o,
                    float* y) const override;
   Cost step_cost(int tokens, WeightType type) const override;
+  double activation_floats() const override { return 0; }  // a bank holds those of a few positions
 
  private:
   ConvolutionBank qkv_, output_;

@@ -34,6 +34,11 @@ void CrossProjectionBase::step_memory(const StepContext& ctx, const float* encod
   ctx.sync();
 }
 
+double CrossProjectionBase::memory_flops() const {
+  return total(k_.step_cost(1, WeightType::f32)).flops +
+         total(v_.step_cost(1, WeightType::f32)).flops;
+}
+
 DenseCrossProjection::DenseCrossProjection(const ModelConfig& c)
     : CrossProjectionBase(c),
       q_("q", "q_bias", c.d_model, c.d_model),

@@ -19,6 +19,7 @@ class CrossProjectionBase : public CrossProjection {
   void backward_memory(Pass& pass, const Mat& encoded, Activations& kept, const Memory& dy,
                        Mat& dencoded) const override;
   void step_memory(const StepContext& ctx, const float* encoded, float* k, float* v) const override;
+  double memory_flops() const override;
 
  protected:
   /// What every variant's Activations derive from.
@@ -51,6 +52,7 @@ class DenseCrossProjection : public CrossProjectionBase {
   void step_output(const StepContext& ctx, LayerState* state, const float* o,
                    float* y) const override;
   Cost step_cost(int tokens, WeightType type) const override;
+  double activation_floats() const override { return q_.kept_floats() + o_.kept_floats(); }
 
  private:
   struct Kept : MemoryActivations {

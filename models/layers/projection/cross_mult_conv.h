@@ -32,6 +32,9 @@ class MultConvCrossProjection : public CrossProjectionBase {
   void step_output(const StepContext& ctx, LayerState* state, const float* o,
                    float* y) const override;
   Cost step_cost(int tokens, WeightType type) const override;
+  double activation_floats() const override {
+    return query_.kept_floats() + (output_ ? output_->kept_floats() : 0);
+  }
 
  private:
   struct Kept : MemoryActivations {

@@ -77,6 +77,7 @@ class IndependentProjection : public Projection {
     append(cost, repeated(one, 1, "output"));
     return cost;
   }
+  double activation_floats() const override { return 4 * o_.kept_floats(); }
 
  private:
   struct Kept : Activations {

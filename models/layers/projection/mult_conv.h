@@ -30,6 +30,10 @@ class MultConvProjection : public Projection {
   void step_output(const StepContext& ctx, LayerState* state, const float* o,
                    float* y) const override;
   Cost step_cost(int tokens, WeightType type) const override;
+  /// And the gradient of a shared query and key.
+  double activation_floats() const override {
+    return layer_.kept_floats() + (share_qk_ ? double(d_) : 0);
+  }
 
  private:
   std::int64_t d_;

@@ -21,6 +21,8 @@ class SruRecurrence : public Recurrence {
   void backward(Pass& pass, const Mat& x, Activations& kept, const Mat& dy, Mat& dx) const override;
   void step(const StepContext& ctx, LayerState* state, const float* x, float* y) const override;
   Cost step_cost(int tokens, WeightType type) const override;
+  /// u, cell, h and the gates, each with its gradient; a cell's stays with the scan.
+  double activation_floats() const override { return 11 * double(n_); }
 
  private:
   std::int64_t n_;
