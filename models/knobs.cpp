@@ -4,6 +4,20 @@
 #include <algorithm>
 
 namespace scaling {
+namespace {
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string all;
+  for (const std::string& n : names) all += (all.empty() ? "" : ", ") + n;
+  return all;
+}
+
+}  // namespace
+
+void refuse_choice(const std::string& knob, const std::string& text,
+                   const std::vector<std::string>& known) {
+  throw UserError("unknown " + knob + " '" + text + "'; known: " + joined(known));
+}
 
 const Knobs::Knob* Knobs::find(const std::string& name) const {
   const auto at = std::find_if(all_.begin(), all_.end(),
@@ -13,9 +27,9 @@ const Knobs::Knob* Knobs::find(const std::string& name) const {
 
 const Knobs::Knob& Knobs::require(const std::string& name) const {
   if (const Knob* knob = find(name)) return *knob;
-  std::string known;
-  for (const Knob& knob : all_) known += (known.empty() ? "" : ", ") + knob.info.name;
-  throw UserError("unknown knob '" + name + "'; known: " + known);
+  std::vector<std::string> known;
+  for (const Knob& knob : all_) known.push_back(knob.info.name);
+  refuse_choice("knob", name, known);
 }
 
 Settings Knobs::all() const {

@@ -10,10 +10,12 @@
 // records' configurations, checkpoints' text and the identity of what was measured.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <system_error>
 #include <type_traits>
@@ -35,21 +37,41 @@ enum class InKey { text, content_hash, no };
 struct Trait {
   const char* quick = nullptr;  ///< value under --quick; null: as without
   InKey in_key = InKey::text;
+  bool is_size = false;  ///< of a model: setting its shape sets it too, by the shape or by default
 };
 
 struct KnobInfo {
   std::string name, help, initial;  ///< initial: the text of its default
   Trait trait = {};
+  /// `text` as print_value would have written it; throws as parse_value does. Null: any will do.
+  std::string (*normalised)(const std::string& name, const std::string& text) = nullptr;
 };
 
-/// Reads a string, bool (true, false, 1, 0), WeightType or number. Throws UserError naming the knob
-/// and the text if that is unreadable, out of the type's range or not finite.
+/// An enum whose values, counted from 0, have names: names_of(E) gives them in order, as an array
+/// found beside the enum.
+template <class T>
+concept NamedEnum = std::is_enum_v<T> && requires(T value) {
+  names_of(value)[0];
+};
+
+/// Throws UserError that lists the known.
+[[noreturn]] void refuse_choice(const std::string& knob, const std::string& text,
+                                const std::vector<std::string>& known);
+
+/// Reads a string, bool (true, false, 1, 0), WeightType, NamedEnum or number. Throws UserError
+/// naming the knob and the text if that is unreadable, unknown (then it lists the known), out of
+/// the type's range or not finite.
 template <class T>
 void parse_value(const std::string& name, const std::string& text, T& value) {
   if constexpr (std::is_same_v<T, std::string>) {
     value = text;
   } else if constexpr (std::is_same_v<T, WeightType>) {
     value = parse_weight_type(text);
+  } else if constexpr (NamedEnum<T>) {
+    const auto& names = names_of(value);
+    const auto at = std::find(std::begin(names), std::end(names), text);
+    if (at == std::end(names)) refuse_choice(name, text, {std::begin(names), std::end(names)});
+    value = T(at - std::begin(names));
   } else if constexpr (std::is_same_v<T, bool>) {
     if (text != "true" && text != "false" && text != "1" && text != "0") {
       throw UserError("'" + text + "' for " + name + " is neither true nor false");
@@ -79,6 +101,8 @@ std::string print_value(const T& value) {
     return value;
   } else if constexpr (std::is_same_v<T, WeightType>) {
     return name_of(value);
+  } else if constexpr (NamedEnum<T>) {
+    return std::string(names_of(value)[std::size_t(value)]);
   } else if constexpr (std::is_same_v<T, bool>) {
     return value ? "true" : "false";
   } else {
@@ -88,13 +112,21 @@ std::string print_value(const T& value) {
   }
 }
 
+template <class T>
+std::string normalised(const std::string& name, const std::string& text) {
+  T value{};
+  parse_value(name, text, value);
+  return print_value(value);
+}
+
 /// The knobs of a struct, in their order.
 template <class Config>
 std::vector<KnobInfo> knobs_of() {
   std::vector<KnobInfo> all;
   Config config;
   Config::fields(config, [&](const char* name, auto& value, const char* help, Trait trait = {}) {
-    all.push_back({name, help, print_value(value), trait});
+    using T = std::remove_reference_t<decltype(value)>;
+    all.push_back({name, help, print_value(value), trait, normalised<T>});
   });
   return all;
 }
@@ -106,13 +138,6 @@ std::vector<std::string> names_of_fields() {
   return names;
 }
 
-template <class Config>
-[[noreturn]] void refuse_field(const std::string& name) {
-  std::string known;
-  for (const std::string& n : names_of_fields<Config>()) known += (known.empty() ? "" : ", ") + n;
-  throw UserError("unknown knob '" + name + "'; known: " + known);
-}
-
 /// Throws UserError for an unknown knob (lists the known) or an unreadable value.
 template <class Config>
 void set_named_field(Config& config, const std::string& name, const std::string& value) {
@@ -122,7 +147,7 @@ void set_named_field(Config& config, const std::string& name, const std::string&
     parse_value(name, value, target);
     found = true;
   });
-  if (!found) refuse_field<Config>(name);
+  if (!found) refuse_choice("knob", name, names_of_fields<Config>());
 }
 
 /// The text that set_named_field would read back.
@@ -135,7 +160,7 @@ std::string get_named_field(const Config& config, const std::string& name) {
     text = print_value(value);
     found = true;
   });
-  if (!found) refuse_field<Config>(name);
+  if (!found) refuse_choice("knob", name, names_of_fields<Config>());
   return text;
 }
 
@@ -147,7 +172,8 @@ class Knobs {
     Config initial;
     std::size_t i = all_.size();
     Config::fields(initial, [&](const char* name, auto& value, const char* help, Trait trait = {}) {
-      all_.push_back({{name, help, print_value(value), trait}, nullptr, nullptr});
+      using T = std::remove_reference_t<decltype(value)>;
+      all_.push_back({{name, help, print_value(value), trait, normalised<T>}, nullptr, nullptr});
     });
     Config::fields(config, [&](const char* name, auto& value, const char*, Trait = {}) {
       auto* const target = &value;
