@@ -2,19 +2,18 @@
 
 from typing import NamedTuple
 
-import derive
-import report_tables as tables
-import reversibility
-import seats
+import decode
 import summarise
+from claims import FULL, PEERS, RUN
+from report import cell, line, number
+from sections import peers, stacks, tables
+from sections.curves import TRAIN
+from sections.peers import EQUAL_BANDWIDTH, SHAPES
+from values import ceiling
 
-SHAPES = ("800m", "17b")
 UNITS = {"x": "×", "1": "", "": ""}
 KERNELS = ("", "_dot")  # simd and bf16_dot, as rows of tables in bf16 are named
 SD = "> sd"  # so many of its own standard deviations over seeds
-# What measures a figure.
-RUN, FULL, PEERS = "./run_all.sh", "./run_all.sh --full", "./run_all.sh --peers"
-CURVE = "./build/release/experiments/perplexity --config experiments/configs/training/{}.cfg"
 
 
 class Goal(NamedTuple):
@@ -30,8 +29,8 @@ GOALS = (
          tuple(f"table1.{shape}.baseline{suffix}.block_efficiency"
                for shape in SHAPES for suffix in ("", ".bf16"))),
     Goal("a library's dense block: its time over ours", ">=", 0.97,
-         tuple(f"peers.{shape}.{library}.over_ours{summarise.EQUAL_BANDWIDTH}"
-               for shape in SHAPES for library in derive.PEERS)),
+         tuple(f"peers.{shape}.{library}.over_ours{EQUAL_BANDWIDTH}"
+               for shape in SHAPES for library in decode.PEERS)),
     Goal("FF+QKV block in jitted JAX: its time over ours", ">=", 2,
          tuple(f"peers.{shape}.jax.ff_qkv_cross.over_ours" for shape in SHAPES), PEERS),
     Goal("800M, FF+QKV: speed-up of a block", ">=", 3.8, ("table1.800m.ff_qkv.block_speedup",)),
@@ -68,13 +67,13 @@ GOALS = (
     Goal("dense training step: share of the best library's product rate", ">=", 0.50,
          ("train.mfu",), PEERS),
     Goal("power of Figure 1: what a feed-forward of equal reads loses, nats a token", ">=", 0.1,
-         ("fig1.small.power",), CURVE.format("fig1_small")),
-    Goal("the same, in standard deviations over seeds", SD, 5, ("fig1.small.power",), CURVE.format("fig1_small")),
+         ("fig1.small.power",), TRAIN.format("fig1_small")),
+    Goal("the same, in standard deviations over seeds", SD, 5, ("fig1.small.power",), TRAIN.format("fig1_small")),
     Goal("FF+QKV at equal parameters: its gap over that of equal reads", "<=", 0.25,
-         ("fig1.small.ff_qkv.share_of_iso_read_ff",), CURVE.format("fig1_small")),
+         ("fig1.small.ff_qkv.share_of_iso_read_ff",), TRAIN.format("fig1_small")),
     Goal("Table 4: the Terraformer's accuracy less the Transformer's, in standard deviations over "
          "seeds", SD, 2, tuple(f"table4_reduced.difference.{task}.{what}_accuracy"
-                               for task in ("copy", "addition") for what in ("token", "sequence")), CURVE.format("table4_reduced")),
+                               for task in ("copy", "addition") for what in ("token", "sequence")), TRAIN.format("table4_reduced")),
 )
 
 
@@ -95,7 +94,7 @@ def judged(records):
     lines = []
     for goal in GOALS:
         for name in goal.ids:
-            at = name if name in found else name.removesuffix(summarise.EQUAL_BANDWIDTH)
+            at = name if name in found else name.removesuffix(EQUAL_BANDWIDTH)
             lines.append((goal, at, found.get(at), verdict(goal, found.get(at))))
     return lines
 
@@ -112,22 +111,22 @@ def unit_text(unit):
 
 def limits(records, name):
     """What the hardware allows a row of a decode table, in words; empty for other ids."""
-    at = summarise.place(records, name)
+    at = tables.place(records, name)
     if at is None:
         return ""
     experiment, row, ending = at
     kind = "token" if ending.startswith("token") else "block"
     measured = records.of_row(experiment, row, records.all_threads())
     floor, time = measured.get(f"{kind}_floor_ms"), measured.get(f"{kind}_ms")
-    rates = [floor and derive.ceiling(floor, limit) for limit in ("read_gbps", "fma_gflops")]
+    rates = [floor and ceiling(floor, limit) for limit in ("read_gbps", "fma_gflops")]
     if time is None or not all(rates):
         return ""
-    counted = [f"{tables.number(measured[metric]['value'] * 1e-6)} {unit}" for metric, unit in
+    counted = [f"{number(measured[metric]['value'] * 1e-6)} {unit}" for metric, unit in
                ((f"{kind}_bytes", "MB"), (f"{kind}_flops", "MFLOP")) if metric in measured]
-    return f"{kind} {tables.number(time['value'])} ms, floor {tables.number(floor['value'])} ms " \
-        f"at {tables.number(rates[0])} GB/s and {tables.number(rates[1])} GFLOP/s" \
+    return f"{kind} {number(time['value'])} ms, floor {number(floor['value'])} ms " \
+        f"at {number(rates[0])} GB/s and {number(rates[1])} GFLOP/s" \
         + (f" for {' and '.join(counted)}" if counted else "") \
-        + seats.most_lost(records, experiment, row, records.all_threads())
+        + tables.most_lost(records, experiment, row, records.all_threads())
 
 
 def write(report):
@@ -147,27 +146,26 @@ def write(report):
              "|---|---|---:|---:|---|---|"]
     before = None
     for goal, name, value, text in lines:
-        table.append(tables.line(
+        table.append(line(
             goal.words if goal is not before else "", f"`{name}`", shown(report, name, value),
             wanted(goal, value.unit), f"**{text}**",
             limits(records, name) if text.startswith("missed") else ""))
         before = goal
     if lines:
         report.add(*table)
-    if missing:
-        report.add(tables.not_measured(missing, ("figure", "figures")))
+    report.not_measured(missing, ("figure", "figures"))
 
 
 def shown(report, name, value):
     """The figure with spread and marks."""
-    text = tables.cell(report, value, unit_text(value.unit), spread=True)
-    at = summarise.place(report.records, name)
+    text = cell(report, value, unit_text(value.unit), spread=True)
+    at = tables.place(report.records, name)
     for kind, share in tables.SHARE.items():
         if at and at[2] == share:
             text += tables.above_limit(report, *at[:2], report.records.all_threads(), kind)
     if name == "reversible.activation_growth":
-        depths = reversibility.depths(report.records)
+        depths = stacks.depths(report.records, "reversibility")
         text += report.note(f"Stacks of {depths[0]} and {depths[-1]} blocks.")
-    if name.endswith(summarise.EQUAL_BANDWIDTH):
-        text += report.note(tables.EQUAL_BANDWIDTH)
+    if name.endswith(EQUAL_BANDWIDTH):
+        text += report.note(peers.EQUAL_BANDWIDTH_NOTE)
     return text

@@ -1,29 +1,14 @@
-"""The paper's numbers (results/paper/*.csv) under our row names."""
+"""The paper's numbers (results/paper/*.csv), and which of them stand beside our rows (rows.csv)."""
 
 import csv
+import functools
 from typing import NamedTuple, Optional
 
 import records as rec
 
 FOLDER = rec.ROOT / "results" / "paper"
-
-# Our row -> the paper's. Its 800M rows fit dense cross-attention, its 17B rows sparse.
-TABLE1 = {"table1_800m": ("transformer_800M", {"baseline": "baseline", "ff": "sparse_ff",
-                                               "qkv": "sparse_qkv", "ff_qkv": "sparse_ff_qkv"}),
-          "table1_17b": ("transformer_17B", {"baseline": "baseline", "ff": "sparse_ff",
-                                             "qkv_cross": "sparse_qkv",
-                                             "ff_qkv_cross": "sparse_ff_qkv"})}
-TABLE6 = {"dense": "dense", "ff": "sparse_ff", "ff_qkv": "sparse_ff_qkv",
-          "ff_qkv_loss4": "sparse_ff_qkv_loss"}
-TABLE8 = {"transformer": "baseline_transformer",
-          "sparse_transformer": "sparse_transformer_ff_qkv_loss", "terraformer": "terraformer"}
-NOTES = {("table6_17b", "ff"): "To the last digit Table 1's Transformer; it fits a Transformer's "
-                               "reads, not a Terraformer's with its two attentions, so it may be "
-                               "a measurement of the Transformer.",
-         ("table6_17b", "ff_qkv"): "To the last digit Table 1's Transformer.",
-         ("table8", "sparse_transformer"): "Table 8 says that the loss is sparse too (S=4), but "
-                                           "the time is Table 1's FF+QKV row, whose loss is dense.",
-         ("table8", "terraformer"): "1.92× as printed; the printed times make 1.86×."}
+# What a number found in the running text is to a row, by its unit: field and factor.
+TEXT_UNITS = {"s_per_token": ("token_ms", 1e3), "x": ("token_speedup", 1)}
 
 
 class Published(NamedTuple):
@@ -35,13 +20,10 @@ class Published(NamedTuple):
     note: str = ""
 
 
+@functools.cache
 def table(name):
     with open(FOLDER / f"{name}.csv", newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
-
-
-def text_number(quantity):
-    return next(float(r["value"]) for r in table("text_numbers") if r["quantity"] == quantity)
 
 
 def log_perplexity(model, train_steps=None):
@@ -50,80 +32,49 @@ def log_perplexity(model, train_steps=None):
                 and train_steps in (None, int(r["train_steps"])))
 
 
+def note(experiment):
+    """What rows.csv says of a whole experiment; empty if nothing."""
+    return next((r["note"] for r in table("rows") if (r["experiment"], r["row"])
+                 == (experiment, "")), "")
+
+
+def lines(experiment, row=None):
+    """[(table, its line)] of a row of ours, or of all rows of an experiment, in order."""
+    return [(r["table"], _line(r["table"], r["paper_row"])) for r in table("rows")
+            if r["experiment"] == experiment and r["table"] and row in (None, r["row"])]
+
+
 def published(experiment, row):
-    """The paper's figures for one of our rows, or None where it has none."""
-    row = row.removesuffix(".bf16").removesuffix("_dot")
+    """The paper's figures for one of our rows, or None; weights in bf16 have those in f32 beside."""
     experiment = experiment.removesuffix("_bf16")
-    if experiment in TABLE1:
-        return _table1(experiment, row)
-    if experiment == "table2":
-        return _table2(row)
-    if experiment == "table6_17b":
-        return _table6(row)
-    if experiment == "table7":
-        return _table7(row)
-    if experiment == "table8":
-        return _table8(row)
-    return None
-
-
-def _number(text):
-    return float(text) if text else None
-
-
-def _table1(experiment, row):
-    model, names = TABLE1[experiment]
-    if row not in names:
+    row = row.removesuffix(".bf16").removesuffix("_dot")
+    found = lines(experiment, row)
+    if not found:
         return None
-    lines = {r["variant"]: r for r in table("table1") if r["model"] == model}
-    base, line = lines["baseline"], lines[names[row]]
-    token, block = 1e3 * float(line["dec_time_s_per_token"]), float(line["dec_time_ms_per_block"])
-    return Published(
-        token, block,
-        _number(line["reported_speedup_total_x"])
-        or 1e3 * float(base["dec_time_s_per_token"]) / token,
-        _number(line["reported_speedup_per_block_x"])
-        or float(base["dec_time_ms_per_block"]) / block)
+    base = Published(**_times(*lines(experiment)[0]))
+    fields = {"note": next(r["note"] for r in table("rows") if (r["experiment"], r["row"])
+                           == (experiment, row))}
+    for name, line in found:
+        fields |= _times(name, line)
+    for kind in ("token", "block"):
+        above, below = getattr(base, f"{kind}_ms"), fields.get(f"{kind}_ms")
+        if above and below:
+            fields.setdefault(f"{kind}_speedup", above / below)
+    return Published(**fields)
 
 
-def _table2(row):
-    lines = {int(r["ff_sparsity_n"]): 1e3 * float(r["dec_time_s_per_token"])
-             for r in table("table2")}
-    lines[1] = lines.pop(0)
-    if row.startswith("moe"):
-        moe = 1e3 * text_number("moe_dec_time")
-        return Published(moe, None, lines[1] / moe, None,
-                         "The paper gives 0.11 s in its text (§3.1), not how many experts.")
-    n = 1 if row == "baseline" else _trailing_number(row)
-    return Published(lines[n], None, lines[1] / lines[n]) if n in lines else None
+def _line(name, columns):
+    wanted = dict(column.split("=") for column in columns.split())
+    return next(r for r in table(name) if wanted.items() <= r.items())
 
 
-def _table6(row):
-    if row not in TABLE6:
-        return None
-    line = next(r for r in table("table6") if r["variant"] == TABLE6[row])
-    return Published(1e3 * float(line["dec_time_s_per_token"]), None,
-                     float(line["reported_speedup_x"]), None, NOTES.get(("table6_17b", row), ""))
-
-
-def _table7(row):
-    lines = {int(r["loss_sparsity_s"]): 1e3 * float(r["dec_time_s_per_token"])
-             for r in table("table7")}
-    s = 0 if row in ("baseline", "dense") else _trailing_number(row)
-    return Published(lines[s], None, lines[0] / lines[s]) if s in lines else None
-
-
-def _table8(row):
-    if row not in TABLE8:
-        return None
-    times = {r["model"]: 1e3 * float(r["dec_time_s_per_token"]) for r in table("table8")}
-    token = times[TABLE8[row]]
-    speedup = text_number("terraformer_800M_speedup_vs_baseline") if row == "terraformer" \
-        else times["baseline_transformer"] / token
-    return Published(token, None, speedup, None, NOTES.get(("table8", row), ""))
-
-
-def _trailing_number(row):
-    """64 of "n64"; None if the name is not letters and a number."""
-    digits = row.lstrip("abcdefghijklmnopqrstuvwxyz_")
-    return int(digits) if digits.isdigit() else None
+def _times(name, line):
+    """The fields that a line has as printed."""
+    if name == "text_numbers":
+        field, factor = TEXT_UNITS[line["unit"]]
+        return {field: factor * float(line["value"])}
+    printed = {"token_ms": (1e3, "dec_time_s_per_token"), "block_ms": (1, "dec_time_ms_per_block"),
+               "token_speedup": (1, "reported_speedup_total_x", "reported_speedup_x"),
+               "block_speedup": (1, "reported_speedup_per_block_x")}
+    return {field: factor * float(line[column]) for field, (factor, *columns) in printed.items()
+            for column in columns if line.get(column)}

@@ -4,9 +4,37 @@ import argparse
 import json
 import math
 import pathlib
+from typing import NamedTuple
+
+import legacy
 
 STATUSES = ("ok", "scaled_down", "extrapolated", "untrusted", "skipped", "failed")  # best to worst
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+# Knobs that only some choices of another knob read; with others they make no difference.
+READ_BY = {
+    **dict.fromkeys(("sparsity", "d_lowrank", "selector", "selection_noise", "hard_probability",
+                     "kernel_scaling"), ("feed_forward", ("sparse",))),
+    "experts": ("feed_forward", ("moe_block", "moe_switch")),
+    **dict.fromkeys(("lsh_chunk", "lsh_rounds", "lsh_buckets", "lsh_chunks_before",
+                     "lsh_chunks_after"), ("attention", ("lsh",))),
+    "loss_modules": ("loss", ("multiplicative",)), "loss_rank": ("loss", ("low_rank",)),
+    "recurrence_width": ("recurrence", ("sru",)),
+    "recompute_decisions": ("residual_stack", ("reversible",)),
+    **dict.fromkeys(("digits_min", "digits_max", "eval_digits_min", "eval_digits_max"),
+                    ("task", ("copy", "addition", "copy_pairs", "addition_pairs"))),
+}
+OFF = (0, "", "none", None)  # False is 0
+
+
+class About(NamedTuple):
+    """An experiment: which study and section it belongs to, its title, the prefix of its ids."""
+    name: str
+    study: str
+    section: str
+    title: str
+    id: str
 
 
 class Records:
@@ -62,6 +90,21 @@ class Records:
     def experiments(self):
         return list(self._order)
 
+    def about(self, experiment):
+        """As its newest record that says so has it, else as legacy.py knows it."""
+        history = self.history(experiment)
+        said = next((r for r in reversed(history) if r.get("study")), None)
+        if said is None:
+            trained = any(r["metric"] in ("evaluation", "log_perplexity") for r in history)
+            return About(experiment, *legacy.about(experiment, trained))
+        return About(experiment, said["study"], said.get("section") or "",
+                     said.get("title") or experiment, said.get("id") or experiment)
+
+    def of(self, owns):
+        """[About] of the experiments that `owns` says yes to, in the report's order."""
+        return [about for name in sorted(self._order, key=legacy.place)
+                if owns(about := self.about(name))]
+
     def history(self, experiment):
         """Every record of an experiment, the oldest first: curves have many of one metric."""
         return self._history.get(experiment, [])
@@ -94,15 +137,8 @@ class Records:
     def all(self):
         return list(self._latest.values())
 
-    def kernels(self):
-        """Google Benchmark's output of bench_kernels, or None; an unreadable file is `damaged`."""
-        return self._benchmark("kernels.json")
-
-    def layers(self):
-        """The same of bench_layers."""
-        return self._benchmark("layers.json")
-
-    def _benchmark(self, name):
+    def benchmark(self, name):
+        """Google Benchmark's output in a file, or None; an unreadable one is `damaged`."""
         path = self.folder / name
         if not path.exists():
             return None
@@ -117,6 +153,21 @@ class Records:
 
 def is_quick(record):
     return bool((record.get("config") or {}).get("quick"))
+
+
+def settings(record):
+    """The knobs that a measurement depends on.
+
+    Left out is what the chosen components do not read, and what is off: so that a knob that came
+    later, and is off, sets a newer record apart from no older one.
+    """
+    config = record.get("config") or {}
+
+    def counts(knob, value):
+        chooser, choices = READ_BY.get(knob, (None, ()))
+        return value not in OFF and (chooser is None or config.get(chooser) in choices)
+
+    return {knob: value for knob, value in config.items() if counts(knob, value)}
 
 
 def same_code(one, other):

@@ -8,11 +8,11 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "plots")]
 
-import curve_judge  # noqa: E402
-import curve_verdicts  # noqa: E402
-import curves  # noqa: E402
 import curves_test as made_up  # noqa: E402
+import summarise  # noqa: E402
+import training_curves  # noqa: E402
 from curves_test import FIGURE1, curve, failed, record, three  # noqa: E402
+from sections import curve_judge, curve_verdicts  # noqa: E402
 
 SPREAD = 0.002  # between two seeds of `three`: their sd
 SLACK = 2 * math.sqrt(2) * SPREAD
@@ -42,7 +42,7 @@ class Verdicts(made_up.WithFolder):
         return found[0]
 
     def judge(self, items, name="fig1_small"):
-        known = curves.experiments(self.load(items))
+        known = training_curves.experiments(self.load(items))
         return curve_judge.Judge(known[name], known)
 
 
@@ -77,13 +77,13 @@ class PowerTest(Verdicts):
 
     def test_figures_carry_the_larger_sd_and_the_share(self):
         wild = without("iso_read_ff") + three("iso_read_ff", 1.75, spread=0.042)
-        found = curve_judge.figures(self.load(wild))
+        found = summarise.figures(self.load(wild))
         self.assertAlmostEqual(found["fig1.small.power"].value, 0.15)
         self.assertAlmostEqual(found["fig1.small.power"].spread, 0.04)
         self.assertAlmostEqual(found["fig1.small.ff_qkv.share_of_iso_read_ff"].value, 0.02 / 0.15)
         lone = curve("dense", 1.6) + curve("iso_read_ff", 1.9)
-        self.assertEqual(curve_judge.figures(self.load(lone))["fig1.small.power"].spread, 0)
-        self.assertEqual(curve_judge.figures(self.load(curve("dense", 1.6))), {})
+        self.assertEqual(summarise.figures(self.load(lone))["fig1.small.power"].spread, 0)
+        self.assertNotIn("fig1.small.power", summarise.figures(self.load(curve("dense", 1.6))))
 
 
 class Figure1Test(Verdicts):

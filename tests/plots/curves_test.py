@@ -10,12 +10,12 @@ import unittest
 PLOTS = pathlib.Path(__file__).resolve().parents[2] / "plots"
 sys.path.insert(0, str(PLOTS))
 
-import curve_verdicts  # noqa: E402
-import curves  # noqa: E402
 import make_report  # noqa: E402
 import records as rec  # noqa: E402
-import report_tables  # noqa: E402
 import summarise  # noqa: E402
+import training_curves  # noqa: E402
+from report import Report  # noqa: E402
+from sections import curve_verdicts, curves  # noqa: E402
 
 
 def record(row, metric, value, seed=1, experiment="fig1_small", step=None, data="d1", **more):
@@ -76,7 +76,7 @@ class WithFolder(unittest.TestCase):
         return rec.Records(self.folder)
 
     def one(self, items, name="fig1_small"):
-        return curves.experiments(self.load(items))[name]
+        return training_curves.experiments(self.load(items))[name]
 
     def verdicts(self, items):
         return {line.claim: line.verdict for line in curve_verdicts.judged(self.load(items))}
@@ -120,17 +120,17 @@ class ExperimentTest(WithFolder):
         self.assertEqual(list(e.by_seed("dense", "log_perplexity")), [2])
         self.assertEqual(len(e.by_seed("ff_n8", "log_perplexity")), 3)
         self.assertEqual(e.seeds("dense"), [2])
-        report = make_report.Report(None)
-        self.assertIn("[1]", report_tables.other_length(report, e, "ff_n8"))
+        report = Report(None)
+        self.assertIn("[1]", curves.other_length(report, e, "ff_n8"))
         self.assertEqual(report.notes,
                          ["`fig1_small`, `ff_n8`: 2,000 steps, where `dense` has 3,000."])
-        self.assertEqual(report_tables.other_length(report, e, "dense"), "")
+        self.assertEqual(curves.other_length(report, e, "dense"), "")
 
     def test_the_same_text_elsewhere_is_alike(self):
         here, there = (self.one(curve("dense", 1.6, config={"corpus": at, "steps": 9}))
                        for at in ("a/text", "b/text"))
-        self.assertTrue(curves.alike(here, there))
-        self.assertFalse(curves.alike(here, self.one(curve("dense", 1.6, config={"steps": 8}))))
+        self.assertTrue(training_curves.alike(here, there))
+        self.assertFalse(training_curves.alike(here, self.one(curve("dense", 1.6, config={"steps": 8}))))
 
     def test_another_text_or_a_repetition_replaces_the_older(self):
         later = {"date": "2026-02-01T00:00:00Z"}

@@ -8,9 +8,9 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "plots"))
 
-import layers  # noqa: E402
 import make_report  # noqa: E402
 import records as rec  # noqa: E402
+from sections import layers  # noqa: E402
 
 
 def entry(name, microseconds, weights, percent=None):

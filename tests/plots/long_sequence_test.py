@@ -10,10 +10,12 @@ PLOTS = pathlib.Path(__file__).resolve().parents[2] / "plots"
 sys.path.insert(0, str(PLOTS))
 
 import chart  # noqa: E402
-import long_sequence  # noqa: E402
-import make_report  # noqa: E402
-import plot_long_sequence  # noqa: E402
 import records as rec  # noqa: E402
+import report as report_cells  # noqa: E402
+import summarise  # noqa: E402
+from sections import attention  # noqa: E402
+
+NAME = "long_sequence"
 
 
 def record(row, metric, value, status="ok", **more):
@@ -63,37 +65,37 @@ class WithFolder(unittest.TestCase):
 
 class FiguresTest(WithFolder):
     def test_crossing_is_interpolated_between_logarithms(self):
-        crossing = long_sequence.crossover(self.load(CORES))
+        crossing = attention.crossover(self.load(CORES), NAME)
         self.assertAlmostEqual(crossing.value, 2048, delta=0.01)
         self.assertEqual((crossing.unit, crossing.spread), ("positions", 0))
 
     def test_the_last_crossing_counts(self):
         items = CORES + core("full", 256, 99, 1) + core("lsh", 256, 1, 1)
-        self.assertAlmostEqual(long_sequence.crossover(self.load(items)).value, 2048, delta=0.01)
+        self.assertAlmostEqual(attention.crossover(self.load(items), NAME).value, 2048, delta=0.01)
 
     def test_crossing_that_was_not_seen_is_absent(self):
         late = [r for r in CORES if r["config"]["length"] > 2048]
-        self.assertIsNone(long_sequence.crossover(self.load(late)))
+        self.assertIsNone(attention.crossover(self.load(late), NAME))
         early = [r for r in CORES if r["config"]["length"] < 2048]
-        self.assertIsNone(long_sequence.crossover(self.load(early)))
+        self.assertIsNone(attention.crossover(self.load(early), NAME))
 
     def test_spread_of_the_crossing_follows_the_slope(self):
         noisy = [dict(r, spread=0.1 * r["value"]) if r["row"] == "full_l1024" else r
                  for r in CORES]
-        crossing = long_sequence.crossover(self.load(noisy))
+        crossing = attention.crossover(self.load(noisy), NAME)
         # The ratio grows as length: a tenth of it is a tenth of the length.
         self.assertLessEqual(crossing.spread, 0.1001 * 2048)
 
     def test_summary_has_the_three_figures(self):
-        figures = long_sequence.figures(self.load(CORES + [SKIPPED]))
+        figures = summarise.figures(self.load(CORES + [SKIPPED]))
         self.assertEqual(set(figures), {"lsh.crossover_length", "lsh.speedup_16384",
                                         "lsh.memory_exponent"})
         self.assertAlmostEqual(figures["lsh.speedup_16384"].value, 8)
         self.assertAlmostEqual(figures["lsh.memory_exponent"].value, 1)
-        self.assertEqual(long_sequence.figures(rec.Records(self.folder / "nothing")), {})
+        self.assertEqual(summarise.figures(rec.Records(self.folder / "nothing")), {})
 
     def test_recall_is_sorted_by_chunk_and_rounds(self):
-        found = long_sequence.recall(self.load(RECALLS), "clustered")
+        found = attention.recall(self.load(RECALLS), NAME, "clustered")
         self.assertEqual(list(found), [16, 64])
         self.assertEqual([r for r, _ in found[16]], [1, 2])
         self.assertAlmostEqual(found[64][1][1].value, 0.264)
@@ -101,8 +103,8 @@ class FiguresTest(WithFolder):
 
 class SectionTest(WithFolder):
     def test_report_has_numbers_gaps_and_recall(self):
-        report = make_report.Report(self.load(CORES + [SKIPPED] + RECALLS))
-        long_sequence.write(report)
+        report = report_cells.Report(self.load(CORES + [SKIPPED] + RECALLS))
+        attention.write(report, report.records.of(attention.SECTION.owns))
         text = report.text()
         self.assertIn("| 16,384 | 3.91 | 0.488 | 8.00× | 0.100 | 0.0400 | 0.300 | 0.120 | 0.500 "
                       "| 0.500 |", text)
@@ -115,15 +117,15 @@ class SectionTest(WithFolder):
         self.assertIn("too long", " ".join(report.notes))
 
     def test_without_records_there_is_no_section(self):
-        report = make_report.Report(rec.Records(self.folder))
-        long_sequence.write(report)
+        report = report_cells.Report(rec.Records(self.folder))
+        attention.write(report, report.records.of(attention.SECTION.owns))
         self.assertEqual(report.lines, [])
 
 
 class FigureTest(WithFolder):
     def test_it_is_drawn_with_and_without_recall(self):
         for items, panels in ((CORES + RECALLS, 4), (CORES, 2)):
-            figure = plot_long_sequence.draw(self.load(items))
+            figure = attention.draw(self.load(items), NAME)
             self.assertEqual(len(figure.axes), panels)
             self.assertEqual(figure.axes[0].get_xscale(), "log")
             shown = [axes.get_legend_handles_labels()[1] for axes in figure.axes[:2]]
@@ -135,7 +137,7 @@ class FigureTest(WithFolder):
 
     def test_nothing_to_draw_is_said(self):
         with self.assertRaises(chart.Missing):
-            plot_long_sequence.draw(self.load(RECALLS))
+            attention.draw(self.load(RECALLS), NAME)
 
 
 if __name__ == "__main__":

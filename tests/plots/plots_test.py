@@ -14,23 +14,17 @@ PLOTS = ROOT / "plots"
 sys.path.insert(0, str(PLOTS))
 
 import chart  # noqa: E402
-import claims  # noqa: E402
-import derive  # noqa: E402
+import decode  # noqa: E402
+import draw  # noqa: E402
 import goals  # noqa: E402
-import kernel_runs  # noqa: E402
+import legacy  # noqa: E402
 import make_report  # noqa: E402
 import paper  # noqa: E402
-import plot_batch_sweep  # noqa: E402
-import plot_context_sweep  # noqa: E402
-import plot_roofline  # noqa: E402
-import plot_table1  # noqa: E402
-import plot_table2  # noqa: E402
 import records as rec  # noqa: E402
-import report_tables  # noqa: E402
-import reversibility  # noqa: E402
-import seats  # noqa: E402
+import report as report_cells  # noqa: E402
 import summarise  # noqa: E402
-import sweep_tables  # noqa: E402
+import values  # noqa: E402
+from sections import machine, peers, stacks, sweeps, table_figures, tables  # noqa: E402
 
 
 def record(experiment, row, metric, value, threads=2, status="ok", against="baseline", **more):
@@ -158,9 +152,53 @@ class ReaderTest(WithFolder):
         self.assertEqual(records.gaps, {})
 
 
+class AboutTest(WithFolder):
+    def test_a_new_table_of_a_known_study_is_in_summary_report_and_figures(self):
+        said = {"study": "decode", "title": "Table 10: windows", "id": "table10"}
+        items = [{**r, **said, "experiment": "windows"} for r in TABLE1]
+        records = self.load(TABLE1 + items)
+        self.assertEqual(records.about("windows"),
+                         rec.About("windows", "decode", "", "Table 10: windows", "table10"))
+        self.assertEqual(summarise.summary(records)["table10.ff_qkv.block_speedup"]["value"], 5)
+        text = make_report.make(records)
+        self.assertLess(text.index("## Table 1, 800M"), text.index("## Table 10: windows"))
+        self.assertIn("windows", draw.figures(records))
+
+    def test_what_older_records_say_of_themselves_is_known_by_name(self):
+        records = self.load(TABLE1 + [record("mine", "r", "block_ms", 1.0)])
+        self.assertEqual(records.about("table1_800m").id, "table1.800m")
+        self.assertEqual(records.about("mine").study, "")
+        self.assertNotIn("mine", make_report.make(records))
+
+    def test_every_table_of_the_paper_finds_its_line(self):
+        for listed in paper.table("rows"):
+            if listed["row"]:
+                self.assertTrue(paper.lines(listed["experiment"], listed["row"]), listed)
+
+
+class SettingsTest(unittest.TestCase):
+    OLD = {"d_model": 8, "attention": "full", "lsh_chunk": 64, "feed_forward": "dense",
+           "sparsity": 64}
+
+    def same(self, **more):
+        old, new = ({"config": config} for config in (self.OLD, {**self.OLD, **more}))
+        return rec.settings(old) == rec.settings(new)
+
+    def test_a_later_knob_that_is_off_sets_no_records_apart(self):
+        self.assertTrue(self.same(label_smoothing=0, extra_loss="none", window=False))
+        self.assertFalse(self.same(label_smoothing=0.1))
+
+    def test_what_no_component_reads_makes_no_difference(self):
+        self.assertTrue(self.same(lsh_chunk=128, sparsity=8))
+        self.assertFalse(self.same(d_model=16))
+        sparse = {"config": {**self.OLD, "feed_forward": "sparse"}}
+        other = {"config": {**sparse["config"], "sparsity": 8}}
+        self.assertNotEqual(rec.settings(sparse), rec.settings(other))
+
+
 class DeriveTest(WithFolder):
     def figures(self, items, row_name="ff_qkv"):
-        return derive.row_figures(self.load(items), "table1_800m", row_name, 2)
+        return decode.row_figures(self.load(items), "table1_800m", row_name, 2)
 
     def test_ratios_by_hand(self):
         f = self.figures(TABLE1)
@@ -171,9 +209,9 @@ class DeriveTest(WithFolder):
             self.assertAlmostEqual(f[name].value, value, msg=name)
 
     def test_spreads_add_in_quadrature(self):
-        above = derive.Value(10.0, "ms", 0.3, "ok", "a")
-        below = derive.Value(2.0, "ms", 0.08, "untrusted", "b")
-        r = derive.ratio(above, below)
+        above = values.Value(10.0, "ms", 0.3, "ok", "a")
+        below = values.Value(2.0, "ms", 0.08, "untrusted", "b")
+        r = values.ratio(above, below)
         self.assertAlmostEqual(r.value, 5)
         self.assertAlmostEqual(r.spread, 5 * math.hypot(0.03, 0.04))
         self.assertEqual((r.status, r.commit), ("untrusted", "a+b"))
@@ -186,16 +224,16 @@ class DeriveTest(WithFolder):
 
     def test_faster_peer_beside_our_dense_counts_by_ratio(self):
         # Measured when memory was twice as fast: ours 2.0 there and 4.0 here, so 1.5 becomes 3.0.
-        peers = [record("peers_800m", "baseline", "block_ms", 2.0),
-                 record("peers_800m", "onednn", "block_ms", 1.8),
-                 record("peers_800m", "onednn_own", "block_ms", 1.5)]
-        f = self.figures(TABLE1 + peers)
+        others = [record("peers_800m", "baseline", "block_ms", 2.0),
+                  record("peers_800m", "onednn", "block_ms", 1.8),
+                  record("peers_800m", "onednn_own", "block_ms", 1.5)]
+        f = self.figures(TABLE1 + others)
         self.assertAlmostEqual(f["block_speedup"].value, 3.0 / 0.8)
         self.assertAlmostEqual(f["token_speedup"].value, 4)
         records = rec.Records(self.folder)
-        self.assertEqual(derive.dense_reference(records, "table1_800m", "baseline", 2,
+        self.assertEqual(decode.dense_reference(records, "table1_800m", "baseline", 2,
                                                 "block_ms")[1], "onednn")
-        self.assertEqual(derive.peer(records, "800m", "onednn", 2)["value"], 1.5)
+        self.assertEqual(peers.peer(records, "800m", "onednn", 2)["value"], 1.5)
 
     def test_peer_alone_counts_by_time_but_not_if_slower_untrusted_or_other_weights(self):
         self.assertAlmostEqual(self.figures(TABLE1 + [
@@ -220,7 +258,7 @@ class DeriveTest(WithFolder):
         beside = [record("peers_17b", "baseline", "block_ms", 50.0, config={"shape": "17b"}),
                   record("peers_17b", "onednn", "block_ms", 45.0, config={"shape": "17b"})]
         for items, value in ((alone, 60.0), (beside, 54.0)):
-            found, _ = derive.dense_reference(self.load(TABLE6 + items), "table6_17b", "dense", 2,
+            found, _ = decode.dense_reference(self.load(TABLE6 + items), "table6_17b", "dense", 2,
                                               "block_ms")
             self.assertAlmostEqual(found.value, value)
 
@@ -231,7 +269,7 @@ class DeriveTest(WithFolder):
                 (3.0, 31.0, "untrusted", 4.0, "ours"), (5.0, 31.0, "ok", 4.0, "ours")):
             twin = record("table1_800m", "baseline_dot.bf16", "block_ms", milliseconds,
                           status=status, **ceilings(bandwidth))
-            found, name = derive.dense_reference(self.load(ours + [twin]), "table1_800m",
+            found, name = decode.dense_reference(self.load(ours + [twin]), "table1_800m",
                                                  "baseline", 2, "block_ms")
             self.assertEqual((found.value, name), (expected, whose))
 
@@ -243,24 +281,24 @@ class DeriveTest(WithFolder):
     def test_exponent_of_an_exact_power(self):
         items = [record("width_sweep", f"sparse_d{d}", "block_bytes", 7 * d ** 1.5,
                         config={"d_model": d}) for d in (512, 1024, 4096)]
-        fit = derive.width_exponents(self.load(items), 2)["sparse", "bytes"]
+        fit = sweeps.width_exponents(self.load(items), "width_sweep", 2)["sparse", "bytes"]
         self.assertAlmostEqual(fit.value, 1.5)
         self.assertAlmostEqual(fit.spread, 0, places=6)
-        self.assertIsNone(derive.fit_exponent([(1, fit), (2, fit)]))
+        self.assertIsNone(values.fit_exponent([(1, fit), (2, fit)]))
 
     def test_ceilings_take_memory_not_cache_and_the_best_library(self):
         items = [record("ceilings", "read_16MiB", "read_gbps", 200.0, config={"size": 2**24}),
                  record("ceilings", "read_1GiB", "read_gbps", 50.0, config={"size": 2**30}),
                  record("ceilings", "eigen", "gemm_gflops", 300.0),
                  record("ceilings", "onednn", "gemm_gflops", 500.0)]
-        found = derive.ceilings(self.load(items), 2)
+        found = machine.ceilings(self.load(items), 2)
         self.assertEqual(found["read_gbps"][0].value, 50)
         self.assertEqual((found["gemm_gflops"][0].value, found["gemm_gflops"][1]), (500, "onednn"))
 
     def test_overtaking_is_where_the_block_doubles(self):
-        points = [(x, derive.Value(1 + x / 100, "ms", 0, "ok", "")) for x in (0, 50, 400)]
-        self.assertAlmostEqual(sweep_tables.overtaking(points), 100)
-        self.assertIsNone(sweep_tables.overtaking(points[:2]))
+        points = [(x, values.Value(1 + x / 100, "ms", 0, "ok", "")) for x in (0, 50, 400)]
+        self.assertAlmostEqual(sweeps.overtaking(points), 100)
+        self.assertIsNone(sweeps.overtaking(points[:2]))
 
     def test_what_skips_zeros_is_not_ranked(self):
         skips = row("table1_800m", "skips", 1.0, 0.1, 50, 1.8,
@@ -277,11 +315,11 @@ class DeriveTest(WithFolder):
                  record("peers_800m", "eigen", "block_ms", 2.2, **ceilings(40.0)),
                  record("peers_800m", "eigen_own", "block_ms", 3.0, **ceilings(20.0))]
         records = self.load(items)
-        theirs, ours = derive.peer(records, "800m", "eigen", 2), derive.peers_dense(records, "800m",
+        theirs, ours = peers.peer(records, "800m", "eigen", 2), peers.peers_dense(records, "800m",
                                                                                   2)
         self.assertEqual(theirs["row"], "eigen_own")
-        self.assertAlmostEqual(derive.at_equal_bandwidth(theirs, ours).value, 0.75)
-        self.assertIsNone(derive.at_equal_bandwidth(dict(theirs, ceilings={"read_gbps": 0.0}),
+        self.assertAlmostEqual(decode.at_equal_bandwidth(theirs, ours).value, 0.75)
+        self.assertIsNone(decode.at_equal_bandwidth(dict(theirs, ceilings={"read_gbps": 0.0}),
                                                     ours))
         found = summarise.summary(records)
         self.assertAlmostEqual(found["peers.800m.eigen.over_ours"]["value"], 1.5)
@@ -296,7 +334,7 @@ class DeriveTest(WithFolder):
     def test_the_faster_way_counts_where_a_bandwidth_is_unknown(self):
         items = [record("peers_800m", "eigen", "block_ms", 2.2, **ceilings(40.0)),
                  record("peers_800m", "eigen_own", "block_ms", 3.0)]
-        self.assertEqual(derive.peer(self.load(items), "800m", "eigen", 2)["row"], "eigen")
+        self.assertEqual(peers.peer(self.load(items), "800m", "eigen", 2)["row"], "eigen")
 
 
 # 10 MB at 10 GB/s take 1 ms: memory alone up to 2048, FLOPs a tenth and a half more from 4096 on.
@@ -319,26 +357,26 @@ BATCHES = [r for family, time in (("baseline", 2.0), ("ff", 0.5))
 class SweepTest(WithFolder):
     def test_the_first_width_where_flops_bend_is_named(self):
         records = self.load(WIDTHS)
-        over = derive.floors_over_bytes(records, 2)["sparse"]
+        over = sweeps.floors_over_bytes(records, "width_sweep", 2)["sparse"]
         for width, value in ((1024, 1), (2048, 1.1), (4096, 1.6)):
             self.assertAlmostEqual(over[width], value)
-        self.assertEqual(derive.flops_bend_from({**over, 2048.0: 1.1}), 4096)
-        self.assertIsNone(derive.flops_bend_from({1024.0: 1.0}))
+        self.assertEqual(sweeps.flops_bend_from({**over, 2048.0: 1.1}), 4096)
+        self.assertIsNone(sweeps.flops_bend_from({1024.0: 1.0}))
         text = make_report.make(records)
         self.assertIn("| 4096 | – | 2.00 | – | – | 1.60 |", text)
         self.assertIn("first exceeds 1.1 at d_model 4096 (1.60), and is 1.60 at 4096", text)
 
     def test_times_at_several_bandwidths_give_no_trusted_exponent(self):
-        self.assertEqual(derive.width_exponents(self.load(WIDTHS), 2)["sparse", "time"].status, "ok")
-        mixed = [dict(r, **ceilings(20.0)) if derive.setting(r, "d_model") == 1024 else r
+        self.assertEqual(sweeps.width_exponents(self.load(WIDTHS), "width_sweep", 2)["sparse", "time"].status, "ok")
+        mixed = [dict(r, **ceilings(20.0)) if values.setting(r, "d_model") == 1024 else r
                  for r in WIDTHS]
-        fits = derive.width_exponents(self.load(mixed), 2)
+        fits = sweeps.width_exponents(self.load(mixed), "width_sweep", 2)
         self.assertEqual(fits["sparse", "time"].status, "untrusted")
         self.assertEqual(fits["sparse", "bytes"].status, "ok")
 
     def test_without_ceilings_the_bend_is_not_known(self):
         records = self.load([dict(r, ceilings={}) for r in WIDTHS])
-        self.assertEqual(derive.floors_over_bytes(records, 2), {})
+        self.assertEqual(sweeps.floors_over_bytes(records, "width_sweep", 2), {})
 
     def test_contexts_name_what_attention_passes(self):
         text = make_report.make(self.load(CONTEXTS))
@@ -356,16 +394,16 @@ class SweepTest(WithFolder):
         self.assertIn("| speed-up of a block | 4.00× | 4.00× |", text)
         self.assertIn("| its roofline limit | 4.00× | 4.00× |", text)
         self.assertIn("| feed-forward rows a block read in 12 steps | 64.0 | 256 |", text)
-        top, bottom = plot_batch_sweep.draw(records).axes
+        top, bottom = sweeps.draw_batch(records, "batch_sweep").axes
         self.assertEqual(list(top.lines[0].get_ydata()), [2.0, 1.0])
         self.assertEqual(list(bottom.lines[0].get_ydata()), [4.0, 4.0])
 
 
 class FigureStatusTest(WithFolder):
     def test_points_that_are_not_ok_are_ringed(self):
-        self.assertEqual(chart.statuses(plot_context_sweep.draw(self.load(CONTEXTS))), "")
+        self.assertEqual(chart.statuses(sweeps.draw_context(self.load(CONTEXTS), "context_sweep")), "")
         doubted = marked(CONTEXTS, "untrusted", row="ff_qkv_c500")
-        figure = plot_context_sweep.draw(self.load(doubted))
+        figure = sweeps.draw_context(self.load(doubted), "context_sweep")
         self.assertEqual(chart.statuses(figure), "ringed: untrusted")
         rings = [line for line in figure.axes[0].lines if line.get_label().startswith("_ringed")]
         self.assertEqual([tuple(r.get_xydata()[0]) for r in rings], [(500, 2.5)])
@@ -374,9 +412,9 @@ class FigureStatusTest(WithFolder):
                       [text.get_text() for text in figure.texts])
 
     def test_bars_that_are_not_ok_have_a_star(self):
-        self.assertEqual(chart.statuses(plot_table1.draw(self.load(TABLE1), "table1_800m")), "")
+        self.assertEqual(chart.statuses(table_figures.draw_bars(self.load(TABLE1), "table1_800m")), "")
         doubted = marked(TABLE1, "extrapolated", row="ff_qkv", metric="token_ms")
-        figure = plot_table1.draw(self.load(doubted), "table1_800m")
+        figure = table_figures.draw_bars(self.load(doubted), "table1_800m")
         self.assertEqual(chart.statuses(figure), "starred (*): extrapolated")
         self.assertEqual([t.get_text() for t in figure.axes[1].texts], ["2.62", "4*", "5", "6"])
 
@@ -415,8 +453,8 @@ class Table2Test(WithFolder):
         found = summarise.summary(records)
         self.assertIn("table2.dense_relu_skip.token_ms", found)
         self.assertFalse([n for n in found if "relu_skip" in n and "speedup" in n])
-        lines = {line.get_label(): line for line in plot_table2.draw(records).axes[0].lines}
-        ours = next(c for c in plot_table2.draw(records).axes[0].containers
+        lines = {line.get_label(): line for line in table_figures.draw_sparsity(records, "table2").axes[0].lines}
+        ours = next(c for c in table_figures.draw_sparsity(records, "table2").axes[0].containers
                     if c.get_label() == "ours")
         self.assertEqual(list(ours.lines[0].get_xdata()), [1, 64])
         self.assertEqual(list(lines["ours, floor"].get_xdata()), [1, 64])
@@ -474,7 +512,7 @@ class GoalsTest(WithFolder):
         def figures(rate):
             items = row("table1_800m", "baseline", 40.0, 4.0, 100, 3.6, **ceilings(50.0)) \
                 + row("table1_800m", "ff_qkv", 10.0, 0.8, 20, 0.6, **ceilings(rate))
-            return derive.row_figures(self.load(items), "table1_800m", "ff_qkv", 2)
+            return decode.row_figures(self.load(items), "table1_800m", "ff_qkv", 2)
         for rate, status in ((52.0, "ok"), (80.0, "untrusted")):
             found = figures(rate)
             self.assertEqual({found[n].status for n in (
@@ -516,17 +554,19 @@ class GoalsTest(WithFolder):
         goal = goals.Goal("", goals.SD, 2, ())
 
         def verdict(value, spread):
-            return goals.verdict(goal, derive.Value(value, "1", spread, "ok", "c"))
+            return goals.verdict(goal, values.Value(value, "1", spread, "ok", "c"))
 
         self.assertEqual([verdict(0.3, 0.1), verdict(0.1, 0.1), verdict(0.3, 0.0), verdict(0, 0)],
                          ["met", "missed", "undecided, one seed", "missed"])
 
     def test_every_figure_of_a_table_is_one_of_its_config(self):
+        ids = {name: known[3] for name, known in legacy.EXPERIMENTS.items()
+               if known[:2] == ("decode", "")}
         rows = {experiment: re.findall(r"^row = ([^:\s]+)", (
             ROOT / "experiments" / "configs" / f"{experiment}.cfg").read_text(), re.MULTILINE)
-            for experiment in summarise.TABLES}
-        known = {f"{prefix}.{name}.{ending}" for experiment, prefix in summarise.TABLES.items()
-                 for name in rows[experiment] for ending in summarise.ENDINGS}
+            for experiment in ids}
+        known = {f"{prefix}.{name}.{ending}" for experiment, prefix in ids.items()
+                 for name in rows[experiment] for ending in tables.ENDINGS}
         named = [name for goal in goals.GOALS for name in goal.ids if name.startswith("table")
                  and not name.startswith("table4")]
         self.assertGreater(len(named), 20)
@@ -538,14 +578,14 @@ class ReversibilityTest(WithFolder):
         records = self.load(STACKS)
 
         def xs(metric, over):
-            return [x for x, _ in reversibility.curve(records, "dense_plain", metric, over)]
+            return [x for x, _ in stacks.curve(records, "reversibility", "dense_plain", metric, over)]
 
         self.assertEqual(xs("step_ms", "decoder_layers"), [2, 6, 8, 24])
         self.assertEqual(xs("stack_bytes", "batch"), [1, 4])
-        self.assertEqual(reversibility.depths(records), [2, 6, 8, 24])
+        self.assertEqual(stacks.depths(records, "reversibility"), [2, 6, 8, 24])
 
     def test_figures_by_hand(self):
-        found = reversibility.figures(self.load(STACKS))
+        found = summarise.figures(self.load(STACKS))
         for name, value in (("activation_growth", 31 / (30 + 2 / 24)),
                             ("plain_activation_growth", 12), ("step_cost", 1.3),
                             ("stack_bytes", 31), ("recompute_ff.gradient_error", 1e-2)):
@@ -554,7 +594,7 @@ class ReversibilityTest(WithFolder):
 
     def test_nothing_measured_gives_nothing(self):
         records = self.load(TABLE1)
-        self.assertEqual(reversibility.figures(records), {})
+        self.assertEqual(stacks.numbers(records, records.of(stacks.SECTION.owns)), {})
         self.assertNotIn("Reversible stacks", make_report.make(records))
 
     def test_report_and_verdict(self):
@@ -563,7 +603,7 @@ class ReversibilityTest(WithFolder):
         self.assertIn("## Reversible stacks", text)
         self.assertIn("| training step, ms: dense, reversible | 26.0 | – | 104 | 312 |", text)
         self.assertIn("| gradient, `recompute_ff` | 0.01 |", text)
-        verdict = {c: (v, e) for c, v, e in claims.judged(records, 2)}[
+        verdict = {c: (v, e) for c, v, e, *_ in make_report.verdicts(records)}[
             "Reversible blocks keep activations from growing with depth (§4.2)"]
         self.assertEqual(verdict[0], "reproduced")
         self.assertIn("24 blocks keeps 1.03× what 2 keep, a plain one 12×", verdict[1])
@@ -634,7 +674,7 @@ class ReportTest(WithFolder):
     def test_numbers_have_three_digits_without_exponent(self):
         for value, text in ((1595, "1,595"), (12.34, "12.3"), (0.04561, "0.0456"), (1, "1.00"),
                             (0, "0"), (None, "–")):
-            self.assertEqual(report_tables.number(value), text)
+            self.assertEqual(report_cells.number(value), text)
 
     def test_statuses_gaps_and_damage_are_shown(self):
         items = [dict(r, status="extrapolated") if r["metric"] == "token_ms" else r for r in TABLE1]
@@ -662,15 +702,15 @@ class ReportTest(WithFolder):
         text = make_report.make(records)
         self.assertIn("| row | projections, ms | feed-forward, ms |", text)
         self.assertIn("| `ff_qkv` | 0.500 (0.50) | 0.300 (0.90) |", text)
-        self.assertEqual(seats.most_lost(records, "table1_800m", "ff_qkv", 2),
+        self.assertEqual(tables.most_lost(records, "table1_800m", "ff_qkv", 2),
                          "; 0.25 ms of a block lost in its projections")
-        self.assertEqual(seats.table(records, "table1_800m", 1), [])
-        self.assertEqual(seats.most_lost(records, "table1_800m", "baseline", 2), "")
+        self.assertEqual(tables.parts_table(records, "table1_800m", 1), [])
+        self.assertEqual(tables.most_lost(records, "table1_800m", "baseline", 2), "")
 
     def test_seats_are_those_of_the_models(self):
         source = (ROOT / "models" / "seat.h").read_text(encoding="utf-8")
         names = re.search(r"kSeatNames = \{(.*?)\}", source, re.DOTALL).group(1)
-        self.assertEqual(list(seats.SEATS), re.findall(r'"(\w+)"', names))
+        self.assertEqual(list(tables.PARTS), re.findall(r'"(\w+)"', names))
 
     def test_tables_1_and_6_stand_side_by_side(self):
         items = TABLE6 + row("table1_17b", "baseline", 420.0, 65.0, 1000, 54.0)
@@ -681,31 +721,31 @@ class ReportTest(WithFolder):
         self.assertIn("to the last digit", text)
 
     def test_claims_follow_the_numbers(self):
-        verdicts = {c: v for c, v, _ in claims.judged(self.load(TABLE1), 2)}
+        verdicts = {c: v for c, v, *_ in make_report.verdicts(self.load(TABLE1))}
         self.assertEqual(verdicts["... and an 800M decoder block (Table 1)"], "reproduced")
         self.assertEqual(verdicts["... and a 17B decoder block (Table 1)"], "not measured")
         slow = [dict(r, value=2 * r["value"]) if r["row"] == "ff_qkv" and r["metric"] == "block_ms"
                 else r for r in TABLE1]
-        verdicts = {c: v for c, v, _ in claims.judged(self.load(slow), 2)}
+        verdicts = {c: v for c, v, *_ in make_report.verdicts(self.load(slow))}
         self.assertEqual(verdicts["... and an 800M decoder block (Table 1)"], "partly reproduced")
 
     def test_a_change_the_other_way_is_said(self):
         for token, words in ((42.0, "ours 0.952× (opposite sign)"), (39.0, "ours 1.03×")):
             items = TABLE1 + row("table1_800m", "qkv", token, 4.0, 100, 3.6)
-            evidence = {c: e for c, _, e in claims.judged(self.load(items), 2)}
+            evidence = {c: e for c, _, e, *_ in make_report.verdicts(self.load(items))}
             self.assertEqual(evidence["Sparse QKV alone changes an 800M token little (Table 1)"],
                              f"paper 1.05×, {words}")
 
     def test_the_papers_numbers_come_from_its_tables(self):
         items = TABLE2 + row("table2", "n128", 19.0, 1.9, 45, 1.7) \
             + row("table2", "moe64", 21.0, 2.0, 50, 1.8)
-        evidence = " ".join(e for _, _, e in claims.judged(self.load(items), 2))
+        evidence = " ".join(e for _, _, e, *_ in make_report.verdicts(self.load(items)))
         self.assertIn("paper 1.72× and 1.8×, ours 2× and 2.11×, ± 0", evidence)
         self.assertIn("paper 93 ms against 110 ms, ours 20 ms against 21 ms", evidence)
         self.assertNotIn("4 ms", evidence)  # of what skips zeros
 
     def test_claims_of_terraformers(self):
-        verdicts = {c: v for c, v, _ in claims.judged(self.load(TABLE6), 2)}
+        verdicts = {c: v for c, v, *_ in make_report.verdicts(self.load(TABLE6))}
         self.assertEqual(verdicts["Sparse FF, QKV and loss together make a 17B Terraformer's token "
                                   "faster (Table 6)"], "partly reproduced")
         self.assertEqual(verdicts["... where a sparse loss (S=4) nearly halves the sparse token "
@@ -715,7 +755,7 @@ class ReportTest(WithFolder):
 class KernelsTest(unittest.TestCase):
     def test_rates_and_errors(self):
         name = "multiplicative/800m/simd/f32/1"
-        runs = kernel_runs.read({"benchmarks": [
+        runs = machine.read_kernels({"benchmarks": [
             {"name": name, "bytes/s": 2e9, "FLOP/s": 4e9, "%ceiling": 50.0},
             {"name": "dense/17b/simd/bf16/1", "bytes/s": 5e10, "FLOP/s": 1e11},
             {"name": "softmax/800m/ref/f32/1", "error_occurred": True,
@@ -728,9 +768,9 @@ class KernelsTest(unittest.TestCase):
         self.assertEqual(runs[2].error, "differs")
 
     def test_threads_are_those_of_the_file(self):
-        self.assertEqual(kernel_runs.threads({"context": {"team_threads": "2"}}), 2)
-        self.assertEqual(kernel_runs.threads({"context": {}}), 1)
-        self.assertEqual(kernel_runs.threads(None), 1)
+        self.assertEqual(machine.kernel_threads({"context": {"team_threads": "2"}}), 2)
+        self.assertEqual(machine.kernel_threads({"context": {}}), 1)
+        self.assertEqual(machine.kernel_threads(None), 1)
 
 
 class RooflineTest(WithFolder):
@@ -742,7 +782,7 @@ class RooflineTest(WithFolder):
                              record("ceilings", "fma", "fma_gflops", 300.0)])
         self.assertIn("Kernels of the roofline at 2 threads, commit c7.",
                       make_report.make(records))
-        self.assertEqual(plot_roofline.draw(records).axes[0].get_ylabel(), "GFLOP/s (2 threads)")
+        self.assertEqual(machine.draw(records).axes[0].get_ylabel(), "GFLOP/s (2 threads)")
 
 
 class ReadmeTest(unittest.TestCase):

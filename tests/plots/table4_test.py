@@ -9,13 +9,11 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "plots")]
 
 import chart  # noqa: E402
-import curves  # noqa: E402
 import curves_test as made_up  # noqa: E402
-import make_report  # noqa: E402
-import plot_curves  # noqa: E402
-import plot_table4  # noqa: E402
-import table4  # noqa: E402
-import table8_quality  # noqa: E402
+import summarise  # noqa: E402
+import training_curves  # noqa: E402
+from report import Report  # noqa: E402
+from sections import curves, number_tasks  # noqa: E402
 
 NAME = "table4_reduced"
 
@@ -42,11 +40,11 @@ REDUCED = row("transformer.copy", (0.3, 0.4, 0.2, 0.35, 0.25), (0, 0, 0, 0, 0)) 
 class Table4Test(made_up.WithFolder):
     def of(self, items):
         records = self.load(items)
-        return records, table4.experiments(records)[NAME]
+        return records, number_tasks.experiments(records)[NAME]
 
     def test_medians_with_deviations_and_the_best(self):
         records, _ = self.of(REDUCED)
-        found = table4.figures(records)
+        found = summarise.figures(records)
         entry = found["table4_reduced.terraformer.copy.token_accuracy"]
         self.assertAlmostEqual(entry.value, 0.98)
         self.assertAlmostEqual(entry.spread, 0.0396232, places=6)
@@ -58,30 +56,30 @@ class Table4Test(made_up.WithFolder):
 
     def test_differences_have_both_deviations_and_a_verdict(self):
         _, e = self.of(REDUCED)
-        value = table4.difference(e, "copy", "token_accuracy")
+        value = number_tasks.difference(e, "copy", "token_accuracy")
         self.assertAlmostEqual(value.value, 0.98 - 0.3)
         self.assertAlmostEqual(value.spread, math.hypot(0.0396232, 0.0790569), places=6)
-        self.assertEqual(table4.verdict(e, "copy", "token_accuracy"), "ahead")
-        self.assertEqual(table4.verdict(e, "addition", "token_accuracy"), "not ahead")
-        self.assertEqual(table4.verdict(e, "addition", "sequence_accuracy"), "not ahead")
+        self.assertEqual(number_tasks.verdict(e, "copy", "token_accuracy"), "ahead")
+        self.assertEqual(number_tasks.verdict(e, "addition", "token_accuracy"), "not ahead")
+        self.assertEqual(number_tasks.verdict(e, "addition", "sequence_accuracy"), "not ahead")
         _, weak = self.of(row("transformer.copy", (0.3, 0.5), (0, 0))
                           + row("terraformer.copy", (0.4, 0.6), (0.1, 0.1)))
-        self.assertEqual(table4.verdict(weak, "copy", "token_accuracy"), "ahead by less than 2 sd")
-        self.assertEqual(table4.verdict(weak, "copy", "sequence_accuracy"), "ahead")
-        self.assertEqual(table4.verdict(weak, "addition", "token_accuracy"), "not measured")
+        self.assertEqual(number_tasks.verdict(weak, "copy", "token_accuracy"), "ahead by less than 2 sd")
+        self.assertEqual(number_tasks.verdict(weak, "copy", "sequence_accuracy"), "ahead")
+        self.assertEqual(number_tasks.verdict(weak, "addition", "token_accuracy"), "not measured")
         _, behind = self.of(row("transformer.copy", (0.9, 0.91), (0, 0))
                             + row("terraformer.copy", (0.4, 0.41), (0, 0)))
-        self.assertEqual(table4.verdict(behind, "copy", "token_accuracy"), "behind")
+        self.assertEqual(number_tasks.verdict(behind, "copy", "token_accuracy"), "behind")
 
     def test_one_seed_decides_nothing(self):
         _, e = self.of(row("transformer.copy", (0.3,), (0,))
                        + row("terraformer.copy", (0.9,), (0.5,)))
-        self.assertEqual(table4.verdict(e, "copy", "token_accuracy"), "undecided, one seed")
+        self.assertEqual(number_tasks.verdict(e, "copy", "token_accuracy"), "undecided, one seed")
 
     def test_report_shows_every_seed_beside_the_paper(self):
         records, _ = self.of(REDUCED)
-        report = make_report.Report(records)
-        table4.write(report)
+        report = Report(records)
+        number_tasks.write(report, [])
         text = report.text()
         self.assertIn("trained on at most 16 digits, evaluated on 32 to 38", text)
         self.assertIn("| copy, sequences | 0.0 | 80.0 ± 19.2 | +80.0 ± 19.2 | **ahead** | 0 "
@@ -96,58 +94,58 @@ class Table4Test(made_up.WithFolder):
                  for model, values in (("transformer", (1, 0.5)), ("terraformer", (1, 0.7)))
                  for digits, value in zip((16, 38), values) for seed in (1, 2)]
         records, e = self.of(REDUCED + extra)
-        points = table4.by_digits(e, "terraformer.copy", "token_accuracy")
+        points = number_tasks.by_digits(e, "terraformer.copy", "token_accuracy")
         self.assertEqual([(x, v.value) for x, v in points], [(16, 1), (38, 0.7)])
-        self.assertEqual(table4.by_digits(e, "terraformer.copy", "sequence_accuracy"), [])
-        lines = table4.digits_table(e, "copy")
+        self.assertEqual(number_tasks.by_digits(e, "terraformer.copy", "sequence_accuracy"), [])
+        lines = number_tasks.digits_table(e, "copy")
         self.assertIn("| digits, up to | 16 | 38 |", lines)
         self.assertIn("| `transformer.copy` | 100.0 | 50.0 |", lines)
-        self.assertEqual(table4.digits_table(e, "addition"), [])
-        chart.save(plot_table4.draw_lengths(records), self.folder / "lengths")
+        self.assertEqual(number_tasks.digits_table(e, "addition"), [])
+        chart.save(number_tasks.draw_lengths(records, NAME), self.folder / "lengths")
         with self.assertRaises(chart.Missing):
-            plot_table4.draw_lengths(self.of(REDUCED)[0])
+            number_tasks.draw_lengths(self.of(REDUCED)[0], NAME)
 
     def test_nothing_trained_leaves_no_trace(self):
         records = self.load(made_up.FIGURE1)
-        report = make_report.Report(records)
-        table4.write(report)
+        report = Report(records)
+        number_tasks.write(report, [])
         self.assertEqual(report.lines, [])
-        self.assertEqual(table4.figures(records), {})
+        self.assertFalse([name for name in summarise.figures(records) if "table4" in name])
         with self.assertRaises(chart.Missing):
-            plot_table4.draw(records)
+            number_tasks.draw_accuracies(records, NAME)
 
     def test_unfinished_rows_say_how_far_they_are(self):
         running = [made_up.record("terraformer.copy", "evaluation", 1.0, 1, NAME, step=300)]
         records, e = self.of(row("transformer.copy", (0.3,), (0,)) + running)
         self.assertIn("unfinished, reached step 300",
-                      "\n".join(table4.rows_table(make_report.Report(records), e)))
-        self.assertEqual(table4.verdict(e, "copy", "token_accuracy"), "not measured")
-        chart.save(plot_table4.draw(records), self.folder / "table4_reduced")
+                      "\n".join(number_tasks.rows_table(Report(records), e)))
+        self.assertEqual(number_tasks.verdict(e, "copy", "token_accuracy"), "not measured")
+        chart.save(number_tasks.draw_accuracies(records, NAME), self.folder / "table4_reduced")
 
     def test_parts_are_judged_by_leaving_them_out(self):
         records, e = self.of(REDUCED)
-        found = table4.figures(records)
+        found = summarise.figures(records)
         entry = found["table4_reduced.difference.no_sru.copy.token_accuracy"]
         self.assertAlmostEqual(entry.value, 0.98 - 0.45)
         self.assertAlmostEqual(entry.spread, math.hypot(0.0396232, 0.05), places=6)
         self.assertNotIn("table4_reduced.difference.no_sru.addition.token_accuracy", found)
         self.assertNotIn("table4_reduced.difference.no_reversible.copy.token_accuracy", found)
-        self.assertEqual(table4.verdict(e, "copy", "token_accuracy", "no_sru"), "ahead")
-        lines = table4.parts_table(e)
+        self.assertEqual(number_tasks.verdict(e, "copy", "token_accuracy", "no_sru"), "ahead")
+        lines = number_tasks.parts_table(e)
         self.assertEqual(lines[2:], ["| without the SRU | +53.0 ± 6.4 **ahead** | +80.0 ± 20.1 "
                                      "**ahead** | not measured | not measured |"])
-        report = make_report.Report(records)
-        table4.write(report)
+        report = Report(records)
+        number_tasks.write(report, [])
         self.assertIn(lines[2], report.text())
-        self.assertEqual(table4.parts_table(self.of(row("transformer.copy", (1,), (1,)))[1]), [])
+        self.assertEqual(number_tasks.parts_table(self.of(row("transformer.copy", (1,), (1,)))[1]), [])
 
     def test_failed_rows_and_seeds_are_named(self):
         items = REDUCED + [
             made_up.failed("no_reversible.copy", "diverged", experiment=NAME),
             made_up.failed("no_sru.copy", "no memory", seed=3, experiment=NAME)]
         records, e = self.of(items)
-        report = make_report.Report(records)
-        text = "\n".join(table4.rows_table(report, e))
+        report = Report(records)
+        text = "\n".join(number_tasks.rows_table(report, e))
         self.assertIn("| `no_reversible.copy` | failed: diverged |", text)
         self.assertIn("| `no_sru.copy`[1] |", text)
         self.assertEqual(report.notes, ["`table4_reduced`, `no_sru.copy`: seed 3 failed: "
@@ -155,10 +153,12 @@ class Table4Test(made_up.WithFolder):
 
     def test_curves_of_text_are_apart_and_still_drawn(self):
         records = self.load(made_up.FIGURE1 + REDUCED)
-        self.assertEqual(list(curves.experiments(records)), ["fig1_small"])
-        self.assertFalse([name for name in curves.figures(records) if "table4" in name])
-        chart.save(plot_table4.draw(records), self.folder / "points")
-        chart.save(plot_curves.draw(records, NAME), self.folder / "curves")
+        self.assertEqual(list(training_curves.experiments(records)), ["fig1_small"])
+        own = records.of(curves.SECTION.owns)
+        self.assertEqual([about.name for about in own], ["fig1_small"])
+        self.assertFalse([n for n in curves.numbers(records, own) if "table4" in n])
+        chart.save(number_tasks.draw_accuracies(records, NAME), self.folder / "points")
+        chart.save(curves.draw(records, NAME), self.folder / "curves")
         self.assertTrue((self.folder / "points.png").exists())
 
 
@@ -176,7 +176,7 @@ class Table8Test(made_up.WithFolder):
 
     def test_rows_stand_beside_the_papers(self):
         records = self.load(self.rename_baseline(self.CURVES))
-        lines = table8_quality.lines(curves.experiments(records)["table8_small"])
+        lines = curves.paper_table(training_curves.experiments(records)["table8_small"])
         self.assertEqual(len(lines), 5)
         self.assertIn("| 2,100 | 64 | 1.5200 ± 0.0020 | +0.0200", lines[-1])
         self.assertIn("| 175,000 | 16 | 1.59 | +0.02 |", lines[-1])
@@ -191,7 +191,7 @@ class Table8Test(made_up.WithFolder):
 
     def test_ids(self):
         records = self.load(self.rename_baseline(self.CURVES))
-        found = curves.figures(records)
+        found = summarise.figures(records)
         self.assertAlmostEqual(found["table8.small.terraformer_175k.gap"].value, 0.02)
         self.assertIn("table8.small.transformer.log_perplexity", found)
 

@@ -1,8 +1,9 @@
 """Speed of training: our step beside other frameworks', and the one source of its utilisation."""
 
-import curves
-import derive
-from report_tables import cell, header, line, number, scaled, sizes
+import training_curves
+from report import cell, header, line, number, sizes
+from section import Section, of
+from values import measured as value_of, ratio, scaled, setting
 
 EXPERIMENT = "peers_training"
 NAMES = {"ours": "ours", "pytorch": "PyTorch", "pytorch_1_13": "PyTorch 1.13"}
@@ -15,24 +16,23 @@ def threads_of(records):
 
 
 def measured(records, row, metric):
-    return derive.measured(records, EXPERIMENT, row, threads_of(records), metric)
+    return value_of(records, EXPERIMENT, row, threads_of(records), metric)
 
 
 def ratios(records):
     """{row: Value}: a framework's step over ours."""
     ours = measured(records, "ours", "step_seconds")
-    found = {row: derive.ratio(measured(records, row, "step_seconds"), ours)
+    found = {row: ratio(measured(records, row, "step_seconds"), ours)
              for row in records.rows(EXPERIMENT) if row != "ours"}
     return {row: value for row, value in found.items() if value}
 
 
 def dense_curve(records):
     """The experiment whose dense curve stands for training speed: `small` before `mini`."""
-    known = curves.experiments(records)
-    for size in curves.SIZES:
-        for figure in curves.FIGURES:
-            experiment = known.get(f"{figure}_{size}")
-            if experiment and experiment.result(experiment.baseline, "mfu"):
+    known = training_curves.experiments(records)
+    for size in training_curves.SIZES:
+        for name, experiment in known.items():
+            if name.endswith(f"_{size}") and experiment.result(experiment.baseline, "mfu"):
                 return experiment
     return None
 
@@ -47,11 +47,10 @@ def own(records):
         return {}, ""
     row = experiment.baseline
     found = {m: value for m in METRICS if (value := experiment.result(row, m))}
-    return found, f"while training `{row}` of {curves.identifier(experiment.name)}"
+    return found, f"while training `{row}` of {experiment.id}"
 
 
-def figures(records):
-    """{id: Value} for summary.json."""
+def numbers(records, _own):
     experiment = None if measured(records, "ours", "mfu") else dense_curve(records)
     mini = bool(experiment) and experiment.name.endswith("_mini")
     prefix = "train.mini." if mini else "train."  # the plain ids are those of `small`
@@ -69,7 +68,7 @@ def table(report):
         if step is None:
             continue
         record = records.get(EXPERIMENT, row, threads_of(records), "step_seconds")
-        tokens = derive.setting(record, "batch", 0) * derive.setting(record, "length", 0)
+        tokens = setting(record, "batch", 0) * setting(record, "length", 0)
         lines.append(line(NAMES.get(row, row), cell(report, scaled(step, 1e3), spread=True),
                           cell(report, over.get(row), "×"),
                           number(tokens / step.value if tokens else None),
@@ -86,8 +85,8 @@ def setting_words(records):
                  ("positions", "length"))
 
 
-def write(report):
-    """The report's section; nothing if nothing was trained."""
+def write(report, _own):
+    """Nothing if nothing was trained."""
     records = report.records
     found, source = own(records)
     steps = records.rows(EXPERIMENT)
@@ -108,3 +107,6 @@ def write(report):
         report.repeat("python3 experiments/peers/compare_training.py --results DIR "
                       "--python pytorch=build/peers/bin/python "
                       "--python pytorch_1_13=/usr/bin/python3")
+
+
+SECTION = Section(owns=of("peers", "training"), numbers=numbers, write=write)

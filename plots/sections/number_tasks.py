@@ -1,13 +1,16 @@
 """Table 4, copying and adding numbers: accuracies over seeds, differences, and their report."""
 
+import functools
 import math
 import re
 import statistics
 
-import curves
-import derive
+import chart
 import paper
-from report_tables import failed_seeds, header, line
+import section
+import training_curves
+from report import failed_seeds, header, line
+from values import combine, of_record, over_seeds, scaled, setting
 
 TASKS = ("copy", "addition")
 MODELS = ("transformer", "terraformer")
@@ -15,23 +18,32 @@ MODELS = ("transformer", "terraformer")
 PARTS = {"no_reversible": "the reversible stack", "no_second_attention": "the second attention",
          "no_sru": "the SRU"}
 METRICS = {"token_accuracy": "accuracy", "sequence_accuracy": "sequence_accuracy"}
+LABELS = {"transformer": "Trans-\nformer", "terraformer": "Terra-\nformer",
+          "no_reversible": "without\nreversible", "no_second_attention": "without 2nd\nattention",
+          "no_sru": "without\nSRU"}
+LOOKS = {"copy": {"color": "#0072b2", "marker": "o"},
+         "addition": {"color": "#d55e00", "marker": "^"}}
+APART = 0.18  # of a model's two tasks, in models
+LINES = {"transformer": chart.DENSE, "terraformer": chart.SPARSE,
+         **dict(zip(PARTS, chart.OTHERS))}
+OWNS = section.of("training", "numbers")
 SURE = 2  # a difference counts if it is more than so many standard deviations
 
 
 def experiments(records):
     """{name: Experiment}; its rows are <model>.<task>."""
-    return {name: curves.Experiment(records, name) for name in sorted(curves.trained(records))
-            if name.startswith(curves.TOYS)}
+    return {about.name: training_curves.Experiment(records, about.name)
+            for about in records.of(OWNS)}
 
 
 def median(experiment, row, ending):
     """Over seeds, spread = their standard deviation; None if none is finished."""
-    return curves.over_seeds(seeds(experiment, row, ending), statistics.median)
+    return over_seeds(seeds(experiment, row, ending), statistics.median)
 
 
 def best(experiment, row, ending):
     found = seeds(experiment, row, ending)
-    return derive.of_record(max(found, key=lambda r: r["value"])) if found else None
+    return of_record(max(found, key=lambda r: r["value"])) if found else None
 
 
 def seeds(experiment, row, ending):
@@ -55,7 +67,7 @@ def difference(experiment, task, ending, other="transformer"):
                     for model in (other, "terraformer"))
     if ours is None or theirs is None:
         return None
-    return derive.combine(ours.value - theirs.value, ours.unit,
+    return combine(ours.value - theirs.value, ours.unit,
                           math.hypot(ours.spread, theirs.spread), (ours, theirs))
 
 
@@ -72,18 +84,17 @@ def verdict(experiment, task, ending, other="transformer"):
     return "not ahead" if found.value <= 0 else f"ahead by less than {SURE} sd"
 
 
-def figures(records):
-    """{id: Value} for summary.json."""
+def numbers(records, _own):
     found = {}
-    for name, experiment in experiments(records).items():
+    for experiment in experiments(records).values():
         for ending in METRICS:
             for row in experiment.rows:
-                found[f"{name}.{row}.{ending}"] = median(experiment, row, ending)
-                found[f"{name}.{row}.{ending}.best"] = best(experiment, row, ending)
+                found[f"{experiment.id}.{row}.{ending}"] = median(experiment, row, ending)
+                found[f"{experiment.id}.{row}.{ending}.best"] = best(experiment, row, ending)
             for task in TASKS:
-                found[f"{name}.difference.{task}.{ending}"] = difference(experiment, task, ending)
+                found[f"{experiment.id}.difference.{task}.{ending}"] = difference(experiment, task, ending)
                 for part in PARTS:
-                    found[f"{name}.difference.{part}.{task}.{ending}"] = difference(
+                    found[f"{experiment.id}.difference.{part}.{task}.{ending}"] = difference(
                         experiment, task, ending, part)
     return {name: value for name, value in found.items() if value is not None}
 
@@ -160,8 +171,8 @@ def digits_table(experiment, task):
               for row, found in rows.items() if found)]
 
 
-def write(report):
-    """The section of the report; nothing if nothing was trained."""
+def write(report, _own):
+    """Nothing if nothing was trained."""
     found = experiments(report.records)
     if not found:
         return
@@ -177,7 +188,7 @@ def write(report):
                        for r in experiment.by_seed(row, "log_perplexity").values()), None)
         title = f"### `{name}`"
         if record:
-            digits = [derive.setting(record, knob, "?")
+            digits = [setting(record, knob, "?")
                       for knob in ("digits_max", "eval_digits_min", "eval_digits_max")]
             title += ": trained on at most {} digits, evaluated on {} to {}".format(*digits)
         report.add(title, "", *difference_table(experiment))
@@ -198,3 +209,68 @@ def write(report):
         report.figure(f"{name}_lengths")
         report.repeat("./build/release/experiments/perplexity --config "
                       f"experiments/configs/training/{name}.cfg")
+
+
+def draw_accuracies(records, experiment):
+    """Accuracy of every seed on longer numbers, one model beside the other."""
+    found = experiments(records).get(experiment)
+    models = [m for m in LABELS if found and any(
+        seeds(found, f"{m}.{task}", "token_accuracy") for task in LOOKS)]
+    if not models:
+        raise chart.Missing(f"no finished curves in {experiment}")
+    figure, panels = chart.new(3.6, panels=len(METRICS), sharex=True)
+    for axes, ending in zip(panels, METRICS):
+        for side, (task, look) in zip((-1, 1), LOOKS.items()):
+            for place, model in enumerate(models):
+                row, x = f"{model}.{task}", place + side * APART
+                values = [100 * r["value"] for r in seeds(found, row, ending)]
+                if not values:
+                    continue
+                axes.plot([x] * len(values), values, linestyle="", markersize=4,
+                          markerfacecolor="none", **look)
+                middle = 100 * median(found, row, ending).value
+                axes.plot([x - 0.8 * APART, x + 0.8 * APART], [middle] * 2, color=look["color"])
+        axes.set_ylim(-4, 104)
+        axes.set_ylabel(f"{ending.split('_')[0]}s right, %")
+    for task, look in LOOKS.items():
+        panels[0].plot([], [], linestyle="", markerfacecolor="none", label=task, **look)
+    chart.legend_above(panels[0], *panels[0].get_legend_handles_labels())
+    panels[-1].set_xticks(range(len(models)), [LABELS[m] for m in models])
+    panels[-1].set_xlim(-0.5, len(models) - 0.5)
+    return figure
+
+
+def draw_lengths(records, experiment):
+    """Tokens right over the length of the numbers, a panel a task; trained lengths are shaded."""
+    found = experiments(records).get(experiment)
+    points = {(task, model): by_digits(found, f"{model}.{task}", "token_accuracy")
+              for task in TASKS for model in LINES} if found else {}
+    tasks = [task for task in TASKS if any(points.get((task, m)) for m in LINES)]
+    if not tasks:
+        raise chart.Missing(f"no accuracies by length in {experiment}")
+    figure, panels = chart.new(1.9 * len(tasks) + 0.6, panels=len(tasks), sharex=True)
+    for axes, task in zip(panels, tasks):
+        for model, look in LINES.items():
+            if points[task, model]:
+                chart.curve(axes, [(x, scaled(v, 100)) for x, v in points[task, model]],
+                            label=LABELS[model].replace("-\n", "").replace("\n", " "), **look)
+        axes.set_ylim(-4, 104)
+        axes.set_ylabel(f"{task}, tokens right, %")
+        trained = next(digits for model in LINES
+                       if (digits := found.setting(f"{model}.{task}", "digits_max")))
+        if trained:
+            axes.axvspan(0, trained, color="#eeeeee", zorder=0)
+            axes.text(trained / 2, 2, "trained", ha="center", va="bottom", fontsize=7)
+    axes.set_xlim(0)
+    axes.set_xlabel("digits of an example, at most")
+    chart.legend_above(panels[0])
+    return figure
+
+
+def figures(_records, own):
+    return {name: draw for about in own for name, draw in (
+        (about.name, functools.partial(draw_accuracies, experiment=about.name)),
+        (f"{about.name}_lengths", functools.partial(draw_lengths, experiment=about.name)))}
+
+
+SECTION = section.Section(owns=OWNS, numbers=numbers, figures=figures, write=write, place=1)

@@ -3,12 +3,11 @@
 import math
 import statistics
 
-import derive
+import records as rec
+import section
+from values import combine, of_record, over_seeds, setting
 
-FIGURES = ("fig1", "fig3", "fig5", "fig7", "moe", "c4", "hour", "table8")
-TOYS = "table4"  # how the names of experiments on numbers begin: plots/table4.py has their figures
 SIZES = ("small", "mini")  # the larger one first: it decides
-ENDINGS = ("log_perplexity", "gap", "bits_per_byte", "params")
 EXPERTS = ("moe_block", "moe_switch")
 CORPUS = ("corpus", "text_key", "validation")
 # Settings by which the same curve may differ: how its sizes were found, where its text lay.
@@ -29,6 +28,7 @@ class Experiment:
         last = {(r["row"], r["seed"]): r for r in mine}
         mine = [r for r in mine if r.get("key") == last[r["row"], r["seed"]].get("key")]
         self.name = name
+        self.id = records.about(name).id
         self.data = next((r["config"]["data"] for r in mine if r["value"] is not None), None)
         self.rows = list(dict.fromkeys(r["row"] for r in mine))
         self.baseline = next((r["against"] for r in mine if r.get("against")), "dense")
@@ -61,7 +61,7 @@ class Experiment:
     def setting(self, row, knob):
         """A setting of a finished row, or None."""
         record = next(iter(self.by_seed(row, "log_perplexity").values()), None)
-        return derive.setting(record, knob) if record else None
+        return setting(record, knob) if record else None
 
     def metrics(self):
         """Names of what any finished curve has."""
@@ -94,8 +94,8 @@ class Experiment:
         value = over_seeds(pairs)
         if value is None:
             return None
-        inputs = [derive.of_record(r) for s in shared for r in (mine[s], base[s])]
-        return derive.combine(value.value, value.unit, value.spread, inputs)
+        inputs = [of_record(r) for s in shared for r in (mine[s], base[s])]
+        return combine(value.value, value.unit, value.spread, inputs)
 
     def shared_seeds(self, row):
         """Seeds that have a result of both the row and the baseline."""
@@ -150,16 +150,16 @@ class Experiment:
 def of_newest_text(history):
     """Its records of the text that was trained on last. A failure names only its corpus."""
     def corpus(record):
-        return tuple(derive.setting(record, knob) for knob in CORPUS)
+        return tuple(setting(record, knob) for knob in CORPUS)
 
-    usable = [r for r in history if r["value"] is not None and derive.setting(r, "data")]
+    usable = [r for r in history if r["value"] is not None and setting(r, "data")]
     newest = usable[-1]["config"]["data"] if usable else None
     corpora = {corpus(r) for r in usable if r["config"]["data"] == newest
                and r["metric"] != "evaluation"}
 
     def counts(record):
         if record["value"] is not None:
-            return bool(newest) and derive.setting(record, "data") == newest
+            return bool(newest) and setting(record, "data") == newest
         return record["status"] == "failed" and (not corpora or corpus(record) in corpora)
 
     return [r for r in history if counts(r)]
@@ -167,7 +167,7 @@ def of_newest_text(history):
 
 def settings(record):
     """What a curve was trained with, but for its seeds."""
-    return {knob: value for knob, value in (record.get("config") or {}).items()
+    return {knob: value for knob, value in rec.settings(record).items()
             if knob not in INCIDENTAL + SEEDS}
 
 
@@ -178,65 +178,8 @@ def alike(one, other):
     return one.data == other.data and any(mine[s] == theirs[s] for s in mine if s in theirs)
 
 
-def over_seeds(records, centre=statistics.fmean):
-    """The centre of their values as a Value, spread = their standard deviation; None if none."""
-    if not records:
-        return None
-    values = [r["value"] for r in records]
-    spread = statistics.stdev(values) if len(values) > 1 else 0.0
-    return derive.combine(centre(values), records[0].get("unit") or "", spread,
-                          [derive.of_record(r) for r in records])
-
-
-def trained(records):
-    """Names of the experiments of the folder that have curves."""
-    return [n for n in records.experiments()
-            if any(r["metric"] in ("evaluation", "log_perplexity") for r in records.history(n))]
-
-
 def experiments(records):
-    """{name: Experiment} of every training experiment on text in the folder, figures first."""
-    names = [n for n in trained(records) if not n.startswith(TOYS)]
-
-    def place(name):
-        figure = name.split("_")[0]
-        return (FIGURES.index(figure) if figure in FIGURES else len(FIGURES), name)
-
-    found = {name: Experiment(records, name) for name in sorted(names, key=place)}
+    """{name: Experiment} of every training experiment on text in the folder, in the report's order."""
+    found = {about.name: Experiment(records, about.name)
+             for about in records.of(section.of("training"))}
     return {name: e for name, e in found.items() if e.rows}
-
-
-def identifier(name):
-    """fig1.small of fig1_small: the prefix of the experiment's ids."""
-    return name.replace("_", ".", 1)
-
-
-def figures(records):
-    """{id: Value} for summary.json; experts under Figure 1 too, where it has their baseline."""
-    known = experiments(records)
-    found = {}
-    for name, experiment in known.items():
-        if not name.startswith("tiny"):
-            found.update(_row_figures(experiment, experiment.rows, identifier(name)))
-    for size in SIZES:
-        figure1, experts = known.get(f"fig1_{size}"), known.get(f"moe_{size}")
-        if figure1 and experts and alike(figure1, experts):
-            found = {**_row_figures(experts, EXPERTS, f"fig1.{size}"), **found}
-    return found
-
-
-def _row_figures(experiment, rows, prefix):
-    found = {}
-    for row in rows:
-        for ending in ENDINGS:
-            value = experiment.gap(row) if ending == "gap" else experiment.result(row, ending)
-            if value and not (ending == "gap" and row == experiment.baseline):
-                found[f"{prefix}.{row}.{ending}"] = value
-    return found
-
-
-def newest(records):
-    """For live redrawing: the experiment written to last."""
-    dated = [(r.get("date") or "", name) for name in trained(records)
-             for r in records.history(name)]
-    return max(dated)[1] if dated else None

@@ -6,23 +6,18 @@ All gaps and differences are in nats per token.
 import math
 from typing import NamedTuple, Optional
 
-import curves
-import derive
+import training_curves
+from claims import Verdict
+from values import Value
 
 # What a run must show to decide anything, and what share of iso_read_ff's gap is enough.
 POWER_GAP, POWER_SPREADS, ENOUGH = 0.1, 5, 0.25
 SURE = 2  # a difference counts from so many standard errors of a difference of two seeds
 
 
-class Line(NamedTuple):
-    claim: str
-    verdict: str
-    evidence: str
-
-
 class Power(NamedTuple):
     """Whether an experiment can decide: the gap of iso_read_ff against what seeds do."""
-    gap: Optional[derive.Value]
+    gap: Optional[Value]
     spread: Optional[float]  # sd of log-perplexities over seeds, pooled over rows
     paired: Optional[float]  # sd of that gap, taken seed by seed
 
@@ -51,30 +46,10 @@ def power(experiment):
     return Power(gap, experiment.seed_spread(), paired)
 
 
-def figures(records):
-    """{id: Value} of Figure 1's power and of FF+QKV's share of it, for summary.json.
-
-    The spread of a power is the larger of both standard deviations, 0 where one is unknown.
-    """
-    found = {}
-    for name, experiment in curves.experiments(records).items():
-        strength = power(experiment)
-        if not name.startswith("fig1_") or strength.gap is None:
-            continue
-        known = None not in (strength.spread, strength.paired)
-        spread = max(strength.spread, strength.paired) if known else 0.0
-        prefix = curves.identifier(name)
-        found[f"{prefix}.power"] = strength.gap._replace(spread=spread)
-        share = derive.ratio(experiment.gap("ff_qkv"), strength.gap, "1")
-        if share:
-            found[f"{prefix}.ff_qkv.share_of_iso_read_ff"] = share
-    return found
-
-
 def figure1_beside(experiment, known):
     """Figure 1 of the same size, if it has the same text and baseline; or None."""
     figure1 = known.get("fig1_" + experiment.name.rpartition("_")[2])
-    same = figure1 and figure1 is not experiment and curves.alike(experiment, figure1)
+    same = figure1 and figure1 is not experiment and training_curves.alike(experiment, figure1)
     return figure1 if same else None
 
 
@@ -90,19 +65,19 @@ class Judge:
         beside = figure1_beside(experiment, known)
         spread = experiment.seed_spread()
         if spread is None and beside and (spread := beside.seed_spread()) is not None:
-            self.borrowed = f" (sd of {curves.identifier(beside.name)})"
+            self.borrowed = f" (sd of {beside.id})"
         self.slack = SURE * math.sqrt(2) * spread if spread is not None else None
         measured = experiment if experiment.gap("iso_read_ff") or not beside else beside
         self.power = power(measured)
-        self.yardstick = f"{curves.identifier(measured.name)}'s iso_read_ff"
+        self.yardstick = f"{measured.id}'s iso_read_ff"
 
     def add(self, claim, verdict, evidence, rows=()):
         """A line, with those of the rows that are missing because they failed."""
         parts = [evidence] if evidence else []
         parts += [f"`{row}` {self.e.state(row)}" for row in rows
                   if self.e.gap(row) is None and self.e.failures(row)]
-        where = f" ({curves.identifier(self.e.name)})"
-        self.lines.append(Line(claim + where, verdict, "; ".join(parts)))
+        where = f" ({self.e.id})"
+        self.lines.append(Verdict(claim + where, verdict, "; ".join(parts)))
 
     def lacking(self, claim, rows):
         """The line of a claim that cannot be judged; none while its rows have only not ended."""

@@ -5,9 +5,9 @@ A figure is judged at its largest size whose curves are finished.
 
 import math
 
-import curves
 import paper
-from curve_judge import ENOUGH, Judge
+import training_curves
+from sections.curve_judge import ENOUGH, Judge
 
 NEURONS = 128  # d_ff / N where N stands for the paper's 64 (4096 / 64 there)
 
@@ -150,8 +150,8 @@ def _figure7(judge):
 def _experts(judge):
     claim = "Mixture of experts is worse than the sparse feed-forward (§3.1)"
     row = equivalent(judge.e)
-    rows = (*([row] if row else []), *curves.EXPERTS)
-    found = [expert for expert in curves.EXPERTS if judge.e.gap(expert)]
+    rows = (*([row] if row else []), *training_curves.EXPERTS)
+    found = [expert for expert in training_curves.EXPERTS if judge.e.gap(expert)]
     if not judge.e.gap(row) or not found:
         return judge.lacking(claim, rows)
     leads = {expert: judge.lead(row, expert) for expert in found}
@@ -188,7 +188,7 @@ def _sparse_pair(experiment):
 
 
 def _with_experts(experiment):
-    return equivalent(experiment) or "ff_n16", *curves.EXPERTS
+    return equivalent(experiment) or "ff_n16", *training_curves.EXPERTS
 
 
 # Figure, the rows without which a smaller size is judged, the judge.
@@ -207,7 +207,7 @@ FIGURES = (
 
 def sizes(known, figure):
     """A figure's experiments, the largest first."""
-    names = (*(f"{figure}_{size}" for size in curves.SIZES), figure)
+    names = (*(f"{figure}_{size}" for size in training_curves.SIZES), figure)
     return [known[name] for name in names if name in known]
 
 
@@ -218,13 +218,13 @@ def lacks(experiment, rows):
         return ""
     states = [f"`{row}` ({experiment.state(row)})" for row in missing
               if not experiment.by_seed(row, "log_perplexity")]
-    return f"{curves.identifier(experiment.name)} lacks " \
+    return f"{experiment.id} lacks " \
         + (", ".join(states) or f"`{experiment.baseline}` of the same seeds")
 
 
 def judged(records):
-    """[Line]: what the paper says of perplexity, and what these curves say."""
-    known = curves.experiments(records)
+    """[Verdict]: what the paper says of perplexity, and what these curves say."""
+    known = training_curves.experiments(records)
     lines = []
     for figure, needed, judge in FIGURES:
         experiments = sizes(known, figure)

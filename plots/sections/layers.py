@@ -5,7 +5,8 @@ Names are seat:layer/weight type/t<threads>; times are in microseconds.
 
 from typing import NamedTuple
 
-from report_tables import header, line, number
+from report import header, line, number
+from section import Section, of
 
 TYPES = ("f32", "bf16")
 
@@ -52,9 +53,9 @@ def table(steps, threads):
     return lines
 
 
-def write(report):
-    """The report's section; nothing if single layers were not measured."""
-    document = report.records.layers()
+def write(report, _own):
+    """Nothing if single layers were not measured."""
+    document = report.records.benchmark("layers.json")
     steps, failed = read(document)
     if not steps and not failed:
         return
@@ -71,3 +72,6 @@ def write(report):
     if failed:
         report.add("Layers that did not run:", "", *(f"- {words}" for words in failed))
     report.repeat("./build/release/experiments/bench_layers")
+
+
+SECTION = Section(owns=of("layers"), write=write)

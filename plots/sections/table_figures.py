@@ -1,8 +1,11 @@
-"""Tables 1, 6 and 8 as bars: the paper's speed-up, ours, and the two limits, block and token."""
+"""Decode tables as pictures: bars of speed-ups between the paper's and the limits; Table 2 over N."""
+
+import functools
 
 import chart
-import derive
+import decode
 import paper
+from values import Value, measured, setting
 
 SERIES = ("paper", "ours", "limit by weights read", "limit by roofline")
 ENDINGS = {"block": ("block_speedup", "block_reads_limit", "roofline_limit"),
@@ -12,16 +15,22 @@ LABELS = {"sparse_transformer": "Transformer\nFF+QKV",
           "sparse_transformer_loss4": "Transformer\nFF+QKV+loss", "terraformer": "Terraformer"}
 
 
-def draw(records, experiment):
+def figures(records, own):
+    draw = {"table2": draw_sparsity}
+    return {about.name: functools.partial(draw.get(about.name, draw_bars), experiment=about.name)
+            for about in own}
+
+
+def draw_bars(records, experiment):
     """One experiment at all threads, without its baseline (which is 1) and the same by bf16_dot; a
     missing row is a gap."""
     groups = {kind: [] for kind in ENDINGS}
     threads = records.all_threads()
     for row in records.rows(experiment):
-        base = derive.against(records, experiment, row, threads)
-        if base is None or row in (base, derive.dot_twin(base)):
+        base = decode.against(records, experiment, row, threads)
+        if base is None or row in (base, decode.dot_twin(base)):
             continue
-        figures = derive.row_figures(records, experiment, row, threads)
+        figures = decode.row_figures(records, experiment, row, threads)
         theirs = paper.published(experiment, row) or paper.Published()
         for kind, endings in ENDINGS.items():
             ours = [figures.get(e) for e in endings]
@@ -41,11 +50,11 @@ def draw(records, experiment):
 
 def printed(speedup):
     """The paper's figure as a Value, or None."""
-    return speedup and derive.Value(speedup, "x", 0.0, "ok", "")
+    return speedup and Value(speedup, "x", 0.0, "ok", "")
 
 
 def shape_of(records, experiment):
-    shapes = {derive.setting(r, "shape") for r in records.history(experiment)}
+    shapes = {setting(r, "shape") for r in records.history(experiment)}
     return ", ".join(SHAPES.get(s, s) for s in sorted(filter(None, shapes)))
 
 
@@ -81,3 +90,51 @@ def bars(axes, rows):
     axes.set_xlim(-0.5, len(rows) - 0.5)
     axes.tick_params(axis="x", length=0)
     chart.plain_log(axes.yaxis)
+
+
+def draw_sparsity(records, experiment):
+    """Time and floor of a token over N, mixture-of-experts beside it."""
+    threads = records.all_threads()
+    points, floors, experts, skipping = [], [], None, []
+    for row in records.rows(experiment):
+        time = measured(records, experiment, row, threads, "token_ms")
+        floor = measured(records, experiment, row, threads, "token_floor_ms")
+        record = records.get(experiment, row, threads, "token_ms")
+        if time is None:
+            continue
+        if not decode.is_ranked(record):
+            skipping.append((1, time))
+            continue
+        if setting(record, "feed_forward", "").startswith("moe"):
+            experts = (row, time)
+            continue
+        sparse = setting(record, "feed_forward") == "sparse"
+        n = int(setting(record, "sparsity", 1)) if sparse else 1
+        points.append((n, time))
+        floors += [(n, floor)] if floor else []
+    if not points:
+        raise chart.Missing(f"no token times in {experiment}")
+    points.sort(key=lambda p: p[0])
+    floors.sort(key=lambda p: p[0])
+    figure, (axes,) = chart.new(2.5)
+    chart.curve(axes, points, label="ours", **chart.SPARSE)
+    axes.plot([n for n, _ in floors], [v.value for _, v in floors], label="ours, floor",
+              **chart.LIMIT)
+    theirs = [(n, paper.published(experiment, f"n{n}").token_ms) for n in (1, 64, 128)]
+    axes.plot(*zip(*theirs), label="paper", markerfacecolor="white", **chart.DENSE)
+    if experts:
+        row, time = experts
+        doubt = "" if time.status == "ok" else f" ({time.status.replace('_', ' ')})"
+        axes.axhline(time.value, label=f"ours, {chart.pretty(row)}{doubt}", color="#d55e00",
+                     linestyle="-.", linewidth=0.9)
+    if skipping:
+        chart.curve(axes, skipping, label="dense, skips zeros, not ranked", color="#444444",
+                    marker="x", linestyle="none")
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log", base=2)
+    chart.plain_log(axes.xaxis, sorted({n for n, _ in points} | {1, 64, 128}))
+    chart.plain_log(axes.yaxis)
+    axes.set_xlabel("N: one neuron in N is computed (1: dense)")
+    axes.set_ylabel("time of a token, ms")
+    chart.legend_above(axes)
+    return figure

@@ -1,0 +1,152 @@
+"""Rows of decode tables: speed-ups, limits and shares from times, floors and counts."""
+
+import math
+
+import section
+from values import (ceiling, combine, measured, of_record, other_bandwidths, ratio, setting)
+
+PEERS = ("eigen", "openblas", "onednn", "pytorch", "jax")
+DENSE_PARTS = ("feed_forward", "projection", "cross_projection", "loss")
+MEASURED = ("token_ms", "block_ms", "token_efficiency", "block_efficiency", "token_weights_read",
+            "block_weights_read", "token_bytes", "block_bytes", "token_floor_ms",
+            "block_floor_ms", "parameters", "rows_touched")
+# What skips the weights of zero activations: with random weights half of a ReLU is zero.
+UNRANKED = ("dense_relu_skip",)
+
+
+is_table = section.of("decode")
+
+
+def is_dense(record):
+    return all(setting(record, part, "dense") == "dense" for part in DENSE_PARTS)
+
+
+def is_ranked(record):
+    """Whether the row may be compared with others by its time."""
+    return setting(record, "feed_forward") not in UNRANKED
+
+
+def has_peers_block(record):
+    """Whether the row's block is the Transformer's that peers were measured with."""
+    return setting(record, "residual_stack", "plain") == "plain" \
+        and setting(record, "attention_layers", 1) == 1 \
+        and setting(record, "recurrence", "none") == "none"
+
+
+def peer_rows(records, shape, weight_type, threads, metric):
+    """[(library, record, Value of our own dense row in the same file or None)], every variant."""
+    found = []
+    for experiment, prefix in ((f"peers_{shape}", ""), ("peers_python", f"{shape}.")):
+        own = measured(records, experiment, "baseline", threads, metric)
+        for row in records.rows(experiment):
+            library = row[len(prefix):].replace(".bf16", "").removesuffix("_own")
+            record = records.get(experiment, row, threads, metric)
+            if not row.startswith(prefix) or record is None or library not in PEERS:
+                continue
+            row_type = "bf16" if row.endswith(".bf16") else setting(record, "weight_type", "f32")
+            if row_type == weight_type:
+                found.append((library, record, own))
+    return found
+
+
+def at_equal_bandwidth(theirs, ours):
+    """Their time over ours, each times the read bandwidth beside it; None if one has none."""
+    rates = [record and ceiling(record, "read_gbps") for record in (theirs, ours)]
+    if not all(rates):
+        return None
+    both = ratio(of_record(theirs), of_record(ours))
+    return both and both._replace(value=both.value * rates[0] / rates[1],
+                                  spread=both.spread * rates[0] / rates[1])
+
+
+def dense_reference(records, experiment, row, threads, metric):
+    """(Value, whose): what a speed-up divides, the fastest dense measured, ours or a peer's.
+
+    A peer measured beside our own dense row counts by their ratio, applied to our row in this
+    table: the machine's bandwidth differs from hour to hour, ratios within one file do not. One
+    measured alone counts at equal bandwidth, or by its time where that is unknown, unless this
+    row's block is another (a Terraformer's). The same row by the kernel set bf16_dot counts where
+    memory was as fast. An `untrusted` peer does not count.
+    """
+    record = records.get(experiment, row, threads, metric)
+    if record is None:
+        return None, None
+    best, whose = of_record(record), "ours"
+    if not is_table(records.about(experiment)) or not is_dense(record):
+        return best, whose
+    ours = best
+    rows = peer_rows(records, setting(record, "shape"), setting(record, "weight_type", "f32"),
+                     threads, metric)
+    for library, theirs, beside in rows:
+        value = of_record(theirs)
+        if value.status == "untrusted":
+            continue
+        scale = ratio(value, beside)
+        if scale is None:
+            if not has_peers_block(record):
+                continue
+            scale = at_equal_bandwidth(theirs, record)
+        here = value
+        if scale:
+            spread = scale.value * ours.value * math.hypot(scale.spread / scale.value,
+                                                           ours.spread / ours.value)
+            here = combine(scale.value * ours.value, ours.unit, spread, (scale, ours))
+        if here.value < best.value:
+            best, whose = here, library
+    twin = records.get(experiment, dot_twin(row), threads, metric)
+    if twin and not other_bandwidths(record, twin):
+        dot = of_record(twin)
+        if dot.status != "untrusted" and dot.value < best.value:
+            best, whose = dot, "ours by bf16_dot"
+    return best, whose
+
+
+def dot_twin(row):
+    """The name of the same row with the kernel set bf16_dot."""
+    return row.removesuffix(".bf16") + "_dot.bf16"
+
+
+def against(records, experiment, row, threads):
+    """The row whose time is divided by this row's."""
+    for record in records.of_row(experiment, row, threads).values():
+        if record.get("against"):
+            return record["against"]
+    rows = records.rows(experiment)
+    return rows[0] if rows else None
+
+
+def met_other_bandwidth(records, experiment, row, base, threads):
+    return other_bandwidths(*(records.get(experiment, name, threads, "token_floor_ms")
+                              for name in (row, base)))
+
+
+def row_figures(records, experiment, row, threads):
+    """{ending: Value} of one row of a table; what cannot be derived is absent.
+
+    A row that is not ranked has no speed-up, limit or share.
+    """
+    base = against(records, experiment, row, threads)
+
+    def get(metric, of=row):
+        return measured(records, experiment, of, threads, metric)
+
+    figures = {metric: get(metric) for metric in MEASURED}
+    if not all(is_ranked(r) for r in records.of_row(experiment, row, threads).values()):
+        return {name: value for name, value in figures.items() if value is not None}
+    for kind in ("token", "block"):
+        reference, _ = dense_reference(records, experiment, base, threads, f"{kind}_ms")
+        figures[f"{kind}_speedup"] = ratio(reference, get(f"{kind}_ms"))
+    for name, metric in (("reads_limit", "token_weights_read"),
+                         ("block_reads_limit", "block_weights_read"),
+                         ("roofline_limit", "block_floor_ms"),
+                         ("token_roofline_limit", "token_floor_ms")):
+        figures[name] = ratio(get(metric, base), get(metric))
+    figures["share_of_roofline"] = ratio(figures["block_speedup"], figures["roofline_limit"], "1")
+    figures["token_share_of_roofline"] = ratio(figures["token_speedup"],
+                                               figures["token_roofline_limit"], "1")
+    # Shares divide by each row's own limit, so that they hold whatever the bandwidth was.
+    if met_other_bandwidth(records, experiment, row, base, threads):
+        for name in ("token_speedup", "block_speedup", "roofline_limit", "token_roofline_limit"):
+            if figures[name]:
+                figures[name] = figures[name]._replace(status="untrusted")
+    return {name: value for name, value in figures.items() if value is not None}

@@ -1,0 +1,270 @@
+"""Full against LSH attention from records: curves over length, their crossing, recall."""
+
+import functools
+import math
+
+import chart
+import report as tables
+from section import Section, of
+from values import combine, fit_exponent, of_record, ratio, scaled, setting, sweep
+
+SPEEDUP_LENGTH = 16384
+DISTRIBUTIONS = ("random", "clustered")
+NAMES = {"full": "full", "lsh": "LSH"}
+STYLES = {"full": chart.DENSE, "lsh": chart.SPARSE}
+SECOND = {"markerfacecolor": "white", "linestyle": ":"}  # beside the first of the same attention
+
+
+def threads_of(records, experiment):
+    """The most threads that the experiment was measured with."""
+    return max((r["threads"] for r in records.history(experiment)), default=0)
+
+
+def curves(records, experiment, metric):
+    """{full | lsh: [(length, Value)] ascending}."""
+    found = sweep(records, experiment, threads_of(records, experiment), metric, "length")
+    return {name: found[name] for name in ("full", "lsh") if name in found}
+
+
+def speedups(records, experiment, metric="step_ms"):
+    """[(length, Value)]: full over LSH attention where both were measured."""
+    times = curves(records, experiment, metric)
+    full, lsh = (dict(times.get(name, ())) for name in ("full", "lsh"))
+    return [(length, ratio(full[length], lsh[length])) for length in sorted(full)
+            if length in lsh]
+
+
+def crossover(records, experiment):
+    """The length from which on LSH attention is faster, log-log between measured ones, or None.
+
+    None too where it already is at the shortest length: then the crossing was not seen. The spread
+    is that of the nearer ratio, divided by the slope.
+    """
+    points = speedups(records, experiment)
+    for (shorter, before), (longer, after) in zip(points[-2::-1], points[:0:-1]):
+        low, high = math.log(before.value), math.log(after.value)
+        if low <= 0 < high:
+            step = math.log(longer / shorter)
+            length = shorter * math.exp(step * low / (low - high))
+            near = before if -low < high else after
+            spread = length * step * near.spread / near.value / (high - low)
+            return combine(length, "positions", spread, (before, after))
+    return None
+
+
+def recall(records, experiment, distribution, metric="recall"):
+    """{chunk: [(rounds, Value)] ascending}."""
+    found = {}
+    threads = threads_of(records, experiment)
+    for row in records.rows(experiment):
+        record = records.get(experiment, row, threads, metric)
+        if record and setting(record, "distribution") == distribution:
+            point = (setting(record, "lsh_rounds"), of_record(record))
+            found.setdefault(setting(record, "lsh_chunk"), []).append(point)
+    return {chunk: sorted(found[chunk]) for chunk in sorted(found)}
+
+
+def figures_of(records, experiment, identifier):
+    """{id: Value} for summary.json."""
+    found = {f"{identifier}.crossover_length": crossover(records, experiment),
+             f"{identifier}.speedup_{SPEEDUP_LENGTH}": dict(speedups(records, experiment)).get(SPEEDUP_LENGTH),
+             f"{identifier}.memory_exponent": fit_exponent(
+                 curves(records, experiment, "heap_bytes").get("lsh", ()))}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def per_token(points, factor):
+    """[(length, Value)] of a whole example's."""
+    return [(x, scaled(v, factor / x)) for x, v in points]
+
+
+def forward_us_per_token(records, experiment):
+    return {name: per_token(points, 1e3) for name, points in curves(records, experiment, "forward_ms").items()}
+
+
+def kilobytes_per_token(records, experiment, metric):
+    return {name: per_token(points, 1e-3) for name, points in curves(records, experiment, metric).items()}
+
+
+def cost_table(report, experiment, ratio_metric, times, others):
+    """Full and LSH attention over length: times and their ratio, then {words: curves} of others."""
+    records = report.records
+    ratios = dict(speedups(records, experiment, ratio_metric))
+    lines = tables.header("length", "full, µs a token", "LSH, µs a token", "full / LSH",
+                          *(f"{name}, {words}" for words in others for name in ("full", "LSH")))
+
+    def cell(found, name, length, **more):
+        return tables.cell(report, dict(found.get(name, ())).get(length), **more)
+
+    def time(name, length):
+        if length in dict(times.get(name, ())):
+            return cell(times, name, length, spread=True)
+        return tables.gap(report, experiment, f"{name}_l{length:.0f}", threads_of(records, experiment))
+
+    for length in sorted({x for points in times.values() for x, _ in points}):
+        lines.append(tables.line(
+            f"{length:,.0f}", time("full", length), time("lsh", length),
+            tables.cell(report, ratios.get(length), "×"),
+            *(cell(found, name, length) for found in others.values() for name in ("full", "lsh"))))
+    return lines
+
+
+def step_table(report, experiment):
+    """Of a training step."""
+    records = report.records
+    return cost_table(report, experiment, "step_ms", curves(records, experiment, "step_us_per_token"),
+                      {"kB a token kept": kilobytes_per_token(records, experiment, "heap_bytes"),
+                       "kB a token at the peak": kilobytes_per_token(records, experiment, "peak_bytes"),
+                       "efficiency": curves(records, experiment, "step_efficiency")})
+
+
+def forward_table(report, experiment):
+    """Of a forward pass."""
+    records = report.records
+    return cost_table(report, experiment, "forward_ms", forward_us_per_token(records, experiment),
+                      {"kB a token kept": kilobytes_per_token(records, experiment, "forward_heap_bytes"),
+                       "kB a token at the peak": kilobytes_per_token(records, experiment,
+                                                                     "forward_peak_bytes"),
+                       "efficiency": curves(records, experiment, "forward_efficiency")})
+
+
+def recall_table(report, experiment, distribution):
+    found = recall(report.records, experiment, distribution)
+    if not found:
+        return []
+    rounds = sorted({r for points in found.values() for r, _ in points})
+    lines = tables.header("chunk", *(f"{r} round{'s' * (r > 1)}" for r in rounds))
+    density = recall(report.records, experiment, distribution, "density")
+    for chunk, points in found.items():
+        of_rounds, pairs = dict(points), dict(density.get(chunk, ()))
+        lines.append(tables.line(f"{chunk}", *(
+            tables.cell(report, of_rounds.get(r))
+            + (f" ({tables.number(pairs[r].value)})" if r in pairs else "") for r in rounds)))
+    return lines
+
+
+def numbers(records, own):
+    return {name: value for about in own
+            for name, value in figures_of(records, about.name, about.id).items()}
+
+
+def write(report, own):
+    for about in own:
+        write_one(report, about.name, about.title)
+
+
+def write_one(report, experiment, title):
+    records = report.records
+    record = next((r for r in reversed(records.history(experiment))
+                   if r["row"].startswith("lsh_l")), None)
+    sizes = tables.sizes(record, ("d_model", "d_model"), ("heads", "n_heads"),
+                         ("positions a chunk", "lsh_chunk"), ("rounds", "lsh_rounds"))
+    report.add(f"## {title}", "",
+               "Full attention compares each position with every earlier one, so that its work "
+               "grows with the square of the length. LSH attention (Reformer) hashes positions, "
+               "sorts them by their hash and cuts them into chunks; a position then looks at its "
+               "own chunk and the one before, in several rounds with hashes of their own, so that "
+               "its work grows with the length.")
+    report.add("Timed is the attention core, what lies between the projections, of one causal "
+               f"example without dropout{f' ({sizes})' if sizes else ''}, at "
+               f"{threads_of(records, experiment)} threads. A *training step* is a training forward and its "
+               "backward. Times and bytes are those of the whole example over its positions (µs "
+               "and kB a token). Memory, inputs and outputs not counted: *kept* is what the step "
+               "or the forward pass leaves allocated, *peak* the most that was resident in it; a "
+               "constant kB a token "
+               "is memory linear in the length. *Efficiency*: FLOPs of products over pairs that "
+               "may see each other, neither masked ones nor ones made again, over the time, as a "
+               "share of the best linked library's rate on a large product in the same process "
+               "(1: as fast).")
+    report.add("**A training step**", "", *step_table(report, experiment))
+    if curves(records, experiment, "forward_ms"):
+        report.add("**A forward pass, as in evaluation**", "", *forward_table(report, experiment))
+    crossing = crossover(records, experiment)
+    if crossing:
+        report.add("A training step of LSH attention is faster from about "
+                   f"{tables.cell(report, crossing)} positions on.")
+    length = max((setting(r, "length", 0) for r in records.history(experiment)
+                  if setting(r, "distribution")), default=0)
+    shown = False
+    for distribution in DISTRIBUTIONS:
+        lines = recall_table(report, experiment, distribution)
+        if lines:
+            report.add(f"**Recall, {distribution} queries and keys, {length:,} positions**", "",
+                       *lines)
+            shown = True
+    if shown:
+        report.add("*Recall*: of the weights that exact attention would give to all earlier "
+                   "positions, the share (0 to 1) that falls on those which LSH attention looks "
+                   "at in any round; in brackets the share of pairs that it looks at, which recall "
+                   "would be if all weights were equal. Rows: positions a chunk. *random*: all "
+                   "components of queries and keys normal. *clustered*: groups of 64 positions "
+                   "around centres, three quarters of the variance theirs.")
+    report.figure(experiment)
+    report.repeat("./build/release/experiments/long_sequence --config "
+                  f"experiments/configs/{experiment}.cfg")
+
+
+def draw_over_length(axes, label, first, second):
+    """Each a pair (words, {full | lsh: points}); the second is dotted with hollow marks."""
+    for (words, found), look in ((first, {}), (second, SECOND)):
+        for name, points in found.items():
+            chart.curve(axes, points, label=f"{NAMES[name]}, {words}",
+                        **{**STYLES[name], **look})
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    chart.plain_log(axes.xaxis, sorted({x for points in first[1].values() for x, _ in points}))
+    axes.tick_params(axis="x", rotation=60)
+    chart.plain_log(axes.yaxis)
+    axes.set_xlabel("positions")
+    axes.set_ylabel(label)
+    chart.legend_above(axes)
+
+
+def mark_crossing(axes, records, experiment):
+    crossing = crossover(records, experiment)
+    if crossing is None:
+        return
+    axes.axvline(crossing.value, **chart.LIMIT)
+    axes.annotate(f"steps equal at {crossing.value:,.0f}", (crossing.value, 0.02), xytext=(3, 0),
+                  xycoords=("data", "axes fraction"), textcoords="offset points", fontsize=7)
+
+
+def draw_recall(axes, records, experiment, distribution):
+    found = recall(records, experiment, distribution)
+    for index, (chunk, points) in enumerate(found.items()):
+        shade = str(0.75 * (1 - index / max(1, len(found) - 1)))
+        chart.curve(axes, points, label=f"chunk {chunk}", color=shade,
+                    marker="os^Dv<>p"[index % 8])
+    axes.set_xscale("log", base=2)
+    chart.plain_log(axes.xaxis, sorted({r for points in found.values() for r, _ in points}))
+    axes.set_ylim(0, 1)
+    axes.set_xlabel("rounds of hashing")
+    axes.set_ylabel(f"recall, {distribution}")
+
+
+def draw(records, experiment):
+    """Time and memory per token over length, full and LSH; recall over rounds."""
+    steps = curves(records, experiment, "step_us_per_token")
+    kept, peak = (kilobytes_per_token(records, experiment, metric)
+                  for metric in ("heap_bytes", "peak_bytes"))
+    distributions = [d for d in DISTRIBUTIONS if recall(records, experiment, d)]
+    if not steps:
+        raise chart.Missing(f"no step times in {experiment}")
+    figure, panels = chart.new(2.1 * (2 + len(distributions)), panels=2 + len(distributions))
+    forward = forward_us_per_token(records, experiment)
+    draw_over_length(panels[0], f"µs a token ({threads_of(records, experiment)} threads)",
+                     ("training step", steps), ("forward", forward))
+    mark_crossing(panels[0], records, experiment)
+    draw_over_length(panels[1], "memory of a step,\nkB a token", ("kept", kept), ("peak", peak))
+    for axes, distribution in zip(panels[2:], distributions):
+        draw_recall(axes, records, experiment, distribution)
+    if distributions:
+        chart.legend_above(panels[2], columns=3)
+    return figure
+
+
+def figures(_records, own):
+    return {about.name: functools.partial(draw, experiment=about.name) for about in own}
+
+
+SECTION = Section(owns=of("attention"), numbers=numbers, figures=figures, write=write, place=1)

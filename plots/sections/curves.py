@@ -1,0 +1,264 @@
+"""Training curves on text: log-perplexities, gaps to dense, verdicts and pictures."""
+
+import functools
+import itertools
+import shlex
+
+import chart
+import paper
+import section
+import training_curves
+from report import cell, failed_seeds, header, line
+from sections import curve_verdicts
+from sections.curve_judge import POWER_GAP, POWER_SPREADS, SURE, power
+from values import ratio, scaled, setting
+
+ENDINGS = ("log_perplexity", "gap", "bits_per_byte", "params")
+TRAIN = "./build/release/experiments/perplexity --config experiments/configs/training/{}.cfg"
+# What the verdicts on curves mean.
+WORDS = (
+    f"Two gaps *tie* if they differ by less than {SURE} √2 standard deviations over seeds, "
+    "pooled over all rows of the experiment; with one seed, those of Figure 1 stand in where text, "
+    "sizes and baseline are its own, and the verdict names it. *Reproduced*: the stated order, by "
+    "more than a tie. *Close*: a gap of at most a quarter of that of `iso_read_ff`, or one that "
+    "ties with `dense`; a figure without `iso_read_ff` takes Figure 1's on the same terms. "
+    "*Partly*: some of the rows. *Enough*: the gap of `ff_qkv` is at most a quarter of that of "
+    "`iso_read_ff`, and no control ties or lies below the sparse row beside it. *Undecided*: "
+    f"`iso_read_ff` lies less than {POWER_GAP} nats above `dense`, or less than "
+    f"{POWER_SPREADS} standard deviations over seeds, be they of log-perplexities or of "
+    "that gap.")
+# Told apart in grey too: shade, dash and marker all differ.
+SHADES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#555555", "#8c510a",
+          "#5e3c99")
+DASHES = ("-", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (3, 1)), (0, (1, 1)))
+MARKERS = "o^Dv<>Pxh*"
+WIDEST = 24  # letters of a label of which two fit beside each other
+FIRST_SHARE = 0.15  # the first steps' fall would flatten everything after it
+
+
+def numbers(records, _own):
+    """Results and gaps; experts under Figure 1 too, where it has their baseline; its power."""
+    known = training_curves.experiments(records)
+    found = {}
+    for name, experiment in known.items():
+        if not name.startswith("tiny"):
+            found.update(_row_figures(experiment, experiment.rows, experiment.id))
+    for size in training_curves.SIZES:
+        figure1, experts = known.get(f"fig1_{size}"), known.get(f"moe_{size}")
+        if figure1 and experts and training_curves.alike(figure1, experts):
+            found = {**_row_figures(experts, training_curves.EXPERTS, figure1.id), **found}
+    return found | powers(known)
+
+
+def _row_figures(experiment, rows, prefix):
+    found = {}
+    for row in rows:
+        for ending in ENDINGS:
+            value = experiment.gap(row) if ending == "gap" else experiment.result(row, ending)
+            if value and not (ending == "gap" and row == experiment.baseline):
+                found[f"{prefix}.{row}.{ending}"] = value
+    return found
+
+
+def powers(known):
+    """{id: Value} of Figure 1's power and of FF+QKV's share of it.
+
+    The spread of a power is the larger of both standard deviations, 0 where one is unknown.
+    """
+    found = {}
+    for name, experiment in known.items():
+        strength = power(experiment)
+        if not name.startswith("fig1_") or strength.gap is None:
+            continue
+        known = None not in (strength.spread, strength.paired)
+        spread = max(strength.spread, strength.paired) if known else 0.0
+        found[f"{experiment.id}.power"] = strength.gap._replace(spread=spread)
+        share = ratio(experiment.gap("ff_qkv"), strength.gap, "1")
+        if share:
+            found[f"{experiment.id}.ff_qkv.share_of_iso_read_ff"] = share
+    return found
+
+
+def curve_table(report, experiment):
+    """Curves of one training experiment: sizes, log-perplexity, gap, selections, memory, seeds."""
+    lines = header("curve", "parameters", "d_ff, N", "log-perplexity, nats/token", "gap to dense",
+                   "bits per byte", "hard − soft", "selection entropy, nats", "peak memory, MB",
+                   "seeds")
+    for row in experiment.rows:
+        value = experiment.result(row, "log_perplexity")
+        if value is None:
+            lines.append(line(f"`{row}`", *["–"] * 2, experiment.state(row), *["–"] * 6))
+            continue
+        record = next(iter(experiment.by_seed(row, "log_perplexity").values()))
+        params = experiment.result(row, "params")
+        sparsity = f", N {setting(record, 'sparsity')}" \
+            if setting(record, "feed_forward") == "sparse" else ""
+        gap_value = None if row == experiment.baseline else experiment.gap(row)
+        note = report.note(f"`{row}`: {record['note']}.") if record.get("note") else ""
+        note += other_length(report, experiment, row)
+        lines.append(line(
+            f"`{row}`" + note + failed_seeds(report, experiment, row),
+            f"{params.value:,.0f}" if params else "–",
+            f"{setting(record, 'd_ff', '–')}{sparsity}", perplexity(value),
+            "–" if gap_value is None else perplexity(gap_value, "+"),
+            perplexity(experiment.result(row, "bits_per_byte")),
+            perplexity(experiment.result(row, "hard_soft_gap"), "+"),
+            cell(report, experiment.result(row, "selection_entropy")),
+            cell(report, scaled(experiment.result(row, "peak_memory_bytes"), 1e-6)),
+            str(len(experiment.by_seed(row, "log_perplexity")))))
+    return lines
+
+
+def other_length(report, experiment, row):
+    """The mark of a row that was not trained as long as the baseline."""
+    ours, theirs = (experiment.setting(r, "steps") for r in (row, experiment.baseline))
+    return report.note(f"`{experiment.name}`, `{row}`: {ours:,} steps, where "
+                       f"`{experiment.baseline}` has {theirs:,}.") \
+        if ours and theirs and ours != theirs else ""
+
+
+def perplexity(value, sign=""):
+    """Four decimals, and the spread over seeds where there are several."""
+    if value is None:
+        return "–"
+    spread = f" ± {value.spread:.4f}" if value.spread else ""
+    return f"{value.value:{sign}.4f}{spread}"
+
+
+def paper_table(experiment):
+    """Log-perplexities beside those that the paper prints for the rows; nothing if it has none."""
+    printed = {row: found[0][1] for row in experiment.rows
+               if (found := paper.lines(experiment.name, row))}
+    base = printed.get(experiment.baseline)
+    found = []
+    for row in experiment.rows:
+        value = experiment.result(row, "log_perplexity")
+        if value is None or base is None:
+            continue
+        record = next(iter(experiment.by_seed(row, "log_perplexity").values()))
+        theirs = ["–"] * 4
+        if row in printed:
+            final, dense = (float(r["log_perplexity_nats"]) for r in (printed[row], base))
+            theirs = [f"{int(printed[row]['train_steps']):,}", printed[row]["batch_size_reported"],
+                      f"{final:.2f}", f"{final - dense:+.2f}"]
+        gap = None if row == experiment.baseline else experiment.gap(row)
+        found.append(line(f"`{row}`", f"{setting(record, 'steps', 0):,}",
+                          str(setting(record, "batch", "–")), perplexity(value),
+                          perplexity(gap, "+"), *theirs))
+    names = ("steps", "batch", "log-perplexity", "gap")
+    return [*header("row", *names, *(f"paper: {name}" for name in names)), *found] if found else []
+
+
+def write(report, own):
+    """Verdicts with the power behind them, then a table and a figure an experiment."""
+    known = training_curves.experiments(report.records)
+    if not known:
+        return
+    report.add("## Perplexity: is sparse enough?", "",
+               "Every curve has as many parameters as `dense` within 0.5 %, but `iso_read_ff` and "
+               "`iso_read_model`, which read as few weights a token as the sparse model, and rows "
+               "whose d_ff was given (`solve=none`). Gaps are in nats per token over "
+               "`dense`, seed by seed; ± is the standard deviation over seeds. Sizes are far below "
+               "the paper's, so that only orderings compare.")
+    lines = curve_verdicts.judged(report.records)
+    if lines:
+        report.add(WORDS)
+        report.verdicts(lines)
+    for name, title in ((about.name, about.title) for about in own if about.name in known):
+        experiment = known[name]
+        report.add(f"### {title}")
+        if experiment.result("iso_read_ff", "log_perplexity"):
+            report.add(f"Power: {power(experiment).text()}.")
+        report.add(*curve_table(report, experiment))
+        beside = paper_table(experiment)
+        if beside:
+            report.add(*beside)
+        report.figure(name)
+        commands = dict.fromkeys(corpus_of(experiment, row) for row in experiment.rows)
+        report.repeat(TRAIN.format(name) + next((c for c in commands if c), ""))
+
+
+def corpus_of(experiment, row):
+    """The flags that name the text, if it was not the generated one."""
+    for record in experiment.by_seed(row, "log_perplexity").values():
+        flags = ""
+        for knob, default in (("corpus", "generated"), ("text_key", "text"), ("validation", "")):
+            value = setting(record, knob, default)
+            if value != default:
+                flags += f" --{knob} {shlex.quote(str(value))}"
+        if flags:
+            return flags
+    return ""
+
+
+def millions(count):
+    return f"{count / 1e6:.2f} M" if count < 1e8 else f"{count / 1e6:.0f} M"
+
+
+def draw(records, experiment):
+    found = training_curves.Experiment(records, experiment)
+    if not found.rows:
+        raise chart.Missing(f"no curves in {experiment}")
+    return draw_experiment(found)
+
+
+def draw_experiment(found):
+    looks = zip(SHADES * 9, itertools.cycle(DASHES), itertools.cycle(MARKERS))
+    figure, (axes,) = chart.new(3.2 + 0.11 * len(found.rows))
+    drawn = {}
+    last = 0
+    for row in found.rows:
+        if row == found.baseline:
+            look = chart.DENSE
+        else:
+            colour, dash, marker = next(looks)
+            look = {"color": colour, "linestyle": dash, "marker": marker}
+        points = found.points(row)
+        if not points:
+            continue
+        steps = [p[0] for p in points]
+        last = max(last, steps[-1])
+        drawn[row] = points
+        axes.plot(steps, [p[1] for p in points], label=label(found, row),
+                  markevery=max(1, len(steps) // 6), markersize=3, **look)
+        if len(found.seeds(row)) > 1:
+            axes.fill_between(steps, [p[2] for p in points], [p[3] for p in points],
+                              color=look["color"], alpha=0.2, linewidth=0)
+    if not drawn:
+        raise chart.Missing(f"no evaluations yet in {found.name}")
+    shown = [v for points in drawn.values() for step, *values in points
+             for v in values if step >= FIRST_SHARE * last]
+    low, high = min(shown), max(shown)
+    floor = found.floor()
+    if floor is not None:
+        axes.axhline(floor, label="floor of the text", **chart.LIMIT)
+        low = min(low, floor)
+    margin = 0.05 * max(high - low, 1e-3)
+    axes.set_ylim(low - margin, high + margin)
+    axes.set_xlim(FIRST_SHARE * last if last > 1 else 0, last * 1.02)
+    axes.set_xlabel("training steps")
+    axes.set_ylabel("log-perplexity, nats per token")
+    handles, labels = axes.get_legend_handles_labels()
+    beside = max(map(len, labels)) <= WIDEST
+    chart.legend_above(axes, handles, labels, columns=2 if beside else 1)
+    return figure
+
+
+def label(found, row):
+    count = found.result(row, "params")
+    words = row if row != found.baseline else f"{row} (baseline)"
+    if count:
+        words += f", {millions(count.value)}"
+    seeds = len(found.seeds(row))
+    if seeds > 1:
+        words += f", {seeds} seeds"
+    if not count and found.failures(row):
+        return f"{words}, failed"
+    return words + (" …" if found.unfinished(row) else "")
+
+
+def figures(_records, own):
+    return {about.name: functools.partial(draw, experiment=about.name) for about in own}
+
+
+SECTION = section.Section(owns=section.of("training"), numbers=numbers, figures=figures, write=write)

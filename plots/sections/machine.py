@@ -1,0 +1,184 @@
+"""The machine's limits: ceilings, and every kernel under them (Google Benchmark's kernels.json).
+
+Kernels are named kernel/shape/set/weight type/tokens; of the counters the rates `bytes/s` and `FLOP/s`
+are read. A file holds one thread count.
+"""
+
+from typing import NamedTuple
+
+import chart
+from report import cell, header, line
+from section import Section, of
+from values import measured, setting
+
+MARKERS = "osD^v<>pPX*h"
+
+
+class Run(NamedTuple):
+    """One kernel case; without `error`, rates are positive."""
+    name: str
+    kernel: str
+    shape: str
+    kernel_set: str
+    weight_type: str
+    tokens: str
+    gbps: float = 0.0
+    gflops: float = 0.0
+    error: str = ""
+
+    @property
+    def intensity(self):
+        """FLOP per byte of weights."""
+        return self.gflops / self.gbps
+
+
+def read_kernels(document):
+    """[Run] of the parsed JSON, medians or single iterations; empty if there is no document."""
+    found = {}
+    for entry in (document or {}).get("benchmarks", ()):
+        if entry.get("run_type") == "aggregate" and entry.get("aggregate_name") != "median":
+            continue
+        name = entry.get("run_name") or entry["name"]
+        parts = (name.split("/") + [""] * 5)[:5]
+        if entry.get("error_occurred"):
+            found.setdefault(name, Run(name, *parts, error=entry.get("error_message") or "failed"))
+            continue
+        bytes_rate, flops_rate = entry.get("bytes/s"), entry.get("FLOP/s")
+        if bytes_rate and flops_rate:
+            found[name] = Run(name, *parts, gbps=bytes_rate / 1e9, gflops=flops_rate / 1e9)
+        else:
+            found.setdefault(name, Run(name, *parts, error="no rates of bytes and FLOPs"))
+    return list(found.values())
+
+
+def kernel_threads(document):
+    """How many shared each call, one unless the document's context says otherwise."""
+    return int(((document or {}).get("context") or {}).get("team_threads", 1))
+
+
+def ceilings(records, threads):
+    """{metric: (Value, row)}: reading is from memory, not cache; the product the best library's."""
+    found = {}
+    for metric in ("read_gbps", "fma_gflops", "bf16_dot_gflops", "gemm_gflops"):
+        rows = [(row, measured(records, "ceilings", row, threads, metric))
+                for row in records.rows("ceilings")]
+        rows = [(row, value) for row, value in rows if value]
+        if not rows:
+            continue
+        if metric == "read_gbps":  # the largest buffer is the one no cache holds
+            row, value = max(rows, key=lambda item: setting(
+                records.get("ceilings", item[0], threads, metric), "size", 0))
+        else:
+            row, value = max(rows, key=lambda item: item[1].value)
+        found[metric] = (value, row)
+    return found
+
+
+def numbers_at(records, _own, threads):
+    return {f"ceilings.{name}": value for name, (value, _) in ceilings(records, threads).items()}
+
+
+def ceiling_table(report):
+    records = report.records
+    counts = sorted(records.threads(), reverse=True)
+    rows = records.rows("ceilings")
+    if not rows:
+        return []
+    lines = header("ceiling", *(f"{t} threads" if t > 1 else "1 thread" for t in counts))
+    for row in rows:
+        for metric, unit in (("read_gbps", " GB/s"), ("fma_gflops", " GFLOP/s"),
+                             ("bf16_dot_gflops", " GFLOP/s"), ("gemm_gflops", " GFLOP/s"),
+                             ("barrier_us", " µs")):
+            values = [measured(records, "ceilings", row, t, metric) for t in counts]
+            if any(values):
+                lines.append(line(f"`{row}`", *(cell(report, v, unit) for v in values)))
+    return lines
+
+
+def write(report, _own):
+    report.add("## The machine's limits")
+    report.add(*(ceiling_table(report) or ["Not measured: no records of `ceilings`."]))
+    report.repeat("./build/release/experiments/ceilings")
+    document = report.records.benchmark("kernels.json")
+    if document:
+        count = kernel_threads(document)
+        report.add(f"Kernels of the roofline at {count} thread{'s' if count > 1 else ''}, commit "
+                   f"{(document.get('context') or {}).get('commit', 'unknown')}.")
+    report.figure("roofline")
+    failed = [f"`{run.name}`: {run.error}" for run in read_kernels(document) if run.error]
+    if failed:
+        report.add("Kernels that did not run:", "", *(f"- {line}" for line in failed))
+
+
+def draw(records):
+    """Roofline with every kernel: FLOP/s over FLOP/byte under the measured ceilings."""
+    document = records.benchmark("kernels.json")
+    runs = read_kernels(document)
+    good = [r for r in runs if not r.error]
+    if not good:
+        raise chart.Missing("no usable kernels.json" + (", every kernel failed" if runs else ""))
+    threads = kernel_threads(document)
+    limits = {n: v.value for n, (v, _) in ceilings(records, threads).items()}
+    figure, (axes,) = chart.new(3.9)
+    kernels = sorted({r.kernel for r in good})
+    for index, kernel in enumerate(kernels):
+        marker = MARKERS[index % len(MARKERS)]
+        for filled in (True, False):
+            points = [r for r in good if r.kernel == kernel and (r.kernel_set == "simd") == filled]
+            axes.plot([r.intensity for r in points], [r.gflops for r in points], marker,
+                      color=f"C{index % 10}", markersize=4.5 if filled else 3.5,
+                      markerfacecolor=None if filled else "none",
+                      markeredgewidth=0.6, markeredgecolor="black" if filled else f"C{index % 10}",
+                      label=kernel.replace("_", " ") if filled else None, zorder=3 if filled else 2)
+    low, high = min(r.intensity for r in good) / 2, max(r.intensity for r in good) * 2
+    roof(axes, limits, low, max(high, 2 * knee(limits)))
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    chart.plain_log(axes.xaxis)
+    chart.plain_log(axes.yaxis)
+    axes.set_xlabel("intensity, FLOP/byte")
+    axes.set_ylabel(f"GFLOP/s ({threads} thread{'s' if threads > 1 else ''})")
+    handles, labels = axes.get_legend_handles_labels()
+    handles.append(axes.plot([], [], "o", markerfacecolor="none", markeredgecolor="black",
+                             markersize=3.5)[0])
+    labels.append("other kernel sets")
+    chart.legend_above(axes, handles, labels, columns=2)
+    failed = len(runs) - len(good)
+    if failed:
+        axes.text(0.98, 0.02, f"{failed} kernels did not run: see the report", fontsize=7,
+                  transform=axes.transAxes, ha="right")
+    return figure
+
+
+def knee(limits):
+    if "read_gbps" not in limits or "fma_gflops" not in limits:
+        return 0.0
+    return limits["fma_gflops"] / limits["read_gbps"]
+
+
+def roof(axes, limits, low, high):
+    """min(bandwidth × intensity, peak), as far as it was measured, with its numbers."""
+    if not knee(limits):
+        return
+    bend = knee(limits)
+    read, peak = limits["read_gbps"], limits["fma_gflops"]
+    axes.plot([low, bend, high], [low * read, peak, peak], color="black", linewidth=1.2, zorder=1)
+    axes.annotate(f"{peak:.0f} GFLOP/s", (high, peak), xytext=(0, 3), fontsize=7, ha="right",
+                  textcoords="offset points")
+    dot = limits.get("bf16_dot_gflops", 0)
+    if dot > peak:
+        high = max(high, dot / read)
+        axes.plot([bend, dot / read, high], [peak, dot, dot], color="black", linewidth=0.8,
+                  linestyle="--", zorder=1)
+        axes.annotate(f"{dot:.0f} GFLOP/s, bf16 dot product", (high, dot), xytext=(0, 3),
+                      fontsize=7, ha="right", textcoords="offset points")
+    axes.annotate(f"{read:.0f} GB/s", (bend / 4, peak / 4), xytext=(-4, 3), fontsize=7,
+                  ha="right", textcoords="offset points")
+
+
+def figures(_records, _own):
+    return {"roofline": draw}
+
+
+SECTION = Section(owns=of("ceilings"), numbers_at=numbers_at, figures=figures, write=write,
+                  place=-1)
