@@ -72,7 +72,7 @@ fi
 # Every kernel on weights that no cache holds; what has no weights exists only on warm rows.
 cold_kernels='/(1|16)/real_time$|^(layer_norm|softmax|argmax)/'
 # The plan: one line an experiment, "minutes at most; name; arguments". perplexity reads configs/training/<name>.cfg where
-# there is one, else decode_time configs/<name>.cfg.
+# there is one, else decode_time configs/decode/<name>.cfg.
 case $mode in
   default|full) plan=(
     "0.6;ceilings;"
@@ -246,10 +246,11 @@ run_one() {
     bench_layers) run_benchmark "$name" "$results/layers.json" "$@" ;;
     peers_python) run_peers "$@" ;;
     peers_training) run_training_peers "$@" ;;
-    reversibility|long_sequence) $bin/$name --config "experiments/configs/$name.cfg" --results "$results" "$@" ;;
+    reversibility) $bin/$name --config "experiments/configs/stacks/$name.cfg" --results "$results" "$@" ;;
+    long_sequence) $bin/$name --config "experiments/configs/attention/$name.cfg" --results "$results" "$@" ;;
     *)
       if [[ -e experiments/configs/training/$name.cfg ]]; then run_curves "$name" "$@"
-      else $bin/decode_time --config "experiments/configs/$name.cfg" --results "$results" "$@"; fi ;;
+      else $bin/decode_time --config "experiments/configs/decode/$name.cfg" --results "$results" "$@"; fi ;;
   esac
 }
 

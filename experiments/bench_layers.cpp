@@ -6,7 +6,7 @@
 #include <functional>
 #include <memory>
 
-#include "experiments/harness/reference_check.h"
+#include "experiments/instruments/reference_check.h"
 #include "kernels/ceilings.h"
 #include "kernels/check.h"
 #include "kernels/clock.h"

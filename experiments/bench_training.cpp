@@ -9,12 +9,12 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "experiments/harness/interrupt.h"
-#include "experiments/harness/run_experiment.h"
-#include "experiments/harness/statistics.h"
-#include "experiments/harness/training_diagnostics.h"
-#include "experiments/harness/training_experiment.h"
-#include "experiments/harness/training_plan.h"
+#include "experiments/study/interrupt.h"
+#include "experiments/study/run_experiment.h"
+#include "experiments/study/statistics.h"
+#include "experiments/training/training_diagnostics.h"
+#include "experiments/training/training_experiment.h"
+#include "experiments/training/training_plan.h"
 #include "kernels/check.h"
 #include "kernels/gemm.h"
 #include "kernels/gemm_rate.h"

@@ -2,11 +2,11 @@
 // large products.
 #include <cstdio>
 
-#include "experiments/harness/ceiling_records.h"
-#include "experiments/harness/interrupt.h"
-#include "experiments/harness/progress.h"
-#include "experiments/harness/results_dir.h"
-#include "experiments/harness/run_experiment.h"
+#include "experiments/machine/ceiling_records.h"
+#include "experiments/study/interrupt.h"
+#include "experiments/study/progress.h"
+#include "experiments/study/results_dir.h"
+#include "experiments/study/run_experiment.h"
 
 namespace scaling {
 namespace {

@@ -1,11 +1,11 @@
 // Decode times of an experiment's rows: tables, sweeps and peers are configs of this one driver.
 #include <cstdio>
 
-#include "experiments/harness/decode_run.h"
-#include "experiments/harness/options.h"
-#include "experiments/harness/plan.h"
-#include "experiments/harness/results_dir.h"
-#include "experiments/harness/run_experiment.h"
+#include "experiments/decode/decode_run.h"
+#include "experiments/decode/options.h"
+#include "experiments/decode/plan.h"
+#include "experiments/study/results_dir.h"
+#include "experiments/study/run_experiment.h"
 
 namespace scaling {
 namespace {

@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include "experiments/harness/flags.h"
-#include "experiments/harness/interrupt.h"
-#include "experiments/harness/options.h"
-#include "experiments/harness/run_experiment.h"
+#include "experiments/decode/options.h"
+#include "experiments/study/flags.h"
+#include "experiments/study/interrupt.h"
+#include "experiments/study/run_experiment.h"
 #include "kernels/check.h"
 #include "models/text/tokenizer.h"
 #include "models/training/checkpoint.h"

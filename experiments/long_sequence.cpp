@@ -2,9 +2,9 @@
 // and how much of exact attention LSH sees.
 #include <cstdio>
 
-#include "experiments/harness/long_sequence_run.h"
-#include "experiments/harness/results_dir.h"
-#include "experiments/harness/run_experiment.h"
+#include "experiments/attention/long_sequence_run.h"
+#include "experiments/study/results_dir.h"
+#include "experiments/study/run_experiment.h"
 
 namespace scaling {
 namespace {

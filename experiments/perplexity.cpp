@@ -2,11 +2,11 @@
 // are configs of this one driver.
 #include <cstdio>
 
-#include "experiments/harness/results_dir.h"
-#include "experiments/harness/run_experiment.h"
-#include "experiments/harness/training_options.h"
-#include "experiments/harness/training_plan.h"
-#include "experiments/harness/training_run.h"
+#include "experiments/study/results_dir.h"
+#include "experiments/study/run_experiment.h"
+#include "experiments/training/training_options.h"
+#include "experiments/training/training_plan.h"
+#include "experiments/training/training_run.h"
 
 namespace scaling {
 namespace {

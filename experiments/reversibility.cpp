@@ -3,12 +3,12 @@
 #include <cstdio>
 #include <optional>
 
-#include "experiments/harness/interrupt.h"
-#include "experiments/harness/progress.h"
-#include "experiments/harness/results_dir.h"
-#include "experiments/harness/run_experiment.h"
-#include "experiments/harness/stack_plan.h"
-#include "experiments/harness/stack_records.h"
+#include "experiments/stacks/stack_plan.h"
+#include "experiments/stacks/stack_records.h"
+#include "experiments/study/interrupt.h"
+#include "experiments/study/progress.h"
+#include "experiments/study/results_dir.h"
+#include "experiments/study/run_experiment.h"
 #include "kernels/check.h"
 #include "models/transformer/transformer.h"
 

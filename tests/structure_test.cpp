@@ -62,9 +62,9 @@ const std::vector<std::string> kTraining = {"nlohmann/",
                                             "xxhash.h",
                                             "sentencepiece_processor.h",
                                             "sentencepiece_trainer.h"};
-const std::vector<std::string> kExperiments = {
-    "experiments/", "models/",    "kernels/", "boost/",
-    "nlohmann/",    "benchmark/", "xtensor/", "harness/build_info.h"};
+const std::vector<std::string> kExperiments = {"experiments/", "models/",           "kernels/",
+                                               "boost/",       "nlohmann/",         "benchmark/",
+                                               "xtensor/",     "study/build_info.h"};
 
 bool is_system(const std::string& name) {
   static const std::set<std::string> with_dots = {
@@ -86,7 +86,7 @@ bool may_include(const std::string& room, const std::string& name) {
 TEST(Structure, RuleItselfRefusesUpwardIncludes) {
   EXPECT_FALSE(may_include("kernels", "models/config.h"));
   EXPECT_FALSE(may_include("kernels", "boost/program_options.hpp"));
-  EXPECT_FALSE(may_include("models", "experiments/harness/record.h"));
+  EXPECT_FALSE(may_include("models", "experiments/study/record.h"));
   EXPECT_FALSE(may_include("models", "nlohmann/json.hpp"));
   EXPECT_TRUE(may_include("models/training", "nlohmann/json.hpp"));
   EXPECT_FALSE(may_include("experiments", "tests/close.h"));
@@ -123,7 +123,7 @@ TEST(Structure, EveryConfigParses) {
   const fs::path driver = kBinary / "experiments" / "decode_time";
   ASSERT_TRUE(fs::exists(driver)) << driver;
   int configs = 0;
-  for (const auto& entry : fs::directory_iterator(kSource / "experiments" / "configs")) {
+  for (const auto& entry : fs::directory_iterator(kSource / "experiments/configs/decode")) {
     if (entry.path().extension() != ".cfg") continue;
     ++configs;
     const std::string command =

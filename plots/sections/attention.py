@@ -201,7 +201,7 @@ def write_one(report, experiment, title):
                    "around centres, three quarters of the variance theirs.")
     report.figure(experiment)
     report.repeat("./build/release/experiments/long_sequence --config "
-                  f"experiments/configs/{experiment}.cfg")
+                  f"experiments/configs/attention/{experiment}.cfg")
 
 
 def draw_over_length(axes, label, first, second):

@@ -193,7 +193,7 @@ def write_one(report, experiment, title):
                    "", *errors)
     report.figure(experiment)
     report.repeat("./build/release/experiments/reversibility --config "
-                  f"experiments/configs/{experiment}.cfg")
+                  f"experiments/configs/stacks/{experiment}.cfg")
 
 
 def write(report, own):

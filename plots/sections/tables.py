@@ -32,7 +32,7 @@ PARTS = {"layer_norms": "norms and sums", "projection": "projections",
 # Rows of Table 6 and those of Table 1 that are sparse in the same parts.
 SIDE_BY_SIDE = {"dense": "baseline", "ff": "ff", "ff_qkv": "ff_qkv_cross",
                 "ff_qkv_loss4": "ff_qkv_cross_loss4"}
-DECODE = "./build/release/experiments/decode_time --config experiments/configs/{}.cfg"
+DECODE = "./build/release/experiments/decode_time --config experiments/configs/decode/{}.cfg"
 
 
 def numbers_at(records, own, threads):

@@ -3,7 +3,7 @@
 
 #include <map>
 
-#include "experiments/harness/experiment.h"
+#include "experiments/decode/experiment.h"
 #include "models/transformer/transformer.h"
 
 namespace scaling {
@@ -11,7 +11,7 @@ namespace {
 
 TEST(Configs, WidthSweepHasItsWidthsModulesAndRanks) {
   const Experiment sweep =
-      read_experiment(std::string(SOURCE_DIR) + "/experiments/configs/width_sweep.cfg", {});
+      read_experiment(std::string(SOURCE_DIR) + "/experiments/configs/decode/width_sweep.cfg", {});
   const std::map<std::int64_t, std::int64_t> modules = {{512, 16},  {768, 24},  {1024, 32},
                                                         {1600, 40}, {2048, 32}, {4096, 64},
                                                         {9216, 96}, {12288, 96}};
@@ -35,7 +35,7 @@ TEST(Configs, WidthSweepHasItsWidthsModulesAndRanks) {
 
 TEST(Configs, WidthSweepTouchesMoreThanCachesHold) {
   const Experiment sweep =
-      read_experiment(std::string(SOURCE_DIR) + "/experiments/configs/width_sweep.cfg", {});
+      read_experiment(std::string(SOURCE_DIR) + "/experiments/configs/decode/width_sweep.cfg", {});
   for (const Row& row : sweep.rows) {
     const Transformer model(row.model);
     const Phase token = total(model.token_cost(row.batch, 8, row.source_length));

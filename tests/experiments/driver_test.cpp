@@ -12,7 +12,7 @@
 #include <set>
 #include <thread>
 
-#include "experiments/harness/record.h"
+#include "experiments/study/record.h"
 #include "tests/experiments/driver_run.h"
 #include "tests/experiments/harness_helpers.h"
 
@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 const std::string kDriver = std::string(BINARY_DIR) + "/experiments/decode_time";
-const std::string kSmoke = std::string(SOURCE_DIR) + "/experiments/configs/tiny_smoke.cfg";
+const std::string kSmoke = std::string(SOURCE_DIR) + "/experiments/configs/decode/tiny_smoke.cfg";
 
 // Of a row at one thread count: 19, and two for each seat of a Transformer.
 constexpr std::size_t kMetrics = 19 + 2 * 6;
@@ -109,7 +109,7 @@ TEST(Driver, PaperProtocolAndDryRun) {
   EXPECT_EQ(decode_time(smoke(folder) + " --rows baseline --protocol paper").status, 0);
   const Outcome dry =
       decode_time("--config '" + std::string(SOURCE_DIR) +
-                  "/experiments/configs/table1_17b.cfg' --dry-run --results /proc/none");
+                  "/experiments/configs/decode/table1_17b.cfg' --dry-run --results /proc/none");
   EXPECT_EQ(dry.status, 0) << dry.text;
   expect_mentions(dry.text,
                   {"ff_qkv_cross_loss4", "d_ff=65536", "weights read", "GFLOP", "1 of 6 blocks"});

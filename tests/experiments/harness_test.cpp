@@ -16,15 +16,15 @@
 #include <set>
 #include <sstream>
 
-#include "experiments/harness/decode_records.h"
-#include "experiments/harness/experiment.h"
-#include "experiments/harness/grouping.h"
-#include "experiments/harness/options.h"
-#include "experiments/harness/progress.h"
-#include "experiments/harness/protocol.h"
-#include "experiments/harness/record.h"
-#include "experiments/harness/results_dir.h"
-#include "experiments/harness/statistics.h"
+#include "experiments/decode/decode_records.h"
+#include "experiments/decode/experiment.h"
+#include "experiments/decode/grouping.h"
+#include "experiments/decode/options.h"
+#include "experiments/instruments/protocol.h"
+#include "experiments/study/progress.h"
+#include "experiments/study/record.h"
+#include "experiments/study/results_dir.h"
+#include "experiments/study/statistics.h"
 #include "tests/experiments/harness_helpers.h"
 
 namespace scaling {
@@ -132,7 +132,7 @@ TEST(Experiment, UnknownRowsListTheKnown) {
 TEST(Experiment, EveryConfigOfTheProjectIsValid) {
   int configs = 0;
   for (const auto& entry :
-       fs::directory_iterator(fs::path(SOURCE_DIR) / "experiments" / "configs")) {
+       fs::directory_iterator(fs::path(SOURCE_DIR) / "experiments/configs/decode")) {
     if (entry.path().extension() != ".cfg") continue;
     ++configs;
     Experiment experiment;

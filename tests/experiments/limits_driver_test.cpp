@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "experiments/harness/record.h"
+#include "experiments/study/record.h"
 #include "kernels/ceilings.h"
 #include "kernels/library_threads.h"
 #include "tests/experiments/driver_run.h"

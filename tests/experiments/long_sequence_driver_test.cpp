@@ -6,12 +6,12 @@
 #include <map>
 #include <set>
 
-#include "experiments/harness/attention_recall.h"
-#include "experiments/harness/counts.h"
-#include "experiments/harness/heap.h"
-#include "experiments/harness/long_sequence_measure.h"
-#include "experiments/harness/long_sequence_plan.h"
-#include "experiments/harness/record.h"
+#include "experiments/attention/attention_recall.h"
+#include "experiments/attention/long_sequence_measure.h"
+#include "experiments/attention/long_sequence_plan.h"
+#include "experiments/instruments/heap.h"
+#include "experiments/study/counts.h"
+#include "experiments/study/record.h"
 #include "kernels/gemm.h"
 #include "tests/experiments/driver_run.h"
 #include "tests/experiments/harness_helpers.h"
@@ -19,7 +19,8 @@
 namespace scaling {
 namespace {
 
-const std::string kConfig = std::string(SOURCE_DIR) + "/experiments/configs/long_sequence.cfg";
+const std::string kConfig =
+    std::string(SOURCE_DIR) + "/experiments/configs/attention/long_sequence.cfg";
 
 Outcome run_driver(const std::string& arguments) {
   return scaling::run_driver("long_sequence", arguments);
@@ -44,8 +45,9 @@ TEST(LongSequenceDriver, MeasuresRecordsAndRepeatsNothing) {
     metrics[r.row].insert(r.metric);
     EXPECT_EQ(r.status, Status::ok) << r.row << " " << r.metric << ": " << r.note;
     EXPECT_TRUE(std::isfinite(r.value) && r.value >= 0) << r.row << " " << r.metric;
-    expect_mentions(r.command, {"long_sequence --config experiments/configs/long_sequence.cfg",
-                                "--d_model 16", "--threads 1"});
+    expect_mentions(r.command,
+                    {"long_sequence --config experiments/configs/attention/long_sequence.cfg",
+                     "--d_model 16", "--threads 1"});
   }
   for (const char* row : {"full_l16", "lsh_l16", "full_l33", "lsh_l33"}) {
     for (const char* metric : {"heap_bytes", "forward_heap_bytes", "gemm_gflops", "forward_flops",

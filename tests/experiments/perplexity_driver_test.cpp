@@ -20,13 +20,13 @@
 #include <sstream>
 #include <thread>
 
-#include "experiments/harness/matched_parameters.h"
-#include "experiments/harness/record.h"
-#include "experiments/harness/training_csv.h"
-#include "experiments/harness/training_experiment.h"
-#include "experiments/harness/training_options.h"
-#include "experiments/harness/training_records.h"
-#include "experiments/harness/training_state.h"
+#include "experiments/study/record.h"
+#include "experiments/training/matched_parameters.h"
+#include "experiments/training/training_csv.h"
+#include "experiments/training/training_experiment.h"
+#include "experiments/training/training_options.h"
+#include "experiments/training/training_records.h"
+#include "experiments/training/training_state.h"
 #include "models/training/checkpoint.h"
 #include "tests/experiments/driver_run.h"
 #include "tests/experiments/harness_helpers.h"

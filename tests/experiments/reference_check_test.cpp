@@ -1,13 +1,13 @@
 // What will be timed is compared with ref before: right kernel sets pass in every config of the
 // project, wrong ones are named.
-#include "experiments/harness/reference_check.h"
+#include "experiments/instruments/reference_check.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <set>
 
-#include "experiments/harness/experiment.h"
+#include "experiments/decode/experiment.h"
 #include "models/layers/catalog.h"
 #include "tests/experiments/harness_helpers.h"
 

@@ -8,17 +8,18 @@
 #include <map>
 #include <new>
 
-#include "experiments/harness/child_process.h"
-#include "experiments/harness/interrupt.h"
-#include "experiments/harness/record.h"
-#include "experiments/harness/stack_plan.h"
+#include "experiments/instruments/child_process.h"
+#include "experiments/stacks/stack_plan.h"
+#include "experiments/study/interrupt.h"
+#include "experiments/study/record.h"
 #include "tests/experiments/driver_run.h"
 #include "tests/experiments/harness_helpers.h"
 
 namespace scaling {
 namespace {
 
-const std::string kConfig = std::string(SOURCE_DIR) + "/experiments/configs/reversibility.cfg";
+const std::string kConfig =
+    std::string(SOURCE_DIR) + "/experiments/configs/stacks/reversibility.cfg";
 const std::string kSmall = " --d_model 32 --d_ff 64 --max_length 32 --n_heads 2 --vocab_size 32";
 
 Outcome run_driver(const std::string& arguments) {

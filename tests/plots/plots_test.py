@@ -691,7 +691,7 @@ class ReportTest(WithFolder):
                       "measures 4.", text)
         self.assertRegex(text, r"Not measured: \d+ figures; .*`./run_all.sh --peers` measures 5\.")
         self.assertNotIn("**not measured**", text)
-        self.assertIn("--config experiments/configs/table1_800m.cfg", text)
+        self.assertIn("--config experiments/configs/decode/table1_800m.cfg", text)
 
     def test_seats_stand_beside_their_floors(self):
         items = TABLE1 + [record("table1_800m", "ff_qkv", f"seat.{seat}.{ending}", value)

@@ -1,0 +1,199 @@
+// Clocks around the attention seat's forward and backward, heap counted by the C library.
+#include "experiments/attention/long_sequence_measure.h"
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+
+#include "experiments/instruments/heap.h"
+#include "experiments/study/interrupt.h"
+#include "experiments/training/training_diagnostics.h"
+#include "kernels/clock.h"
+#include "kernels/gemm.h"
+#include "kernels/gemm_rate.h"
+#include "kernels/parallel.h"
+#include "kernels/random.h"
+#include "models/layers/attention/lsh.h"
+#include "models/layers/catalog.h"
+
+namespace scaling {
+namespace {
+
+constexpr std::uint64_t kOrderStream = 1;
+constexpr int kMatrices = 8;
+/// Enough for every product to be asked for once.
+constexpr std::int64_t kShortLength = 256;
+
+/// Inputs of variance 1, outputs of the same size.
+struct Matrices {
+  Mat q, k, v, dout, o, dq, dk, dv;
+
+  Matrices(const ModelConfig& model, std::int64_t length) {
+    std::uint64_t stream = 0;
+    for (Mat* m : {&q, &k, &v, &dout, &o, &dq, &dk, &dv}) {
+      m->resize(length, model.d_model);
+      ++stream;
+      parallel_for(length, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t row = begin; row < end; ++row) {
+          Rng random(model.seed, (stream << 32) + std::uint64_t(row));
+          for (float& x : m->row(row)) x = random.uniform(-1.732f, 1.732f);
+        }
+      });
+    }
+  }
+};
+
+/// The attention of one row.
+class Core {
+ public:
+  Core(const ModelConfig& model, const Gemm& gemm)
+      : model_(model),
+        gemm_(gemm),
+        attention_(make_attention(model.attention, model)),
+        kept_(attention_->make_activations()) {}
+
+  double forward_seconds(Matrices& m) {
+    check_interrupt();
+    Pass pass{.gemm = gemm_, .seed = model_.seed};
+    const auto start = Clock::now();
+    attention_->forward(pass, m.q, m.k, m.v, {.causal = true}, *kept_, m.o);
+    return seconds_since(start);
+  }
+
+  double step_seconds(Matrices& m) {
+    check_interrupt();
+    Pass pass{.gemm = gemm_, .training = true, .seed = model_.seed};
+    const AttentionMask mask{.causal = true};
+    const auto start = Clock::now();
+    attention_->forward(pass, m.q, m.k, m.v, mask, *kept_, m.o);
+    attention_->backward(pass, m.q, m.k, m.v, mask, *kept_, m.dout, m.dq, m.dk, m.dv);
+    return seconds_since(start);
+  }
+
+  /// Those of the last forward, as CoreCost says.
+  void count_flops(std::int64_t length, CoreCost* cost) const {
+    double pairs = double(model_.n_heads) * double(length) * double(length + 1) / 2, hashes = 0;
+    if (const auto* lsh = dynamic_cast<const LshAttention*>(attention_.get())) {
+      pairs = pairs_in_view(*lsh, length);
+      hashes = 2.0 * double(length * model_.d_model) *
+               double(model_.lsh_rounds * lsh->hashing_of(length).columns());
+    }
+    cost->forward_flops = hashes + 4 * pairs * double(model_.d_head());
+    cost->step_flops = hashes + 12 * pairs * double(model_.d_head());
+  }
+
+ private:
+  double pairs_in_view(const LshAttention& lsh, std::int64_t length) const {
+    double pairs = 0;
+    for (std::int64_t head = 0; head < model_.n_heads; ++head) {
+      lsh.visit_views(static_cast<const LshAttention::Kept&>(*kept_), head, length, nullptr,
+                      [&pairs](auto queries, auto keys) {
+                        for (const std::int32_t t : queries) {
+                          const auto end = std::lower_bound(keys.begin(), keys.end(), t);
+                          pairs += double(end - keys.begin());
+                        }
+                      });
+    }
+    return pairs;
+  }
+
+  const ModelConfig model_;
+  const Gemm& gemm_;
+  std::unique_ptr<Attention> attention_;
+  std::unique_ptr<Activations> kept_;
+};
+
+/// Seconds of a run; what it leaves allocated and the most that was resident in it, both over what
+/// there was before.
+template <class Run>
+double measured_run(const Run& run, double* heap, double* peak) {
+  // Freed pages that are still resident, of products measured before, would hide growth.
+  return_free_memory();
+  reset_peak_memory();
+  const double resident = peak_memory(), allocated = heap_bytes();
+  const double seconds = run();
+  *heap = heap_bytes() - allocated;
+  *peak = std::max(0.0, peak_memory() - resident);
+  return seconds;
+}
+
+/// Lets libraries take what they take once in a process, which is no row's.
+void meet_libraries(const Row& row, const Gemm& gemm, std::int64_t length) {
+  Matrices few(row.model, std::min(length, kShortLength));
+  Core core(row.model, gemm);
+  core.forward_seconds(few);
+  core.step_seconds(few);
+}
+
+/// Notes the memory of a row's first forward and first step, and their seconds.
+void first_runs(const Row& row, const Gemm& gemm, Core& core, Matrices& m, CoreCost* cost) {
+  {
+    // A core of its own: the step would find allocated what the forward has left, and not count it.
+    Core evaluated(row.model, gemm);
+    cost->forward_seconds = {measured_run([&] { return evaluated.forward_seconds(m); },
+                                          &cost->forward_heap_bytes, &cost->forward_peak_bytes)};
+  }
+  cost->step_seconds = {
+      measured_run([&] { return core.step_seconds(m); }, &cost->heap_bytes, &cost->peak_bytes)};
+  core.count_flops(m.q.rows(), cost);
+}
+
+/// All rows in turn, until the setting's repeats or seconds are reached.
+void take_turns(const CoreSetting& setting, std::uint64_t seed, Matrices& m,
+                std::vector<std::unique_ptr<Core>>& cores, std::vector<CoreCost>& costs) {
+  for (CoreCost& cost : costs) {
+    cost.forward_seconds.clear();
+    cost.step_seconds.clear();
+    cost.warm = true;
+  }
+  std::vector<std::size_t> turns(2 * cores.size());
+  std::iota(turns.begin(), turns.end(), std::size_t(0));
+  Rng random(seed, kOrderStream);
+  const auto start = Clock::now();
+  for (int repeat = 0; repeat < setting.repeats; ++repeat) {
+    if (repeat > 0 && seconds_since(start) > setting.seconds) break;
+    for (std::size_t i = turns.size(); i > 1; --i) {
+      std::swap(turns[i - 1], turns[random.below(std::uint32_t(i))]);
+    }
+    for (const std::size_t turn : turns) {
+      CoreCost& cost = costs[turn / 2];
+      if (turn % 2 == 0) {
+        cost.forward_seconds.push_back(cores[turn / 2]->forward_seconds(m));
+      } else {
+        cost.step_seconds.push_back(cores[turn / 2]->step_seconds(m));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+double core_input_bytes(const ModelConfig& model, std::int64_t length) {
+  return double(kMatrices) * double(length) * double(model.d_model) * sizeof(float);
+}
+
+CoreCosts measure_cores(const std::vector<Row>& rows, const CoreSetting& setting) {
+  use_one_heap();
+  CoreCosts costs;
+  costs.gemm_gflops = best_gemm_gflops(setting.gemm_size, setting.threads);
+  set_gemm_threads(setting.threads);
+  const Gemm& gemm = find_gemm("auto");
+  costs.gemm = gemm.name;
+  costs.rows.resize(rows.size());
+  Matrices matrices(rows.front().model, setting.length);
+  for (const Row& row : rows) meet_libraries(row, gemm, setting.length);
+  std::vector<std::unique_ptr<Core>> cores;
+  double seconds = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    cores.push_back(std::make_unique<Core>(rows[i].model, gemm));
+    CoreCost& cost = costs.rows[i];
+    first_runs(rows[i], gemm, *cores[i], matrices, &cost);
+    seconds += cost.forward_seconds.front() + cost.step_seconds.front();
+  }
+  if (seconds <= setting.seconds) {
+    take_turns(setting, rows.front().model.seed, matrices, cores, costs.rows);
+  }
+  return costs;
+}
+
+}  // namespace scaling

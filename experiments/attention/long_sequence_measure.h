@@ -1,0 +1,51 @@
+// What the attention core of a row costs at one length, measured in this process.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "experiments/decode/experiment.h"
+
+namespace scaling {
+
+struct CoreCost {
+  double heap_bytes = 0;  ///< that a training step leaves allocated: kept values and buffers
+  double peak_bytes = 0;  ///< resident in that step, over what inputs and outputs take; 0: unknown
+  double forward_heap_bytes = 0, forward_peak_bytes = 0;  ///< the same of an evaluation
+  /// Products of the definition, over the pairs of positions that may see each other; neither what
+  /// is masked once multiplied nor what backward makes again counts.
+  double forward_flops = 0, step_flops = 0;
+  /// Evaluation; a training forward and its backward.
+  std::vector<double> forward_seconds, step_seconds;
+  bool warm = false;  ///< false: the only forward and the only step were the first
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CoreCost, heap_bytes, peak_bytes, forward_heap_bytes,
+                                   forward_peak_bytes, forward_flops, step_flops, forward_seconds,
+                                   step_seconds, warm)
+
+struct CoreSetting {
+  std::int64_t length = 0;
+  int threads = 1;
+  int repeats = 1;
+  double seconds = 0;
+  std::int64_t gemm_size = 2048;  ///< of the product that tells the library's rate
+};
+
+struct CoreCosts {
+  std::vector<CoreCost> rows;
+  std::string gemm;        ///< library of the products
+  double gemm_gflops = 0;  ///< of the fastest one on a large product, just before
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CoreCosts, rows, gemm, gemm_gflops)
+
+/// Each row's first forward and first step tell its memory. If they already take `seconds`, they
+/// are the measurement; else all rows take turns in random order, clocked anew, until `repeats` or
+/// `seconds` are reached. Throws Interrupted between two runs.
+CoreCosts measure_cores(const std::vector<Row>& rows, const CoreSetting& setting);
+
+/// Bytes of the matrices that a training step reads and writes: q, k, v, o and their gradients.
+double core_input_bytes(const ModelConfig& model, std::int64_t length);
+
+}  // namespace scaling

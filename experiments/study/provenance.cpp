@@ -1,0 +1,99 @@
+// Asks git, /proc and the build what a record must tell.
+#include "experiments/study/provenance.h"
+
+#include <cstdio>
+#include <ctime>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+#include "experiments/study/fingerprint.h"
+#include "kernels/team.h"
+#include "study/build_info.h"
+
+namespace scaling {
+namespace {
+
+/// Standard output of a shell command and whether it succeeded.
+bool run_command(const std::string& command, std::string* output) {
+  output->clear();
+  FILE* pipe = popen(command.c_str(), "r");
+  if (!pipe) return false;
+  char buffer[256];
+  while (std::fgets(buffer, sizeof buffer, pipe)) *output += buffer;
+  return pclose(pipe) == 0;
+}
+
+std::string shell_quoted(const std::string& text) {
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+void read_git(Provenance* p) {
+  const std::string git = "git -C " + shell_quoted(source_dir()) + " ";
+  p->commit = "unknown";
+  p->dirty = true;
+  std::string text;
+  if (!run_command(git + "rev-parse --short=12 --verify HEAD 2>/dev/null", &text)) return;
+  p->commit = text.substr(0, text.find('\n'));
+  const std::string others =
+      "status --porcelain -- . ':(exclude)results' ':(exclude)plots' 2>/dev/null";
+  p->dirty = !run_command(git + others, &text) || !text.empty();
+}
+
+/// The text after the colon of the first line that starts with `name`.
+std::string proc_value(const char* file, const std::string& name) {
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) {
+    const std::size_t colon = line.find(':');
+    if (line.rfind(name, 0) != 0 || colon == std::string::npos) continue;
+    const std::size_t start = line.find_first_not_of(" \t", colon + 1);
+    return start == std::string::npos ? "" : line.substr(start);
+  }
+  return "";
+}
+
+std::string program_fingerprint() {
+  std::ifstream in("/proc/self/exe", std::ios::binary);
+  return fingerprint(std::string(std::istreambuf_iterator<char>(in), {}));
+}
+
+}  // namespace
+
+std::string machine_key(const std::string& cpu, int cores, std::uint64_t memory_bytes) {
+  // Whole GiB: the kernel's own share differs a little from boot to boot.
+  const std::uint64_t gib = (memory_bytes + (1ull << 29)) >> 30;
+  return fingerprint(cpu + "|" + std::to_string(cores) + "|" + std::to_string(gib)).substr(0, 8);
+}
+
+std::string utc_date() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
+std::string source_dir() { return SCALING_BUILD_SOURCE_DIR; }
+
+Provenance read_provenance() {
+  Provenance p;
+  read_git(&p);
+  p.program = program_fingerprint();
+  p.compiler = SCALING_BUILD_COMPILER;
+  p.flags = SCALING_BUILD_FLAGS;
+#ifdef SCALING_NATIVE
+  p.native = true;
+#endif
+  p.cpu = proc_value("/proc/cpuinfo", "model name");
+  if (p.cpu.empty()) p.cpu = "unknown";
+  p.cores = available_threads();
+  std::istringstream(proc_value("/proc/meminfo", "MemTotal")) >> p.memory_bytes;
+  p.memory_bytes *= 1024;
+  p.machine = machine_key(p.cpu, p.cores, p.memory_bytes);
+  return p;
+}
+
+}  // namespace scaling

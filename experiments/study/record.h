@@ -1,0 +1,84 @@
+// One number with all it takes to repeat it, as one line of JSON in a file that only grows.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "experiments/study/provenance.h"
+#include "experiments/study/statistics.h"
+#include "kernels/ceilings.h"
+
+namespace scaling {
+
+enum class Status { ok, failed, skipped, scaled_down, extrapolated, untrusted };
+const char* name_of(Status status);
+
+struct Record {
+  std::string experiment, row, against;
+  int threads = 0;
+  std::string metric, unit;
+  double value = std::nan("");  ///< not a number (null in the file) where nothing was measured
+  int repeats = 0;
+  double spread = 0, low = 0, high = 0;  ///< half the interquartile range; the quartiles
+  Status status = Status::ok;
+  std::string note;
+  nlohmann::ordered_json config = nlohmann::ordered_json::object();
+  std::string command;  ///< repeats the row
+  std::uint64_t seed = 0;
+  std::string key;        ///< same row, same settings, same program, same machine
+  Ceilings ceilings;      ///< 0: not measured beside this number
+  Provenance provenance;  ///< commit, dirty, compiler, flags, native, cpu, cores are written
+  std::string date;
+
+  void set(const Summary& s);
+};
+
+/// A knob's text as a number or a truth value where it is one.
+nlohmann::ordered_json typed_value(const std::string& text);
+
+std::string to_line(const Record& record);
+/// Throws UserError if the line is not JSON or lacks what a record must have; the message has no
+/// place in it.
+Record from_line(const std::string& line);
+
+/// Written last among a decode row's numbers: the row is finished if this is there.
+inline constexpr const char* kClosingMetric = "token_ms";
+
+/// An experiment's file of records. Reading refuses a file that has a line it does not understand;
+/// no whole line is ever rewritten.
+class RecordFile {
+ public:
+  /// Reads <dir>/<experiment>.jsonl if it exists. A record without the end of its line, which a
+  /// kill or a full disk leaves as the last one, is cut off the file, and standard error says so.
+  /// Throws UserError naming file and line for any other unreadable line or one of another
+  /// experiment.
+  RecordFile(const std::string& dir, const std::string& experiment);
+
+  /// Reads the file again, and with it what other processes have appended since; throws likewise. A
+  /// record without its end is left alone: another process may be writing it.
+  void read_again();
+
+  /// Whether any value was measured under this key.
+  bool has(const std::string& key) const;
+  /// Whether a row with this key was measured to its end, which is `closing`.
+  bool finished(const std::string& key, const std::string& closing = kClosingMetric) const;
+  /// Appends all lines in one write and waits until the disk has them. Throws UserError if it
+  /// cannot; the file is then as it was.
+  void append(const std::vector<Record>& records);
+
+  const std::string& path() const { return path_; }
+  const std::vector<Record>& records() const { return records_; }
+
+ private:
+  /// Returns whether the last line had its end; one without is not among the records.
+  bool read();
+  void drop_unfinished_line();
+
+  std::string path_, experiment_;
+  std::vector<Record> records_;
+};
+
+}  // namespace scaling

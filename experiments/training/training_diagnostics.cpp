@@ -1,0 +1,101 @@
+// Peak memory from /proc; hard against soft selections by a twin of the trained model.
+#include "experiments/training/training_diagnostics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <memory>
+#include <string>
+
+#include "kernels/gemm.h"
+#include "kernels/team.h"
+
+namespace scaling {
+namespace {
+
+// The twin takes weights and gradients once more.
+constexpr std::int64_t kMostParameters = 64'000'000;
+constexpr std::int64_t kMostBatches = 10;
+
+struct Measured {
+  double loss = 0, weight = 0, entropy = 0;
+};
+
+/// Sums over the first validation batches. Soft: a training pass without noise and dropout, its
+/// gradients (of the twin) unused.
+Measured measure(Transformer& model, const Dataset& data, const Gemm& gemm, bool soft) {
+  // Stored, so that the entropies of every block can be seen.
+  const std::unique_ptr<Transformer::Kept> kept = model.make_kept(true);
+  const std::int64_t batches = std::min(kMostBatches, data.validation_batches());
+  Measured sum;
+  int entropies = 0;
+  Batch batch;
+  for (std::int64_t i = 0; i < batches; ++i) {
+    data.validation_batch(i, batch);
+    Pass pass{gemm};
+    pass.training = soft;
+    pass.seed = model.config().seed;
+    const CrossEntropy loss = model.loss_of(pass, batch, 0.0f, *kept);
+    sum.loss += loss.loss;
+    sum.weight += loss.weight;
+    for (const double entropy : model.decoder_stack().selection_entropies(kept->decoder)) {
+      sum.entropy += entropy;
+      ++entropies;
+    }
+  }
+  sum.entropy /= std::max(entropies, 1);
+  return sum;
+}
+
+/// Values are in the same order and storage in both.
+void copy_weights(Transformer& from, Transformer& to) {
+  const std::vector<Parameter*> sources = from.parameters(), targets = to.parameters();
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    std::memcpy(targets[i]->data, sources[i]->data,
+                std::size_t(sources[i]->count()) * sizeof(float));
+  }
+}
+
+}  // namespace
+
+void reset_peak_memory() {
+  // 5: forget the peak (proc(5)). Where it may not be written, the peak is the whole process's.
+  std::ofstream("/proc/self/clear_refs") << "5";
+}
+
+double peak_memory() {
+  std::ifstream in("/proc/self/status");
+  for (std::string word; in >> word;) {
+    double kilobytes = 0;
+    if (word == "VmHWM:" && in >> kilobytes) return 1024 * kilobytes;
+  }
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
+void diagnose_selections(Transformer& model, const Dataset& data, const TrainConfig& train,
+                         int threads, CurveResult* result) {
+  const ModelConfig& config = model.config();
+  const bool learned = (config.feed_forward == "sparse" && config.selector == "learned") ||
+                       config.feed_forward == "moe_block";
+  if (!learned || config.encoder_layers > 0 || model.parameter_count() > kMostParameters) return;
+  ModelConfig soft = config;
+  soft.hard_probability = 0;
+  soft.selection_noise = 0;
+  Transformer twin(soft);
+  {
+    Team team(threads);
+    twin.allocate_for_training(team);
+  }
+  set_gemm_threads(threads);
+  copy_weights(model, twin);
+  const Gemm& gemm = find_gemm(train.gemm);
+  const Measured with_hard = measure(model, data, gemm, false);
+  const Measured with_soft = measure(twin, data, gemm, true);
+  if (!(with_hard.weight > 0)) return;
+  result->hard_soft_gap = with_hard.loss / with_hard.weight - with_soft.loss / with_soft.weight;
+  if (std::isfinite(with_soft.entropy)) result->selection_entropy = with_soft.entropy;
+}
+
+}  // namespace scaling
