@@ -1,15 +1,14 @@
 """Times training steps of the dense decoder-only model, ours and eager PyTorch's in turn, and writes records.
 
 Each round runs every candidate once, in random order, in a process of its own with the same sizes, batch and
-threads; a candidate's time is the median of its rounds' medians. Example, with the newest PyTorch in a virtual
+threads; a candidate's time is the median of its rounds' medians. What is recorded is not repeated: the same
+programs, interpreters and settings, on the same machine. Example, with the newest PyTorch in a virtual
 environment and Debian's (package python3-torch):
 
     python3 compare_training.py --results DIR --python pytorch=build/peers/bin/python --python pytorch_1_13=/usr/bin/python3
 """
 
 import argparse
-import datetime
-import hashlib
 import json
 import os
 import random
@@ -18,7 +17,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import run_peers
+from record import HERE, ROOT, RecordFile, fingerprint
 
 EXPERIMENT = "peers_training"
 SIZES = ("d_model", "d_ff", "n_heads", "layers", "vocab_size", "batch", "length")
@@ -29,13 +28,14 @@ def parse():
     parser.add_argument("--results", type=Path, required=True, help="folder of the records")
     parser.add_argument("--python", action="append", default=[], metavar="NAME=PATH",
                         help="an interpreter that has PyTorch, and the row's name; may be given again")
-    parser.add_argument("--program", type=Path, default=run_peers.ROOT / "build/release/experiments/bench_training")
-    parser.add_argument("--config", type=Path, default=run_peers.ROOT / "experiments/configs/training/fig1_small.cfg")
+    parser.add_argument("--program", type=Path, default=ROOT / "build/release/experiments/bench_training")
+    parser.add_argument("--config", type=Path, default=ROOT / "experiments/configs/training/fig1_small.cfg")
     parser.add_argument("--row", default="dense", help="of the config (dense)")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all")
     parser.add_argument("--steps", type=int, default=20, help="timed in a round (20)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1, help="of the order (1)")
+    parser.add_argument("--force", action="store_true", help="repeat what is already recorded")
     args = parser.parse_args()
     for entry in args.python:
         if "=" not in entry:
@@ -66,7 +66,7 @@ def our_command(args):
 
 def their_command(args, python, ours):
     sizes = [part for name in SIZES for part in (f"--{name}", str(ours[name]))]
-    return [python, run_peers.HERE / "train_step.py", *sizes, "--optimizer", ours["optimizer"],
+    return [python, HERE / "train_step.py", *sizes, "--optimizer", ours["optimizer"],
             "--threads", str(args.threads), "--steps", str(args.steps)]
 
 
@@ -78,49 +78,62 @@ def summary(rounds):
             "repeats": len(medians)}
 
 
-def main():
-    args = parse()
-    ours = last_json(our_command(args))
-    candidates = {"ours": our_command(args)}
-    for entry in args.python:
-        name, python = entry.split("=", 1)
-        candidates[name] = their_command(args, python, ours)
+def version_of(python):
+    """What an interpreter has: its PyTorch, or its path where that cannot be asked."""
+    asked = [python, "-c", "import sys, torch; print(sys.version, torch.__version__)"]
+    try:
+        return subprocess.run(asked, capture_output=True, text=True, check=False).stdout or python
+    except OSError:
+        return python
+
+
+def in_turn(candidates, args):
+    """{name: its rounds' outcomes}: every candidate once a round, in random order."""
     order = random.Random(args.seed)
     outcomes = {name: [] for name in candidates}
     for number in range(args.rounds):
         for name in order.sample(sorted(candidates), len(candidates)):
             outcomes[name].append(last_json(candidates[name]))
             print(f"[{number + 1}/{args.rounds}] {name}: {outcomes[name][-1]['value'] * 1e3:.2f} ms a step", flush=True)
-    changed = [line for line in run_peers.git("status", "--porcelain").splitlines()
-               if not line[2:].strip().startswith(("results/", "plots/"))]
-    about = {"commit": run_peers.git("rev-parse", "--short=12", "HEAD"), "dirty": bool(changed),
-             "cpu": run_peers.cpu_model(), "cores": len(os.sched_getaffinity(0))}
-    args.results.mkdir(parents=True, exist_ok=True)
-    with open(args.results / f"{EXPERIMENT}.jsonl", "a", encoding="utf-8") as file:
-        for name, rounds in outcomes.items():
-            last = rounds[-1]
-            versions = last.get("versions", "gemm " + last.get("gemm", ""))
-            note = "; ".join(part for part in (versions, last.get("way", "")) if part)
-            config = {size: ours[size] for size in SIZES} | {"optimizer": ours["optimizer"], "steps": args.steps}
-            if name != "ours" and abs(last["parameters"] - ours["parameters"]) > 0.01 * ours["parameters"]:
-                note += f"; {last['parameters']} parameters against our {ours['parameters']}"
-            key = hashlib.sha256(json.dumps([name, config, args.threads, args.rounds, about]).encode()).hexdigest()[:16]
-            metrics = [("step_seconds", "s", summary(rounds))]
-            if name == "ours":
-                metrics += [(metric, unit, summary([{"value": outcome[metric]} for outcome in rounds]))
-                            for metric, unit in (("mfu", ""), ("tokens_per_s", "1/s"), ("peak_memory_bytes", "B"))]
-            for metric, unit, fields in metrics:
-                file.write(json.dumps({
-                    "experiment": EXPERIMENT, "row": name, "against": "" if name == "ours" else "ours",
-                    "threads": args.threads, "metric": metric, "unit": unit, "status": "ok", "note": note,
-                    "config": config, "command": "experiments/peers/compare_training.py --results DIR", "seed": args.seed,
-                    "compiler": versions, "flags": "", "native": True,
-                    "ceilings": {"gemm_gflops": ours["ceiling_gemm_gflops"]}, "key": key,
-                    "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-                    **fields, **about}) + "\n")
-    for name, rounds in outcomes.items():
-        if name != "ours":
-            print(f"{name}: {summary(rounds)['value'] / summary(outcomes['ours'])['value']:.2f} x our step")
+    return outcomes
+
+
+def records_of(name, rounds, ours, args, key):
+    last = rounds[-1]
+    versions = last.get("versions", "gemm " + last.get("gemm", ""))
+    note = "; ".join(part for part in (versions, last.get("way", "")) if part)
+    if name != "ours" and abs(last["parameters"] - ours["parameters"]) > 0.01 * ours["parameters"]:
+        note += f"; {last['parameters']} parameters against our {ours['parameters']}"
+    metrics = [("step_seconds", "s", summary(rounds))]
+    if name == "ours":
+        metrics += [(metric, unit, summary([{"value": outcome[metric]} for outcome in rounds]))
+                    for metric, unit in (("mfu", ""), ("tokens_per_s", "1/s"), ("peak_memory_bytes", "B"))]
+    shared = {
+        "row": name, "against": "" if name == "ours" else "ours", "threads": args.threads, "status": "ok", "note": note,
+        "config": {size: ours[size] for size in SIZES} | {"optimizer": ours["optimizer"], "steps": args.steps},
+        "command": "experiments/peers/compare_training.py --results DIR", "seed": args.seed, "compiler": versions,
+        "ceilings": {"gemm_gflops": ours["ceiling_gemm_gflops"]}, "key": key}
+    return [{**shared, "metric": metric, "unit": unit, **fields} for metric, unit, fields in metrics]
+
+
+def main():
+    args = parse()
+    file = RecordFile(args.results, EXPERIMENT, section="training")
+    pythons = dict(entry.split("=", 1) for entry in args.python)
+    # All or none: they are compared because they took turns.
+    key = file.key(pythons={name: version_of(python) for name, python in pythons.items()},
+                   program=fingerprint(args.program.read_bytes()), config=args.config.read_text(encoding="utf-8"),
+                   row=args.row, threads=args.threads, steps=args.steps, rounds=args.rounds, seed=args.seed)
+    if key in file.finished and not args.force:
+        print("already recorded")
+        return
+    ours = last_json(our_command(args))
+    candidates = {"ours": our_command(args)} | {name: their_command(args, python, ours)
+                                                for name, python in pythons.items()}
+    outcomes = in_turn(candidates, args)
+    file.append([record for name, rounds in outcomes.items() for record in records_of(name, rounds, ours, args, key)])
+    for name in pythons:
+        print(f"{name}: {summary(outcomes[name])['value'] / summary(outcomes['ours'])['value']:.2f} x our step")
 
 
 if __name__ == "__main__":

@@ -7,17 +7,14 @@ as fast after as before, the row is timed again, three times in all at most.
 """
 
 import argparse
-import datetime
-import hashlib
 import json
 import os
-import platform
 import subprocess
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
+from record import HERE, ROOT, RecordFile
+
 EXPERIMENT = "peers_python"
 TIME_ONE = HERE / "time_one.py"
 MAX_EFFICIENCY = 1.03  # above it, something is measured or counted wrongly
@@ -48,34 +45,6 @@ def parse():
     return parser.parse_args()
 
 
-def git(*words):
-    done = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=False)
-    return done.stdout.strip() if done.returncode == 0 else ""
-
-
-def cpu_model():
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
-    return names[0] if names else platform.processor()
-
-
-def finished_keys(path):
-    """Keys of the records that need not be repeated; refuses a file that is not ours."""
-    if not path.exists():
-        return set()
-    keys = set()
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        try:
-            record = json.loads(line)
-            if record["experiment"] != EXPERIMENT:
-                raise ValueError
-        except (ValueError, KeyError, TypeError):
-            sys.exit(f"{path}:{number} is not a record of {EXPERIMENT}; move the file away and start again")
-        if record["status"] not in ("failed", "skipped") and record.get("value") is not None:
-            keys.add(record.get("key"))
-    return keys
-
-
 def measure(row, threads, seconds, ceilings):
     """What time_one.py says; ceilings: the driver, or None."""
     _, peer, shape, variant, dtype = row
@@ -100,7 +69,7 @@ def efficiency_of(outcome):
     return {"value": floor / outcome["value"], "low": low, "high": high, "spread": (high - low) / 2}
 
 
-def records_of(row, threads, seconds, outcome, about):
+def records_of(row, threads, seconds, outcome, key):
     """The row's time and, for a dense block beside which ceilings were measured, its efficiency."""
     name, peer, shape, variant, dtype = row
     value, low, high = (outcome.get(part) for part in ("value", "low", "high"))
@@ -111,14 +80,13 @@ def records_of(row, threads, seconds, outcome, about):
     restless = "restless: the ceilings before and after differed by more than 5 %" if outcome.get("restless") else ""
     note = "; ".join(part for part in (doubt, restless, versions, outcome.get("note"), outcome.get("way")) if part)
     shared = {
-        "experiment": EXPERIMENT, "row": name, "against": "", "threads": threads,
+        "row": name, "against": "", "threads": threads, "key": key,
         "repeats": outcome.get("repeats", 0), "status": "untrusted" if too_fast else outcome["status"], "note": note,
         "config": {"shape": shape, "peer": peer, "variant": variant, "weight_type": dtype, "batch": 1, "context": 16,
                    "source_length": 16, "blocks_held": outcome.get("blocks_held", 0), "way": outcome.get("way", ""),
                    "seconds": seconds},
         "command": f"experiments/peers/run_peers.py --rows {name} --threads {threads} --seconds {seconds:g} --results DIR",
-        "seed": 1, "compiler": versions, "flags": "", "native": True, "ceilings": outcome.get("ceilings", {}),
-        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"), **about,
+        "seed": 1, "compiler": versions, "ceilings": outcome.get("ceilings", {}),
     }
     records = [{**shared, "metric": "block_efficiency", "unit": "1", **efficiency}] if efficiency else []
     return [*records, {**shared, "metric": "block_ms", "unit": "ms", "value": value, "low": low, "high": high,
@@ -142,35 +110,22 @@ def main():
         sys.exit(f"--threads {args.threads}: give numbers such as 1,2")
     if counts[0] < 1 or counts[-1] > cores:
         sys.exit(f"--threads {args.threads}: this process may use 1 to {cores} threads")
-    path = args.results / f"{EXPERIMENT}.jsonl"
-    try:
-        args.results.mkdir(parents=True, exist_ok=True)
-        done = finished_keys(path)
-        with open(path, "a", encoding="utf-8"):
-            pass
-    except OSError as error:
-        sys.exit(f"cannot write records into {args.results}: {error.strerror}; choose another with --results")
+    file = RecordFile(args.results, EXPERIMENT)
     ceilings = args.ceilings
     if not ceilings.exists():
         print(f"{ceilings} is missing, so no ceilings are measured beside the times; ./build.sh release makes it")
         ceilings = None
-    commit = git("rev-parse", "--short=12", "HEAD")
-    changed = [line for line in git("status", "--porcelain").splitlines()
-               if not line[2:].strip().startswith(("results/", "plots/"))]
-    about = {"commit": commit, "dirty": bool(changed), "cpu": cpu_model(), "cores": cores}
     for number, row in enumerate(rows):
         for threads in counts:
-            identity = json.dumps([row, threads, args.seconds, commit, bool(changed), about["cpu"], cores])
-            key = hashlib.sha256(identity.encode()).hexdigest()[:16]
+            key = file.key(row=row, threads=threads, seconds=args.seconds)
             title = f"[{number + 1}/{len(rows)}] {row[0]}, {threads} thread{'s' if threads > 1 else ''}"
-            if key in done and not args.force:
+            if key in file.finished and not args.force:
                 print(f"{title}: already recorded", flush=True)
                 continue
             print(title, flush=True)
             outcome = measure(row, threads, args.seconds, ceilings)
-            records = records_of(row, threads, args.seconds, outcome, {**about, "key": key})
-            with open(path, "a", encoding="utf-8") as file:
-                file.write("".join(json.dumps(record) + "\n" for record in records))
+            records = records_of(row, threads, args.seconds, outcome, key)
+            file.append(records)
             block_ms = records[-1]
             held = f"{block_ms['config']['blocks_held']} blocks"
             text = f"{block_ms['value']:.3f} ms a block, {held}, " if block_ms["value"] else ""

@@ -8,7 +8,6 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import block  # noqa: E402
-import run_peers  # noqa: E402
 
 
 class BlockTest(unittest.TestCase):
@@ -49,19 +48,6 @@ class BlockTest(unittest.TestCase):
             second = block.reference_step(shape, variant, weights, state, x, 1)
             self.assertTrue(np.isfinite(first).all())
             self.assertGreater(np.abs(first - second).max(), 1e-6)
-
-
-class RecordsTest(unittest.TestCase):
-    def test_foreign_file_is_named_not_overwritten(self):
-        import tempfile
-
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "peers_python.jsonl"
-            path.write_text('{"something": "else"}\n')
-            with self.assertRaises(SystemExit) as caught:
-                run_peers.finished_keys(path)
-            self.assertIn(str(path), str(caught.exception))
-            self.assertEqual(path.read_text(), '{"something": "else"}\n')
 
 
 if __name__ == "__main__":

@@ -1,0 +1,88 @@
+"""The one writer of records in Python: who measured, whether it must be repeated, and the lines themselves.
+
+A measurement is known by its settings, the contents of the files here and the machine; the commit is
+recorded, not compared.
+"""
+
+import datetime
+import json
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+
+
+def fingerprint(data):
+    """16 hexadecimal digits of the 64-bit FNV-1a hash of bytes, as the C++ programs make them."""
+    value = 0xCBF29CE484222325
+    for byte in data:
+        value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return f"{value:016x}"
+
+
+def sources(folder=HERE):
+    """Of everything here that may change a measurement: the programs and the packages they need."""
+    files = [*folder.glob("*.py"), folder / "requirements.txt"]
+    files = sorted(f for f in files if f.exists() and not f.name.startswith("test_"))
+    return fingerprint(b"\0".join(f.name.encode() + b"\0" + f.read_bytes() for f in files))
+
+
+def git(*words):
+    done = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def cpu_model():
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+class RecordFile:
+    """Records of one experiment of a results folder; exits with a sentence if it cannot be one."""
+
+    def __init__(self, folder, experiment, section=""):
+        self.path = folder / f"{experiment}.jsonl"
+        changed = git("status", "--porcelain", "--", ".", ":(exclude)results", ":(exclude)plots")
+        self.about = {"experiment": experiment, "study": "peers", "section": section, "native": True, "flags": "",
+                      "commit": git("rev-parse", "--short=12", "HEAD"), "dirty": bool(changed),
+                      "cpu": cpu_model(), "cores": len(os.sched_getaffinity(0))}
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self.finished = self._finished()
+            with open(self.path, "a", encoding="utf-8"):
+                pass
+        except OSError as error:
+            sys.exit(f"cannot write records into {folder}: {error.strerror}; choose another with --results")
+
+    def _finished(self):
+        """Keys of what need not be repeated."""
+        if not self.path.exists():
+            return set()
+        keys = set()
+        for number, line in enumerate(self.path.read_text(encoding="utf-8").splitlines(), 1):
+            try:
+                record = json.loads(line)
+                if record["experiment"] != self.about["experiment"]:
+                    raise ValueError
+            except (ValueError, KeyError, TypeError):
+                sys.exit(f"{self.path}:{number} is not a record of {self.about['experiment']}; "
+                         "move the file away and start again")
+            if record["status"] not in ("failed", "skipped") and record.get("value") is not None:
+                keys.add(record.get("key"))
+        return keys
+
+    def key(self, **settings):
+        """Of a measurement with these settings, by these files, on this machine."""
+        identity = [self.about["experiment"], settings, sources(), self.about["cpu"], self.about["cores"]]
+        return fingerprint(json.dumps(identity, sort_keys=True).encode())
+
+    def append(self, records):
+        """Adds lines at once; each may override what the file says of all."""
+        now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.write("".join(json.dumps({**self.about, **record, "date": now}) + "\n" for record in records))

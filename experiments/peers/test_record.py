@@ -1,0 +1,111 @@
+"""The writer of records, and the comparison of training steps with made-up programs."""
+
+import contextlib
+import io
+import json
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import compare_training  # noqa: E402
+import record  # noqa: E402
+
+OURS = {"status": "ok", "value": 0.02, "parameters": 1000, "mfu": 0.5, "tokens_per_s": 7e4, "peak_memory_bytes": 1e8,
+        "ceiling_gemm_gflops": 90.0, "gemm": "eigen", "optimizer": "adam",
+        **dict.fromkeys(compare_training.SIZES, 8)}
+THEIRS = {"status": "ok", "value": 0.03, "parameters": 1000, "versions": "framework 1"}
+
+
+class WithFolder(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+
+class RecordTest(WithFolder):
+    def test_fingerprints_are_those_of_the_cpp_programs(self):
+        self.assertEqual(record.fingerprint(b""), "cbf29ce484222325")
+        self.assertEqual(record.fingerprint(b"a"), "af63dc4c8601ec8c")
+
+    def test_an_edited_file_counts_and_an_edited_test_does_not(self):
+        (self.folder / "time_one.py").write_text("1")
+        before = record.sources(self.folder)
+        (self.folder / "test_time_one.py").write_text("1")
+        self.assertEqual(record.sources(self.folder), before)
+        for name in ("time_one.py", "requirements.txt"):
+            (self.folder / name).write_text("2")
+            self.assertNotEqual(record.sources(self.folder), before)
+            before = record.sources(self.folder)
+
+    def test_keys_depend_on_settings_files_and_machine(self):
+        file = record.RecordFile(self.folder, "e")
+        key = file.key(row="r", threads=1)
+        self.assertEqual(file.key(threads=1, row="r"), key)
+        self.assertNotEqual(file.key(row="r", threads=2), key)
+        with mock.patch.object(record, "sources", lambda: "others"):
+            self.assertNotEqual(file.key(row="r", threads=1), key)
+        file.about["commit"] = "another"
+        self.assertEqual(file.key(row="r", threads=1), key)
+        file.about["cpu"] = "another"
+        self.assertNotEqual(file.key(row="r", threads=1), key)
+
+    def test_lines_say_who_measured_and_are_found_again(self):
+        record.RecordFile(self.folder, "e", "part").append([
+            {"row": "r", "status": "ok", "value": 1.0, "key": "k"}, {"status": "failed", "value": None, "key": "f"}])
+        file = record.RecordFile(self.folder, "e")
+        self.assertEqual(file.finished, {"k"})
+        line = json.loads(file.path.read_text().splitlines()[0])
+        self.assertEqual((line["experiment"], line["study"], line["section"]), ("e", "peers", "part"))
+        self.assertTrue(line["cpu"] and line["cores"] and line["date"])
+
+    def test_foreign_file_is_named_not_overwritten(self):
+        path = self.folder / "e.jsonl"
+        for text in ('{"something": "else"}\n', '{"experiment": "other"}\n'):
+            path.write_text(text)
+            with self.assertRaises(SystemExit) as caught:
+                record.RecordFile(self.folder, "e")
+            self.assertIn(f"{path}:1 is not a record of e", str(caught.exception))
+            self.assertEqual(path.read_text(), text)
+
+
+class CompareTrainingTest(WithFolder):
+    def program(self, name, outcome):
+        path = self.folder / name
+        path.write_text(f"#!{sys.executable}\nimport sys\nif '-c' in sys.argv: sys.exit()\n"
+                        f"open({str(self.folder / 'calls')!r}, 'a').write({name!r} + chr(10))\n"
+                        f"print({json.dumps(outcome)!r})\n")
+        path.chmod(0o755)
+        return str(path)
+
+    def compare(self, *more):
+        command = ["compare_training.py", "--results", str(self.folder / "results"), "--rounds", "2",
+                   "--program", self.program("ours", OURS), "--python", f"framework={self.program('theirs', THEIRS)}",
+                   "--threads", "1", *more]
+        with mock.patch.object(sys, "argv", command), contextlib.redirect_stdout(io.StringIO()) as said:
+            compare_training.main()
+        lines = (self.folder / "results" / "peers_training.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines], said.getvalue()
+
+    def test_each_candidate_has_its_steps_and_what_is_recorded_is_not_repeated(self):
+        records, said = self.compare()
+        self.assertEqual([(r["row"], r["metric"]) for r in records], [
+            ("ours", "step_seconds"), ("ours", "mfu"), ("ours", "tokens_per_s"), ("ours", "peak_memory_bytes"),
+            ("framework", "step_seconds")])
+        self.assertEqual((records[0]["value"], records[-1]["value"]), (0.02, 0.03))
+        self.assertEqual(records[-1]["note"], "framework 1")
+        self.assertIn("framework: 1.50 x our step", said)
+        calls = (self.folder / "calls").read_text()
+        self.assertEqual(calls.count("theirs"), 2)
+        again, said = self.compare()
+        self.assertEqual((len(again), said), (5, "already recorded\n"))
+        self.assertEqual((self.folder / "calls").read_text(), calls)
+        self.assertEqual(len(self.compare("--steps", "7")[0]), 10)
+        self.assertEqual(len(self.compare("--force")[0]), 15)
+
+
+if __name__ == "__main__":
+    unittest.main()
