@@ -11,6 +11,7 @@ CITATION = re.compile(rf"\b(?:paper|reference) ({SECTION}(?:(?:, | and |, and | 
 BRACKETS = re.compile(r"\[(\d+\.\d+(?:, \d+\.\d+)*)\]")
 LINE_BREAK_IN_COMMENT = re.compile(r"\s*\n\s*(?:///|//|#)?<?\s*")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+NAMED = re.compile(r"`((?:apps|docs|examples|experiments|kernels|models|plots|tests|tools)/[\w./-]*)`")
 
 
 def sources():
@@ -57,10 +58,14 @@ class Documents(unittest.TestCase):
         words = len((ROOT / "README.md").read_text(encoding="utf-8").split())
         self.assertLessEqual(words, 1000, "README.md is what a newcomer reads first; the rest belongs into docs/")
 
+    def test_every_named_file_and_folder_exists(self):
+        for document in documents():
+            for name in NAMED.findall(document.read_text(encoding="utf-8")):
+                self.assertTrue((ROOT / name).exists(), f"{document.relative_to(ROOT)} names {name}")
+
     def test_every_relative_link_leads_somewhere(self):
-        documents = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "results" / "README.md"]
         links = 0
-        for document in documents:
+        for document in documents():
             for target in LINK.findall(document.read_text(encoding="utf-8")):
                 if re.match(r"[a-z]+:|#", target):
                     continue
@@ -72,6 +77,10 @@ class Documents(unittest.TestCase):
                 if anchor:
                     self.assertIn(anchor, anchors(found.read_text(encoding="utf-8")), where)
         self.assertGreater(links, 0)
+
+
+def documents():
+    return [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "results" / "README.md"]
 
 
 def anchors(text):
