@@ -6,7 +6,7 @@
 #include <functional>
 #include <memory>
 
-#include "experiments/instruments/reference_check.h"
+#include "experiments/instruments/like_ref.h"
 #include "kernels/ceilings.h"
 #include "kernels/check.h"
 #include "kernels/clock.h"

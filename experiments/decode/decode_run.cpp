@@ -6,9 +6,9 @@
 #include <map>
 #include <string>
 
-#include "experiments/decode/decode_records.h"
+#include "experiments/decode/decode_metrics.h"
 #include "experiments/decode/grouping.h"
-#include "experiments/instruments/reference_check.h"
+#include "experiments/instruments/like_ref.h"
 #include "experiments/study/interrupt.h"
 #include "experiments/study/run_experiment.h"
 #include "kernels/check.h"

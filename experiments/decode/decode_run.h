@@ -4,9 +4,9 @@
 #include <map>
 #include <memory>
 
+#include "experiments/decode/decode_candidate.h"
 #include "experiments/decode/plan.h"
-#include "experiments/decode/row_subject.h"
-#include "experiments/instruments/protocol.h"
+#include "experiments/instruments/interleave.h"
 #include "experiments/study/progress.h"
 
 namespace scaling {

@@ -5,9 +5,9 @@
 #include <cstdio>
 #include <sstream>
 
-#include "experiments/decode/decode_records.h"
-#include "experiments/decode/row_subject.h"
-#include "experiments/instruments/protocol.h"
+#include "experiments/decode/decode_candidate.h"
+#include "experiments/decode/decode_metrics.h"
+#include "experiments/instruments/interleave.h"
 #include "experiments/study/progress.h"
 #include "kernels/check.h"
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "experiments/decode/decode_records.h"
+#include "experiments/decode/decode_metrics.h"
 #include "experiments/study/counts.h"
 #include "experiments/study/fingerprint.h"
 #include "experiments/study/flags.h"

@@ -16,11 +16,11 @@
 #include <set>
 #include <sstream>
 
-#include "experiments/decode/decode_records.h"
+#include "experiments/decode/decode_metrics.h"
 #include "experiments/decode/experiment.h"
 #include "experiments/decode/grouping.h"
 #include "experiments/decode/options.h"
-#include "experiments/instruments/protocol.h"
+#include "experiments/instruments/interleave.h"
 #include "experiments/study/progress.h"
 #include "experiments/study/record.h"
 #include "experiments/study/results_dir.h"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "experiments/decode/options.h"
-#include "experiments/instruments/protocol.h"
+#include "experiments/instruments/interleave.h"
 #include "experiments/study/record.h"
 #include "models/transformer/transformer.h"
 

@@ -1,6 +1,6 @@
 // What will be timed is compared with ref before: right kernel sets pass in every config of the
 // project, wrong ones are named.
-#include "experiments/instruments/reference_check.h"
+#include "experiments/instruments/like_ref.h"
 
 #include <gtest/gtest.h>
 

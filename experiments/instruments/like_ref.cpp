@@ -1,5 +1,5 @@
 // Two decoders over one small model, step by step.
-#include "experiments/instruments/reference_check.h"
+#include "experiments/instruments/like_ref.h"
 
 #include <algorithm>
 #include <cmath>

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "experiments/instruments/protocol.h"
+#include "experiments/instruments/interleave.h"
 #include "kernels/random.h"
 #include "models/transformer/decoder.h"
 

@@ -1,5 +1,5 @@
 // Rounds of interleaved decodes, bracketed by ceilings.
-#include "experiments/instruments/protocol.h"
+#include "experiments/instruments/interleave.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // Teacher-forced decodes of random tokens, with the rows they touch counted outside the clock.
-#include "experiments/decode/row_subject.h"
+#include "experiments/decode/decode_candidate.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,10 +1,10 @@
 // From samples and costs to records.
-#include "experiments/decode/decode_records.h"
+#include "experiments/decode/decode_metrics.h"
 
 #include <cmath>
 #include <cstdio>
 
-#include "experiments/decode/row_subject.h"
+#include "experiments/decode/decode_candidate.h"
 #include "experiments/study/fingerprint.h"
 
 namespace scaling {
