@@ -33,7 +33,7 @@ if [[ $preset == release ]]; then
   python=/usr/bin/python3
   [[ -x $python ]] || python=python3
   export PYTHONDONTWRITEBYTECODE=1
-  for folder in tests tests/plots experiments/peers; do
+  for folder in tests tests/plots tests/tools experiments/peers; do
     $python -m unittest discover -s "$folder" -t "$folder" -p '*test*.py'
   done
 fi

@@ -1,0 +1,174 @@
+"""tools/run_plan.py in a made-up checkout: what it runs, what it says, and how it stops and goes on."""
+
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PLAN = """
+default = [
+  { minutes = 1, program = "ceilings" },
+  { minutes = 2.5, program = "decode_time", config = "decode/table1", flags = "--rows a,b --threads {cores}" },
+  { minutes = 3, program = "perplexity", config = "training/fig1" },
+  { minutes = 1, program = "bench_kernels", flags = "--benchmark_filter=x$|^(y)/" },
+]
+full = [{ minutes = 10, program = "perplexity", config = "training/fig3" }]
+smoke = [{ minutes = 0.1, program = "ceilings", flags = "--quick" }]
+"""
+# Notes its name and arguments; writes what Google Benchmark would; does what a file of its name says.
+PROGRAM = f"""#!{sys.executable}
+import json, os, pathlib, sys, time
+name = pathlib.Path(sys.argv[0]).name
+with open("calls", "a") as calls:
+    calls.write(" ".join([name, *sys.argv[1:]]) + "\\n")
+if "--where" in sys.argv:
+    print("results/local/here")
+options = dict(word[2:].split("=", 1) for word in sys.argv[1:] if word.startswith("--") and "=" in word)
+context = dict(w.split("=", 2)[1:] for w in sys.argv[1:] if w.startswith("--benchmark_context="))
+if "benchmark_out" in options:
+    pathlib.Path(options["benchmark_out"]).write_text(json.dumps({{"context": context, "benchmarks": []}}))
+if os.path.exists("does/" + name):
+    exec(open("does/" + name).read())
+"""
+
+
+class RunPlanTest(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.root = pathlib.Path(temporary.name).resolve() / "checkout"
+        for folder in ("tools", "experiments", "build/release/experiments", "plots", "does"):
+            (self.root / folder).mkdir(parents=True)
+        shutil.copy(ROOT / "run_all.sh", self.root)
+        shutil.copy(ROOT / "tools" / "run_plan.py", self.root / "tools")
+        (self.root / "experiments" / "plan.toml").write_text(PLAN)
+        for name in ("ceilings", "decode_time", "perplexity", "bench_kernels"):
+            self.program(f"build/release/experiments/{name}")
+        for name in ("install_dependencies.sh", "build.sh", "plots/summarise.py", "plots/draw.py",
+                     "plots/make_report.py"):
+            self.program(name)
+
+    def program(self, name):
+        path = self.root / name
+        path.write_text(PROGRAM)
+        path.chmod(0o755)
+
+    def does(self, name, text):
+        (self.root / "does" / name).write_text(text)
+
+    def run_all(self, *arguments):
+        return subprocess.run([self.root / "run_all.sh", *arguments], cwd=self.root.parent,
+                              capture_output=True, text=True, check=False)
+
+    def calls(self):
+        """What ran, and forgets it."""
+        path = self.root / "calls"
+        lines = path.read_text().splitlines() if path.exists() else []
+        path.unlink(missing_ok=True)
+        return lines
+
+    def test_steps_run_in_order_into_the_machines_folder(self):
+        done = self.run_all()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        into = "--results results/local/here"
+        cores = len(os.sched_getaffinity(0))
+        self.assertEqual([line for line in self.calls() if "benchmark" not in line], [
+            "install_dependencies.sh", "build.sh release", "decode_time --where", f"ceilings {into}",
+            f"decode_time --config experiments/configs/decode/table1.cfg {into} --rows a,b --threads {cores}",
+            f"perplexity --config experiments/configs/training/fig1.cfg {into}",
+            f"summarise.py {into}", f"draw.py {into}", f"make_report.py {into}"])
+        self.assertIn("== Plan: 7.5 minutes at most", done.stdout)
+        self.assertIn("== [2/4] table1: 2.5 min at most, about 7 min left in all", done.stdout)
+        self.assertIn("report: results/local/here/report.md", done.stdout)
+
+    def test_a_benchmark_is_kept_if_the_same_program_made_it_whole(self):
+        def ran():
+            return [line for line in self.calls() if line.startswith("bench_kernels")]
+
+        self.run_all()
+        first = ran()
+        self.assertEqual(len(first), 1)
+        self.assertIn("--benchmark_filter=x$|^(y)/", first[0])
+        self.assertIn("already measured", self.run_all().stdout)
+        self.assertEqual(ran(), [])
+        out = self.root / "results/local/here/kernels.json"
+        out.write_text(out.read_text().replace('"benchmarks": []', '"benchmarks": [{"error_occurred": true}]'))
+        self.run_all()
+        self.assertEqual(len(ran()), 1)
+        with open(self.root / "build/release/experiments/bench_kernels", "a", encoding="utf-8") as program:
+            program.write("# built again\n")
+        self.run_all()
+        self.assertEqual(len(ran()), 1)
+
+    def test_a_text_goes_to_the_curves_alone_and_paths_are_the_callers(self):
+        (self.root.parent / "text.txt").write_text("words")
+        self.assertEqual(self.run_all("--corpus", "text.txt", "--results", "mine", "--full").returncode, 0)
+        with_text = [line for line in self.calls() if "--corpus" in line]
+        self.assertEqual(len(with_text), 2)
+        for line in with_text:
+            self.assertTrue(line.startswith("perplexity "))
+            self.assertTrue(line.endswith(f"--results {self.root.parent}/mine --corpus {self.root.parent}/text.txt"))
+
+    def test_a_failing_step_leaves_the_others_and_is_named(self):
+        self.does("decode_time", "sys.exit(0 if '--where' in sys.argv else 3)")
+        done = self.run_all()
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("table1 ended with status 3; going on with the others", done.stderr)
+        self.assertIn("not complete: table1; the same command repeats only those", done.stderr)
+        self.assertIn("make_report.py", " ".join(self.calls()))
+
+    def test_a_failing_build_is_the_end(self):
+        self.does("build.sh", "sys.exit(4)")
+        self.assertEqual(self.run_all("--smoke").returncode, 4)
+        self.assertEqual(self.calls(), ["install_dependencies.sh", "build.sh release"])
+
+    def test_smoke_leaves_nothing(self):
+        done = self.run_all("--smoke")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        folder = next(line for line in self.calls() if line.startswith("ceilings")).split()[2]
+        self.assertFalse(os.path.exists(folder))
+        self.assertFalse((self.root / "results").exists())
+
+    def test_stopped_by_hand_or_by_a_program_it_says_how_to_go_on(self):
+        self.does("decode_time", "sys.exit(0 if '--where' in sys.argv else 130)")
+        done = self.run_all("--results", "a b")
+        self.assertEqual(done.returncode, 130)
+        self.assertIn(f"go on with:\n  ./run_all.sh --results '{self.root.parent}/a b'", done.stderr)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self.calls()
+            self.does("decode_time", "open('begun', 'w')\nif '--where' not in sys.argv: time.sleep(1)")
+            (self.root / "begun").unlink(missing_ok=True)
+            running = subprocess.Popen([self.root / "run_all.sh", "--results", "mine"], cwd=self.root.parent,
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            end = time.monotonic() + 30
+            while not (self.root / "begun").exists() and time.monotonic() < end:
+                time.sleep(0.02)
+            running.send_signal(number)
+            said = running.communicate()[1]
+            self.assertEqual(running.returncode, 130)
+            self.assertIn("Stopped. Finished records stay", said)
+            self.assertFalse([line for line in self.calls() if line.startswith("perplexity")])
+
+
+class PlanTest(unittest.TestCase):
+    def test_every_step_has_its_config_and_its_program(self):
+        with open(ROOT / "experiments" / "plan.toml", "rb") as file:
+            plan = tomllib.load(file)
+        self.assertEqual(set(plan), {"default", "full", "quick", "smoke", "peers"})
+        steps = [step for name, steps in plan.items() if name != "peers" for step in steps]
+        for step in steps:
+            self.assertTrue((ROOT / "experiments" / f"{step['program']}.cpp").exists(), step)
+            if "config" in step:
+                self.assertTrue((ROOT / "experiments" / "configs" / f"{step['config']}.cfg").exists(), step)
+            self.assertGreater(step["minutes"], 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

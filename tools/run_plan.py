@@ -1,0 +1,343 @@
+"""./run_all.sh [options]       tables, sweeps, perplexity curves (Figure 1, mini, one seed), plots and report of this
+                             machine: under an hour on two cores, besides installing and building
+  --full          also Figures 3, 5, 7 and the mixture of experts at mini size, the Terraformer (Tables 6 and 8,
+                  reversibility, long sequences), published shapes, bf16 kernel sets and single layers; an hour more
+  --quick         under ten minutes on two cores: fewer rows, fewer repeats, no curves
+  --smoke         about a minute: tiny shapes into a temporary folder, to see that everything runs
+  --peers         also PyTorch and JAX on the same block, and PyTorch's training step beside ours (installs them under
+                  build/peers, about 7 GB): 15 minutes more, 4 with --quick
+  --corpus PATH   text to train on: a file, a folder or a quoted glob; default: generated
+  --results DIR   folder of records; default results/local/<machine>
+  --publish       records into results/published; only from a clean git tree
+  --plan          print the plan and stop
+Interrupted (Ctrl-C) or failed, the same command goes on where it stopped.
+"""
+
+import glob
+import hashlib
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+BIN = Path("build/release/experiments")
+MODES = ("quick", "full", "smoke")
+FLAGS = ("peers", "publish", "plan")
+VALUES = {"corpus": "a file, folder or glob", "results": "a folder"}
+PEERS = Path("experiments/peers")
+PEERS_GB = 10
+
+
+@dataclass
+class Options:
+    mode: str = "default"
+    peers: bool = False
+    publish: bool = False
+    plan: bool = False
+    corpus: str = ""
+    results: str = ""
+
+
+@dataclass
+class Step:
+    minutes: float
+    program: str
+    config: str = ""
+    flags: str = ""
+
+    @property
+    def name(self):
+        return Path(self.config or self.program).name
+
+    def arguments(self):
+        cores = str(len(os.sched_getaffinity(0)))
+        return shlex.split(self.flags.replace("{cores}", cores))
+
+
+class Stopped(Exception):
+    """The user, or the system, wants an end."""
+
+
+def refuse(words, status=2):
+    print(words, file=sys.stderr)
+    sys.exit(status)
+
+
+def parse(arguments):
+    """Options with paths made absolute, which are the caller's."""
+    found, rest = Options(), list(arguments)
+    while rest:
+        word = rest.pop(0)
+        name = word.removeprefix("--") if word.startswith("--") else ""
+        if word in ("--help", "-h"):
+            print(__doc__, end="")
+            sys.exit(0)
+        elif name in MODES:
+            found.mode = name
+        elif name in FLAGS:
+            setattr(found, name, True)
+        elif name in VALUES:
+            if not rest or not rest[0]:
+                refuse(f"run_all.sh: {word} needs {VALUES[name]}", 1)
+            setattr(found, name, rest.pop(0))
+        else:
+            refuse(f"run_all.sh: unknown option '{word}'\n{__doc__.rstrip()}")
+    if found.results and not found.results.startswith("/"):
+        found.results = os.path.realpath(found.results)
+    if found.corpus not in ("", "generated"):
+        found.corpus = os.path.join(os.getcwd(), found.corpus)
+    return found
+
+
+def check(options):
+    """Refuses what cannot work before anything is installed: curves come after most of an hour."""
+    if options.results:
+        path = Path(options.results)
+        if path == ROOT or (ROOT in path.parents and ROOT / "results" not in path.parents):
+            refuse(f"run_all.sh: --results '{path}' lies in the checkout, whose records would then count as edits; "
+                   "take a folder below results/ or elsewhere")
+    if options.corpus not in ("", "generated"):
+        if options.mode == "quick":
+            refuse("run_all.sh: --quick trains no curves; drop it or --corpus")
+        if not os.path.exists(options.corpus) and not glob.glob(options.corpus):
+            refuse(f"run_all.sh: --corpus '{options.corpus}' is no file, folder or glob that matches any")
+    if options.peers and options.mode == "smoke":
+        refuse("run_all.sh: --peers goes with --quick or alone, not with --smoke")
+    if options.publish:
+        if options.results or options.mode == "smoke":
+            refuse("run_all.sh: --publish has its own folder; drop --results and --smoke")
+        command = ["git", "status", "--porcelain", "--", ".", ":!results", ":!plots"]
+        changed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        if changed.returncode:
+            refuse("error: --publish needs a git checkout", 1)
+        if changed.stdout:
+            refuse("error: --publish needs a clean tree, so that a commit names what was measured; changed:\n"
+                   + changed.stdout.rstrip(), 1)
+
+
+def plan_of(options):
+    """[Step] of experiments/plan.toml."""
+    with open(ROOT / "experiments" / "plan.toml", "rb") as file:
+        plan = tomllib.load(file)
+    steps = plan["default"] + plan["full"] if options.mode == "full" else plan[options.mode]
+    if options.peers:
+        steps = steps + plan["peers"]["quick" if options.mode == "quick" else "default"]
+    return [Step(**step) for step in steps]
+
+
+def command_line(options):
+    """What goes on after a stop."""
+    words = ["./run_all.sh"]
+    words += [f"--{name}" for name in (options.mode, *FLAGS) if name in MODES or getattr(options, name, False)]
+    words += [part for name in VALUES if getattr(options, name) for part in (f"--{name}", getattr(options, name))]
+    return shlex.join(words)
+
+
+class Runner:
+    """Runs programs one after another; a signal stops the run when the program that it reached has ended."""
+
+    def __init__(self):
+        self.stop, self.child = False, None
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._stopped)
+
+    def _stopped(self, number, _frame):
+        self.stop = True
+        if number == signal.SIGTERM and self.child:  # Ctrl-C reaches it by itself
+            self.child.send_signal(number)
+
+    def status_of(self, *command):
+        """Of a program that ran; Stopped if it, or this one, was told to stop."""
+        if self.stop:
+            raise Stopped
+        self.child = subprocess.Popen([str(word) for word in command])
+        status = self.child.wait()
+        self.child = None
+        status = 128 - status if status < 0 else status
+        if self.stop or status in (130, 143):
+            raise Stopped
+        return status
+
+    def must(self, *command):
+        status = self.status_of(*command)
+        if status:
+            sys.exit(status)
+
+
+class Measuring:
+    """The steps of a plan, into one folder of records."""
+
+    def __init__(self, runner, options, results):
+        self.runner, self.options, self.results = runner, options, results
+
+    def status_of(self, step):
+        special = {"bench_kernels": self.benchmark, "bench_layers": self.benchmark,
+                   "peers_python": self.peers_python, "peers_training": self.peers_training}
+        return special.get(step.program, self.driver)(step)
+
+    def driver(self, step):
+        command = [BIN / step.program]
+        if step.config:
+            command += ["--config", f"experiments/configs/{step.config}.cfg"]
+        command += ["--results", self.results, *step.arguments()]
+        if step.program == "perplexity" and self.options.corpus:
+            command += ["--corpus", self.options.corpus]
+        return self.runner.status_of(*command)
+
+    def benchmark(self, step):
+        """Google Benchmark writes one file at its end; kept if the same program made it whole, by its own words."""
+        out = self.results / f"{step.program.removeprefix('bench_')}.json"
+        words = [str(BIN / step.program), *step.arguments()]
+        made = hashlib.blake2b(Path(words[0]).read_bytes() + shlex.join(words).encode(), digest_size=8).hexdigest()
+        if is_whole(out, made):
+            print("already measured", flush=True)
+            return 0
+        commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False)
+        partial = out.with_suffix(".json.partial")
+        partial.unlink(missing_ok=True)
+        status = self.runner.status_of(
+            *words, f"--benchmark_out={partial}", "--benchmark_out_format=json", f"--benchmark_context=made={made}",
+            f"--benchmark_context=commit={commit.stdout.strip() or 'unknown'}")
+        # 1: whole, but some cases differ from ref; the report names them.
+        if status > 1 or not partial.exists() or not partial.stat().st_size:
+            return status or 1
+        partial.replace(out)
+        return status
+
+    def peers_python(self, step):
+        home = self.install_peers()
+        if home is None:
+            return 1
+        return self.runner.status_of(home / "bin/python", PEERS / "run_peers.py", "--results", self.results,
+                                     *step.arguments())
+
+    def peers_training(self, step):
+        home = self.install_peers()
+        if home is None:
+            return 1
+        rows = ["--python", f"pytorch={home}/bin/python"]
+        # Debian 12's own, where the package python3-torch is installed.
+        debian = subprocess.run(["/usr/bin/python3", "-c", "import torch; print(torch.__version__)"],
+                                capture_output=True, text=True, check=False)
+        if debian.stdout.startswith("1.13"):
+            rows += ["--python", "pytorch_1_13=/usr/bin/python3"]
+        return self.runner.status_of(sys.executable, PEERS / "compare_training.py", "--results", self.results, *rows,
+                                     *step.arguments())
+
+    def install_peers(self):
+        """Their virtual environment, made once; or None."""
+        home = Path(os.environ.get("SCALING_PEERS") or "build/peers")
+        wanted = PEERS / "requirements.txt"
+        if (home / "ready").exists() and (home / "ready").read_bytes() == wanted.read_bytes():
+            return home
+        home.mkdir(parents=True, exist_ok=True)
+        free_gb = shutil.disk_usage(home).free >> 30
+        if free_gb < PEERS_GB:
+            print(f"error: the peers need {PEERS_GB} GB of disk below {home}, {free_gb} GB are free; free some, or set "
+                  "SCALING_PEERS to a folder elsewhere", file=sys.stderr)
+            return None
+        print(f"installing PyTorch and JAX into {home}", flush=True)
+        if self.runner.status_of(sys.executable, "-m", "venv", home) \
+                or self.runner.status_of(home / "bin/pip", "install", "--quiet", "--requirement", wanted):
+            return None
+        shutil.copy(wanted, home / "ready")
+        return home
+
+
+def is_whole(path, made):
+    """Whether a Google Benchmark file says that it was made so, and no case failed."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return document.get("context", {}).get("made") == made \
+        and not any(case.get("error_occurred") for case in document.get("benchmarks", ()))
+
+
+def know_the_processor():
+    """Debian 12's OpenBLAS takes processors with AVX-512 that it does not know for slower ones, AMD's for a Haswell
+    and Intel's newest for a Prescott: products at half their rate and less. The kernels of SKYLAKEX run on all."""
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        if "avx512f" in file.read().split():
+            os.environ.setdefault("OPENBLAS_CORETYPE", "SKYLAKEX")
+
+
+def measure(measuring, steps):
+    """Names of the steps that failed."""
+    failed, started, planned = [], time.monotonic(), 0
+    for number, step in enumerate(steps):
+        # Estimates are for two cores and full repetition; scaled by how they have fared so far.
+        spent = time.monotonic() - started
+        scale = spent / 60 / planned if planned > 1 else 1
+        left = sum(s.minutes for s in steps[number:]) * scale + 0.5
+        print(f"\n== [{number + 1}/{len(steps)}] {step.name}: {step.minutes:g} min at most, about {left:.0f} min left "
+              "in all", flush=True)
+        status = measuring.status_of(step)
+        if status:
+            failed.append(step.name)
+            print(f"{step.name} ended with status {status}; going on with the others", file=sys.stderr, flush=True)
+        planned += step.minutes
+    return failed
+
+
+def run(runner, options, steps, temporary):
+    """Installs, builds, measures, reports; the exit status."""
+    print("== Install", flush=True)
+    runner.must("./install_dependencies.sh", *(["--peers"] if options.peers else []))
+    print("== Build", flush=True)
+    runner.must("./build.sh", "release")
+    results = options.results or temporary
+    if options.publish:
+        results = "results/published"
+    elif not results:  # the drivers know the machine's own folder
+        results = subprocess.run([BIN / "decode_time", "--where"], stdout=subprocess.PIPE, text=True,
+                                 check=True).stdout.strip()
+    results = Path(results)
+    results.mkdir(parents=True, exist_ok=True)
+    started = time.monotonic()
+    failed = measure(Measuring(runner, options, results), steps)
+    print("\n== Report", flush=True)
+    for program in ("summarise", "draw", "make_report"):
+        runner.must(sys.executable, f"plots/{program}.py", "--results", results)
+    if options.publish:
+        runner.must(sys.executable, "plots/readme_table.py")
+    minutes, seconds = divmod(int(time.monotonic() - started), 60)
+    print(f"measured in {minutes} min {seconds} s; report: {results}/report.md", flush=True)
+    if failed:
+        refuse(f"not complete: {' '.join(failed)}; the same command repeats only those", 1)
+
+
+def main():
+    options = parse(sys.argv[1:])
+    os.chdir(ROOT)
+    check(options)
+    steps = plan_of(options)
+    print(f"== Plan: {sum(s.minutes for s in steps):.1f} minutes at most, after installing and building; what is "
+          "recorded is not repeated")
+    for step in steps:
+        print(f"  {step.minutes:4g} min  {step.name}")
+    print("  then summary.json, figures and report.md", flush=True)
+    if options.plan:
+        return
+    know_the_processor()
+    try:
+        if options.mode == "smoke" and not options.results:
+            with tempfile.TemporaryDirectory() as temporary:
+                run(Runner(), options, steps, temporary)
+        else:
+            run(Runner(), options, steps, "")
+    except Stopped:
+        refuse(f"\nStopped. Finished records stay; go on with:\n  {command_line(options)}", 130)
+
+
+if __name__ == "__main__":
+    main()
