@@ -563,7 +563,7 @@ class GoalsTest(WithFolder):
         ids = {name: known[3] for name, known in legacy.EXPERIMENTS.items()
                if known[:2] == ("decode", "")}
         rows = {experiment: re.findall(r"^row = ([^:\s]+)", (
-            ROOT / "experiments" / "configs" / f"{experiment}.cfg").read_text(), re.MULTILINE)
+            ROOT / "experiments" / "configs" / "decode" / f"{experiment}.cfg").read_text(), re.MULTILINE)
             for experiment in ids}
         known = {f"{prefix}.{name}.{ending}" for experiment, prefix in ids.items()
                  for name in rows[experiment] for ending in tables.ENDINGS}
