@@ -1,12 +1,11 @@
 // Command line to Options, and back to a command.
 #include "experiments/decode/options.h"
 
-#include <algorithm>
 #include <sstream>
 
+#include "experiments/study/counts.h"
 #include "experiments/study/flags.h"
 #include "kernels/check.h"
-#include "kernels/team.h"
 
 namespace scaling {
 namespace {
@@ -14,7 +13,6 @@ namespace {
 namespace po = boost::program_options;
 
 constexpr double kSteadyBudget = 20, kQuickBudget = 4;
-constexpr int kMaxThreads = 1024;
 
 po::options_description own_options() {
   po::options_description flags("decode_time measures one experiment, row by row", 100);
@@ -84,27 +82,6 @@ Options from_values(const po::variables_map& values) {
 }
 
 }  // namespace
-
-std::vector<int> parse_threads(const std::string& text) {
-  std::vector<int> counts;
-  for (const std::string& part : split_at_commas(text)) {
-    int count = 0;
-    if (part == "all") {
-      count = available_threads();
-    } else if (part.find_first_not_of("0123456789") == std::string::npos && part.size() < 6) {
-      count = std::stoi(part);
-    }
-    if (count < 1 || count > kMaxThreads) {
-      throw UserError("'" + part + "' is no number of threads; give 1 to " +
-                      std::to_string(kMaxThreads) + ", or all");
-    }
-    counts.push_back(count);
-  }
-  if (counts.empty()) throw UserError("--threads is empty; give numbers or all, e.g. 1,all");
-  std::sort(counts.begin(), counts.end());
-  counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
-  return counts;
-}
 
 Options parse_options(int argc, const char* const* argv) {
   return from_values(parse_flags(argc, argv, {own_options(), knob_options()}));

@@ -28,9 +28,6 @@ struct Options {
 Options parse_options(int argc, const char* const* argv);
 std::string help_text();
 
-/// "1,all" -> {1, processors this process may use}; throws UserError.
-std::vector<int> parse_threads(const std::string& text);
-
 /// The command line that measures one row again.
 std::string command_of(const Options& options, const std::string& row, int threads);
 

@@ -3,12 +3,13 @@
 
 #include <algorithm>
 
-#include "experiments/decode/options.h"
 #include "experiments/study/row_text.h"
 #include "kernels/check.h"
 #include "kernels/team.h"
 
 namespace scaling {
+
+constexpr int kMaxThreads = 1024;
 
 std::vector<std::int64_t> parse_counts(const std::string& flag, const std::string& text,
                                        std::int64_t least) {
@@ -23,6 +24,27 @@ std::vector<std::int64_t> parse_counts(const std::string& flag, const std::strin
     counts.push_back(count);
   }
   if (counts.empty()) throw UserError("--" + flag + " is empty; write numbers, e.g. 2,4,8");
+  std::sort(counts.begin(), counts.end());
+  counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
+  return counts;
+}
+
+std::vector<int> parse_threads(const std::string& text) {
+  std::vector<int> counts;
+  for (const std::string& part : split_at_commas(text)) {
+    int count = 0;
+    if (part == "all") {
+      count = available_threads();
+    } else if (part.find_first_not_of("0123456789") == std::string::npos && part.size() < 6) {
+      count = std::stoi(part);
+    }
+    if (count < 1 || count > kMaxThreads) {
+      throw UserError("'" + part + "' is no number of threads; give 1 to " +
+                      std::to_string(kMaxThreads) + ", or all");
+    }
+    counts.push_back(count);
+  }
+  if (counts.empty()) throw UserError("--threads is empty; give numbers or all, e.g. 1,all");
   std::sort(counts.begin(), counts.end());
   counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
   return counts;

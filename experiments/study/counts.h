@@ -12,6 +12,9 @@ namespace scaling {
 std::vector<std::int64_t> parse_counts(const std::string& flag, const std::string& text,
                                        std::int64_t least = 1);
 
+/// "1,all" -> {1, processors this process may use}: ascending, each once; throws UserError.
+std::vector<int> parse_threads(const std::string& text);
+
 /// "2" or "all" -> threads, no more than this process may use; throws UserError.
 int parse_one_thread_count(const std::string& text);
 

@@ -30,8 +30,10 @@ std::string shell_quoted(const std::string& text) {
   return quoted + "'";
 }
 
+std::string git_command() { return "git -C " + shell_quoted(source_dir()) + " "; }
+
 void read_git(Provenance* p) {
-  const std::string git = "git -C " + shell_quoted(source_dir()) + " ";
+  const std::string git = git_command();
   p->commit = "unknown";
   p->dirty = true;
   std::string text;
@@ -65,6 +67,18 @@ std::string machine_key(const std::string& cpu, int cores, std::uint64_t memory_
   // Whole GiB: the kernel's own share differs a little from boot to boot.
   const std::uint64_t gib = (memory_bytes + (1ull << 29)) >> 30;
   return fingerprint(cpu + "|" + std::to_string(cores) + "|" + std::to_string(gib)).substr(0, 8);
+}
+
+std::string git_ids(const std::vector<std::string>& paths) {
+  std::string revisions, files, ids, changes;
+  for (const std::string& path : paths) {
+    revisions += " HEAD:" + path;
+    files += " " + path;
+  }
+  const bool known = run_command(git_command() + "rev-parse" + revisions + " 2>/dev/null", &ids);
+  const bool read =
+      run_command(git_command() + "status --porcelain --" + files + " 2>/dev/null", &changes);
+  return known && read && changes.empty() ? ids : "";
 }
 
 std::string utc_date() {

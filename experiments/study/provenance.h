@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace scaling {
 
@@ -21,6 +22,10 @@ struct Provenance {
 
 /// Reads it all; git and /proc may be absent ("unknown").
 Provenance read_provenance();
+
+/// git's ids of files and folders of the project at HEAD; empty if one of them is edited or git
+/// does not know them all.
+std::string git_ids(const std::vector<std::string>& paths);
 
 /// The machine's short name from the facts that make timings comparable.
 std::string machine_key(const std::string& cpu, int cores, std::uint64_t memory_bytes);

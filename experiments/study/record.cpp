@@ -122,6 +122,13 @@ std::string to_line(const Record& r) {
   json["ceilings"] = {{"read_gbps", r.ceilings.read_bytes_per_second / 1e9},
                       {"fma_gflops", r.ceilings.fma_flops_per_second / 1e9}};
   json["date"] = r.date;
+  if (!r.study.empty()) {
+    json["study"] = r.study;
+    json["section"] = r.section;
+    json["title"] = r.title;
+    json["id"] = r.id;
+    json["sources"] = r.sources;
+  }
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -156,6 +163,11 @@ Record from_line(const std::string& line) {
     r.ceilings.read_bytes_per_second = number_or_nan(json.at("ceilings").at("read_gbps")) * 1e9;
     r.ceilings.fma_flops_per_second = number_or_nan(json.at("ceilings").at("fma_gflops")) * 1e9;
     r.date = json.at("date");
+    r.study = json.value("study", "");
+    r.section = json.value("section", "");
+    r.title = json.value("title", "");
+    r.id = json.value("id", "");
+    r.sources = json.value("sources", "");
     return r;
   } catch (const nlohmann::json::exception& error) {
     throw UserError(error.what());
@@ -170,11 +182,16 @@ RecordFile::RecordFile(const std::string& dir, const std::string& experiment)
   read();
 }
 
-void RecordFile::read_again() { read(); }
+void RecordFile::read_again() {
+  std::error_code error;
+  const std::uintmax_t bytes = std::filesystem::file_size(path_, error);
+  if (!error && bytes != bytes_) read();
+}
 
 bool RecordFile::read() {
   std::vector<Record> records;
   bool whole = true;
+  std::uintmax_t bytes = 0;
   if (std::filesystem::exists(path_)) {
     std::ifstream in(path_);
     if (!in) {
@@ -189,6 +206,7 @@ bool RecordFile::read() {
     };
     for (std::string line; std::getline(in, line);) {
       ++number;
+      bytes += line.size() + 1;
       if (in.eof() && begins_as_record(line, experiment_)) {
         whole = false;
         break;
@@ -204,6 +222,7 @@ bool RecordFile::read() {
     }
   }
   records_ = std::move(records);
+  bytes_ = bytes;
   return whole;
 }
 
@@ -261,6 +280,7 @@ void RecordFile::append(const std::vector<Record>& records) {
                     "); free space or choose another folder with --results DIR");
   }
   ::close(file);
+  bytes_ += text.size();
   records_.insert(records_.end(), records.begin(), records.end());
 }
 

@@ -18,6 +18,9 @@ const char* name_of(Status status);
 
 struct Record {
   std::string experiment, row, against;
+  /// Kind of experiment; part of it in the report; heading; beginning of ids. Empty in records of
+  /// before there were studies.
+  std::string study, section, title, id;
   int threads = 0;
   std::string metric, unit;
   double value = std::nan("");  ///< not a number (null in the file) where nothing was measured
@@ -28,7 +31,8 @@ struct Record {
   nlohmann::ordered_json config = nlohmann::ordered_json::object();
   std::string command;  ///< repeats the row
   std::uint64_t seed = 0;
-  std::string key;        ///< same row, same settings, same program, same machine
+  std::string key;        ///< of all records of one point, machine and code (identity.h)
+  std::string sources;    ///< the code it comes from (identity.h); empty in older records
   Ceilings ceilings;      ///< 0: not measured beside this number
   Provenance provenance;  ///< commit, dirty, compiler, flags, native, cpu, cores are written
   std::string date;
@@ -57,8 +61,8 @@ class RecordFile {
   /// experiment.
   RecordFile(const std::string& dir, const std::string& experiment);
 
-  /// Reads the file again, and with it what other processes have appended since; throws likewise. A
-  /// record without its end is left alone: another process may be writing it.
+  /// Reads the file again if other processes have appended to it since; throws likewise. A record
+  /// without its end is left alone: another process may be writing it.
   void read_again();
 
   /// Whether any value was measured under this key.
@@ -78,6 +82,7 @@ class RecordFile {
   void drop_unfinished_line();
 
   std::string path_, experiment_;
+  std::uintmax_t bytes_ = 0;  ///< of the file, as far as records_ has it
   std::vector<Record> records_;
 };
 

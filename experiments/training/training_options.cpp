@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <sstream>
 
-#include "experiments/decode/options.h"
+#include "experiments/study/counts.h"
 #include "experiments/study/flags.h"
 #include "experiments/study/provenance.h"
 #include "experiments/study/results_dir.h"

@@ -1,0 +1,128 @@
+// Settings as sorted text, and the comparison of a record's with a point's.
+#include "experiments/study/identity.h"
+
+#include <algorithm>
+
+#include "experiments/study/fingerprint.h"
+#include "experiments/study/study.h"
+
+namespace scaling {
+namespace {
+
+/// As the record's config has it.
+std::string as_json(const std::string& text) { return typed_value(text).dump(); }
+
+std::string text_of(const nlohmann::ordered_json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+/// Flags have hyphens where the settings of records have underscores.
+std::string setting_name(std::string flag) {
+  std::replace(flag.begin(), flag.end(), '-', '_');
+  return flag;
+}
+
+std::vector<KnobInfo> known_settings(Study& study) {
+  std::vector<KnobInfo> known = study.row_knobs();
+  Knobs own;
+  study.flags(own);
+  for (KnobInfo knob : own.info()) {
+    knob.name = setting_name(knob.name);
+    known.push_back(std::move(knob));
+  }
+  known.push_back({"quick", "", "false", {}});
+  return known;
+}
+
+}  // namespace
+
+std::string sources_of(const std::string& study_folder, const Provenance& provenance) {
+  const std::vector<std::string> parts = {"kernels",
+                                          "models",
+                                          "experiments/study",
+                                          "experiments/instruments",
+                                          "experiments/" + study_folder,
+                                          "CMakeLists.txt"};
+  const std::string ids = git_ids(parts);
+  return ids.empty() ? provenance.program : fingerprint(ids);
+}
+
+Identity::Identity(Study& study, const Provenance& provenance, std::vector<std::string> accept)
+    : study_(study),
+      known_(known_settings(study)),
+      provenance_(provenance),
+      sources_(sources_of(study.info().folder, provenance)),
+      accept_(std::move(accept)) {}
+
+const KnobInfo* Identity::find(const std::string& name) const {
+  const auto at = std::find_if(known_.begin(), known_.end(),
+                               [&name](const KnobInfo& knob) { return knob.name == name; });
+  return at == known_.end() ? nullptr : &*at;
+}
+
+Settings Identity::counted(const Settings& all) const {
+  Settings kept;
+  for (const auto& [name, value] : all) {
+    const KnobInfo* knob = find(name);
+    if (knob && (knob->trait.in_key != InKey::text || as_json(knob->initial) == as_json(value))) {
+      continue;
+    }
+    if (study_.counts(name, all)) kept.emplace_back(name, as_json(value));
+  }
+  std::sort(kept.begin(), kept.end());
+  return kept;
+}
+
+std::string Identity::text(const Point& point) const {
+  const StudyInfo info = study_.info();
+  std::string text = info.name;
+  if (info.rows_count) text += "|" + point.row + "|" + point.against;
+  for (const auto& [name, value] : counted(point.settings)) text += "|" + name + "=" + value;
+  return text + "|" + std::to_string(point.threads) + "|" + std::to_string(point.seed);
+}
+
+std::string Identity::key(const Point& point) const {
+  return fingerprint(text(point) + "|" + provenance_.cpu + "|" + std::to_string(provenance_.cores) +
+                     "|" + sources_);
+}
+
+bool Identity::same_code(const Record& record) const {
+  if (record.sources == sources_) return true;
+  const std::string& commit = record.provenance.commit;
+  return !record.provenance.dirty &&
+         std::any_of(accept_.begin(), accept_.end(), [&commit](const std::string& accepted) {
+           return commit.rfind(accepted, 0) == 0 || accepted.rfind(commit, 0) == 0;
+         });
+}
+
+bool Identity::holds(const Record& record, const Point& point) const {
+  const StudyInfo info = study_.info();
+  if (record.threads != point.threads || record.seed != point.seed) return false;
+  if (info.rows_count && (record.row != point.row || record.against != point.against)) {
+    return false;
+  }
+  if (!record.study.empty() && record.study != info.name) return false;
+  if (record.provenance.cpu != provenance_.cpu || record.provenance.cores != provenance_.cores ||
+      !same_code(record)) {
+    return false;
+  }
+  Settings theirs;
+  for (const auto& [name, value] : record.config.items()) {
+    const auto has_name = [&name = name](const auto& setting) { return setting.first == name; };
+    // What was noted on the way, as the library that was chosen, is no setting.
+    if (find(name) || std::any_of(point.settings.begin(), point.settings.end(), has_name)) {
+      theirs.emplace_back(name, text_of(value));
+    }
+  }
+  return counted(theirs) == counted(point.settings);
+}
+
+bool Identity::is_finished(const std::vector<Record>& records, const Point& point) const {
+  const std::string closing = study_.closing(point).name;
+  return std::any_of(records.begin(), records.end(), [&](const Record& r) {
+    return r.metric == closing && r.status != Status::failed && r.status != Status::skipped &&
+           holds(r, point);
+  });
+}
+
+}  // namespace scaling

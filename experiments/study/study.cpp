@@ -1,0 +1,218 @@
+// From a command line to records: plan, what is finished, group after group, what went wrong.
+#include "experiments/study/study.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "experiments/study/fingerprint.h"
+#include "experiments/study/interrupt.h"
+#include "experiments/study/results_dir.h"
+#include "experiments/study/row_text.h"
+#include "experiments/study/run_experiment.h"
+#include "kernels/check.h"
+
+namespace scaling {
+namespace {
+
+/// One process a machine, held until this one ends.
+void keep_machine_to_itself() {
+  const std::string path =
+      (std::filesystem::temp_directory_path() / "scaling_timed_shard.lock").string();
+  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (file >= 0 && ::flock(file, LOCK_EX | LOCK_NB) == 0) return;
+  throw UserError("another shard of a timed study runs on this machine (it holds '" + path +
+                  "'), and both would be slower; run it elsewhere, or one after the other");
+}
+
+class Run {
+ public:
+  Run(Study& study, const RunOptions& options)
+      : study_(study),
+        info_(study.info()),
+        options_(options),
+        provenance_(read_provenance()),
+        identity_(study, provenance_, options.accept) {}
+
+  int run() {
+    if (options_.where) {
+      std::printf("%s\n", prepare_results_dir(options_.results, provenance_.machine).c_str());
+      return 0;
+    }
+    if (info_.example) {
+      file_ = read_row_file(options_.config, study_.row_knobs(), options_.overrides);
+    } else {
+      file_.experiment = info_.name;
+    }
+    points_ = study_.points(file_, options_);
+    require_different();
+    if (options_.shards > 1) keep_shard();
+    if (options_.dry_run) {
+      const std::string plan = plan_text({}) + study_.details(points_);
+      std::fputs(plan.c_str(), stdout);
+      return 0;
+    }
+    RecordFile records(prepare_results_dir(options_.results, provenance_.machine),
+                       file_.experiment);
+    if (info_.timed && options_.shards > 1) keep_machine_to_itself();
+    const int status = measure(records);
+    std::printf("records: %s\n", records.path().c_str());
+    return status;
+  }
+
+ private:
+  /// Results are known by settings, so two points with the same ones would be one.
+  void require_different() const {
+    std::map<std::string, std::string> names;
+    for (const Point& point : points_) {
+      const auto [at, is_new] = names.try_emplace(identity_.text(point), point.row);
+      if (is_new) continue;
+      throw UserError("rows '" + at->second + "' and '" + point.row +
+                      "' have the same settings and would be one; drop one of them (--rows) or "
+                      "change a knob of one");
+    }
+  }
+
+  void keep_shard() {
+    std::erase_if(points_, [&](const Point& point) {
+      const std::string hash = fingerprint(identity_.text(point));
+      return std::stoull(hash, nullptr, 16) % options_.shards != options_.shard;
+    });
+  }
+
+  int measure(RecordFile& records) {
+    std::vector<const Point*> open;
+    std::set<const Point*> finished;
+    double seconds = 0;
+    for (const Point& point : points_) {
+      if (!options_.force && identity_.is_finished(records.records(), point)) {
+        finished.insert(&point);
+      } else {
+        open.push_back(&point);
+        if (point.unavailable.empty()) seconds += point.seconds;
+      }
+    }
+    std::fputs(plan_text(finished).c_str(), stdout);
+    std::fflush(stdout);
+    Progress progress(seconds);
+    Sink sink(study_, options_, file_, identity_, provenance_, records, progress);
+    try {
+      measure(open, sink);
+    } catch (const Interrupted&) {
+      const std::string more = study_.interrupted();
+      progress.done(more.empty() ? "interrupted: what is finished is kept in " + records.path() +
+                                       "; the same command continues with the rest"
+                                 : more,
+                    0);
+      return kExitInterrupted;
+    }
+    return sink.complete() ? 0 : kExitFailedRows;
+  }
+
+  void measure(std::vector<const Point*> open, Sink& sink) {
+    std::erase_if(open, [&sink](const Point* point) {
+      if (point->unavailable.empty()) return false;
+      sink.skip(*point, point->unavailable);
+      return true;
+    });
+    for (const std::vector<std::size_t>& indices : study_.groups(open)) {
+      check_interrupt();
+      std::vector<const Point*> group;
+      for (const std::size_t i : indices) {
+        // Another process may have measured it since the plan was made.
+        if (options_.force || !sink.is_finished(*open[i])) {
+          group.push_back(open[i]);
+        } else {
+          sink.say(name_of(study_, *open[i]) + ": measured by another process meanwhile",
+                   open[i]->seconds);
+        }
+      }
+      if (group.empty()) continue;
+      std::string why = "it was not measured, and no reason was given";
+      try {
+        study_.measure(group, sink);
+      } catch (const UserError& error) {
+        why = error.what();
+      }
+      for (const Point* point : group) {
+        if (!sink.is_settled(*point)) sink.fail(*point, why);
+      }
+    }
+  }
+
+  /// "1,2 threads", "seeds 1,2".
+  std::string names_of(const std::vector<const Point*>& points) const {
+    std::string text;
+    for (const Point* point : points) {
+      if (!text.empty()) text += ',';
+      text += info_.by_seed ? std::to_string(point->seed) : std::to_string(point->threads);
+    }
+    return info_.by_seed ? "seeds " + text : text + (text == "1" ? " thread" : " threads");
+  }
+
+  std::string plan_text(const std::set<const Point*>& finished) const {
+    double seconds = 0;
+    std::vector<std::string> rows;
+    std::map<std::string, std::vector<const Point*>> done, open;
+    for (const Point& point : points_) {
+      if (std::find(rows.begin(), rows.end(), point.row) == rows.end()) rows.push_back(point.row);
+      (finished.count(&point) ? done : open)[point.row].push_back(&point);
+      if (!finished.count(&point) && point.unavailable.empty()) seconds += point.seconds;
+    }
+    std::string text = file_.experiment + (file_.title.empty() ? "" : ": ") + file_.title + "\n" +
+                       std::to_string(points_.size() - finished.size()) +
+                       " measurements, at most about " + readable_seconds(seconds) + "\n";
+    for (const std::string& row : rows) {
+      text += "  " + row + ": ";
+      if (const auto& points = done[row]; !points.empty()) {
+        text += names_of(points) + " already measured; --force repeats. ";
+      }
+      if (const auto& points = open[row]; !points.empty()) {
+        double own = 0;
+        for (const Point* point : points) own += point->seconds;
+        const Point& first = *points.front();
+        text += names_of(points) + ", " +
+                (!first.unavailable.empty()
+                     ? "skipped, " + first.unavailable
+                     : first.plan + (first.plan.empty() ? "" : ", ") + readable_seconds(own));
+      }
+      text += "\n";
+    }
+    return text;
+  }
+
+  Study& study_;
+  const StudyInfo info_;
+  const RunOptions& options_;
+  const Provenance provenance_;
+  const Identity identity_;
+  RowFile file_;
+  std::vector<Point> points_;
+};
+
+}  // namespace
+
+std::vector<std::vector<std::size_t>> Study::groups(std::span<const Point* const> points) const {
+  std::vector<std::vector<std::size_t>> alone;
+  for (std::size_t i = 0; i < points.size(); ++i) alone.push_back({i});
+  return alone;
+}
+
+int run_study(Study& study, int argc, const char* const* argv) {
+  return run_experiment([&] {
+    const RunOptions options = parse_run_options(study, argc, argv);
+    if (options.help) {
+      std::fputs(help_of(study).c_str(), stdout);
+      return 0;
+    }
+    return Run(study, options).run();
+  });
+}
+
+}  // namespace scaling
