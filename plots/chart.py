@@ -15,23 +15,49 @@ WIDTH = 3.4  # inches: one column of a two-column paper
 DENSE = {"color": "#444444", "marker": "s", "linestyle": "--"}
 SPARSE = {"color": "#0072b2", "marker": "o", "linestyle": "-"}
 LIMIT = {"color": "#999999", "linestyle": ":"}
-OTHERS = ({"color": "#d55e00", "marker": "^", "linestyle": "-."},
-          {"color": "#009e73", "marker": "D", "linestyle": (0, (5, 1, 1, 1, 1, 1))},
-          {"color": "#cc79a7", "marker": "v", "linestyle": (0, (3, 1))})
-BARS = ({"facecolor": "white", "hatch": "//////"}, {"facecolor": "#0072b2"},
-        {"facecolor": "#cccccc", "hatch": "...."}, {"facecolor": "#eeeeee"})
+OTHERS = (
+    {"color": "#d55e00", "marker": "^", "linestyle": "-."},
+    {"color": "#009e73", "marker": "D", "linestyle": (0, (5, 1, 1, 1, 1, 1))},
+    {"color": "#cc79a7", "marker": "v", "linestyle": (0, (3, 1))},
+)
+BARS = (
+    {"facecolor": "white", "hatch": "//////"},
+    {"facecolor": "#0072b2"},
+    {"facecolor": "#cccccc", "hatch": "...."},
+    {"facecolor": "#eeeeee"},
+)
 # Around a point whose status is not `ok`; at a bar's number stands a star. Their labels begin with
 # an underscore, which keeps them out of legends, and are read again for the line below the figure.
-RING = {"marker": "o", "markersize": 8, "markerfacecolor": "none", "markeredgecolor": "black",
-        "markeredgewidth": 0.6, "linestyle": "none", "zorder": 4}
+RING = {
+    "marker": "o",
+    "markersize": 8,
+    "markerfacecolor": "none",
+    "markeredgecolor": "black",
+    "markeredgewidth": 0.6,
+    "linestyle": "none",
+    "zorder": 4,
+}
 
-pyplot.rcParams.update({
-    "font.size": 8, "axes.labelsize": 8, "axes.titlesize": 8, "xtick.labelsize": 7,
-    "ytick.labelsize": 7, "legend.fontsize": 7, "axes.linewidth": 0.6, "lines.linewidth": 1.1,
-    "lines.markersize": 4, "hatch.linewidth": 0.5, "legend.frameon": False,
-    "axes.spines.top": False, "axes.spines.right": False, "legend.handlelength": 2.6,
-    "svg.hashsalt": "scaling", "savefig.dpi": 220,
-})
+pyplot.rcParams.update(
+    {
+        "font.size": 8,
+        "axes.labelsize": 8,
+        "axes.titlesize": 8,
+        "xtick.labelsize": 7,
+        "ytick.labelsize": 7,
+        "legend.fontsize": 7,
+        "axes.linewidth": 0.6,
+        "lines.linewidth": 1.1,
+        "lines.markersize": 4,
+        "hatch.linewidth": 0.5,
+        "legend.frameon": False,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "legend.handlelength": 2.6,
+        "svg.hashsalt": "scaling",
+        "savefig.dpi": 220,
+    }
+)
 
 
 class Missing(Exception):
@@ -40,8 +66,9 @@ class Missing(Exception):
 
 def new(height, panels=1, **arguments):
     """(figure, list of axes): panels stacked at column width."""
-    figure, axes = pyplot.subplots(panels, 1, figsize=(WIDTH, height), squeeze=False,
-                                   constrained_layout=True, **arguments)
+    figure, axes = pyplot.subplots(
+        panels, 1, figsize=(WIDTH, height), squeeze=False, constrained_layout=True, **arguments
+    )
     return figure, [row[0] for row in axes]
 
 
@@ -55,8 +82,9 @@ def save(figure, path):
 
 def curve(axes, points, **look):
     """A line through [(x, Value)] with error bars and a ring around what is not `ok`."""
-    axes.errorbar([x for x, _ in points], [v.value for _, v in points],
-                  [v.spread for _, v in points], **look)
+    axes.errorbar(
+        [x for x, _ in points], [v.value for _, v in points], [v.spread for _, v in points], **look
+    )
     ring(axes, points)
 
 
@@ -77,8 +105,10 @@ def star(number, value):
 def statuses(figure):
     """What its rings and stars stand for, in words, good before bad; empty if there are none."""
     labels = {str(artist.get_label()) for axes in figure.axes for artist in axes.get_children()}
-    found = {mark: [status.replace("_", " ") for status in rec.STATUSES
-                    if f"_{mark} {status}" in labels] for mark in ("ringed", "starred (*)")}
+    found = {
+        mark: [status.replace("_", " ") for status in rec.STATUSES if f"_{mark} {status}" in labels]
+        for mark in ("ringed", "starred (*)")
+    }
     return "; ".join(f"{mark}: {' or '.join(words)}" for mark, words in found.items() if words)
 
 
@@ -100,8 +130,16 @@ def style_of(family, index):
 
 def pretty(row):
     """FF+QKV+cross of ff_qkv_cross: the row's name as the paper writes such things."""
-    words = {"baseline": "dense", "dense": "dense", "ff": "FF", "qkv": "QKV", "sparse": "FF+QKV",
-             "cross": "cross", "moe64": "MoE 64", "loss4": "loss"}
+    words = {
+        "baseline": "dense",
+        "dense": "dense",
+        "ff": "FF",
+        "qkv": "QKV",
+        "sparse": "FF+QKV",
+        "cross": "cross",
+        "moe64": "MoE 64",
+        "loss4": "loss",
+    }
     return "+".join(words.get(w, w) for w in row.removesuffix(".bf16").split("_"))
 
 
@@ -125,5 +163,12 @@ def legend_above(axes, handles=None, labels=None, columns=2):
         handles, labels = axes.get_legend_handles_labels()
         pairs = sorted(zip(handles, labels), key=lambda p: not isinstance(p[0], ErrorbarContainer))
         handles, labels = zip(*pairs)
-    axes.legend(handles, labels, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncol=columns,
-                borderaxespad=0.2, columnspacing=1.2)
+    axes.legend(
+        handles,
+        labels,
+        loc="lower center",
+        bbox_to_anchor=(0.5, 1.0),
+        ncol=columns,
+        borderaxespad=0.2,
+        columnspacing=1.2,
+    )

@@ -3,13 +3,24 @@
 import math
 
 import section
-from values import (ceiling, combine, measured, of_record, other_bandwidths, ratio, setting)
+from values import ceiling, combine, measured, of_record, other_bandwidths, ratio, setting
 
 PEERS = ("eigen", "openblas", "onednn", "pytorch", "jax")
 DENSE_PARTS = ("feed_forward", "projection", "cross_projection", "loss")
-MEASURED = ("token_ms", "block_ms", "token_efficiency", "block_efficiency", "token_weights_read",
-            "block_weights_read", "token_bytes", "block_bytes", "token_floor_ms",
-            "block_floor_ms", "parameters", "rows_touched")
+MEASURED = (
+    "token_ms",
+    "block_ms",
+    "token_efficiency",
+    "block_efficiency",
+    "token_weights_read",
+    "block_weights_read",
+    "token_bytes",
+    "block_bytes",
+    "token_floor_ms",
+    "block_floor_ms",
+    "parameters",
+    "rows_touched",
+)
 # What skips the weights of zero activations: with random weights half of a ReLU is zero.
 UNRANKED = ("dense_relu_skip",)
 
@@ -28,9 +39,11 @@ def is_ranked(record):
 
 def has_peers_block(record):
     """Whether the row's block is the Transformer's that peers were measured with."""
-    return setting(record, "residual_stack", "plain") == "plain" \
-        and setting(record, "attention_layers", 1) == 1 \
+    return (
+        setting(record, "residual_stack", "plain") == "plain"
+        and setting(record, "attention_layers", 1) == 1
         and setting(record, "recurrence", "none") == "none"
+    )
 
 
 def peer_rows(records, shape, weight_type, threads, metric):
@@ -39,7 +52,7 @@ def peer_rows(records, shape, weight_type, threads, metric):
     for experiment, prefix in ((f"peers_{shape}", ""), ("peers_python", f"{shape}.")):
         own = measured(records, experiment, "baseline", threads, metric)
         for row in records.rows(experiment):
-            library = row[len(prefix):].replace(".bf16", "").removesuffix("_own")
+            library = row[len(prefix) :].replace(".bf16", "").removesuffix("_own")
             record = records.get(experiment, row, threads, metric)
             if not row.startswith(prefix) or record is None or library not in PEERS:
                 continue
@@ -55,8 +68,9 @@ def at_equal_bandwidth(theirs, ours):
     if not all(rates):
         return None
     both = ratio(of_record(theirs), of_record(ours))
-    return both and both._replace(value=both.value * rates[0] / rates[1],
-                                  spread=both.spread * rates[0] / rates[1])
+    return both and both._replace(
+        value=both.value * rates[0] / rates[1], spread=both.spread * rates[0] / rates[1]
+    )
 
 
 def dense_reference(records, experiment, row, threads, metric):
@@ -75,8 +89,9 @@ def dense_reference(records, experiment, row, threads, metric):
     if not is_table(records.about(experiment)) or not is_dense(record):
         return best, whose
     ours = best
-    rows = peer_rows(records, setting(record, "shape"), setting(record, "weight_type", "f32"),
-                     threads, metric)
+    rows = peer_rows(
+        records, setting(record, "shape"), setting(record, "weight_type", "f32"), threads, metric
+    )
     for library, theirs, beside in rows:
         value = of_record(theirs)
         if value.status == "untrusted":
@@ -88,8 +103,11 @@ def dense_reference(records, experiment, row, threads, metric):
             scale = at_equal_bandwidth(theirs, record)
         here = value
         if scale:
-            spread = scale.value * ours.value * math.hypot(scale.spread / scale.value,
-                                                           ours.spread / ours.value)
+            spread = (
+                scale.value
+                * ours.value
+                * math.hypot(scale.spread / scale.value, ours.spread / ours.value)
+            )
             here = combine(scale.value * ours.value, ours.unit, spread, (scale, ours))
         if here.value < best.value:
             best, whose = here, library
@@ -116,8 +134,9 @@ def against(records, experiment, row, threads):
 
 
 def met_other_bandwidth(records, experiment, row, base, threads):
-    return other_bandwidths(*(records.get(experiment, name, threads, "token_floor_ms")
-                              for name in (row, base)))
+    return other_bandwidths(
+        *(records.get(experiment, name, threads, "token_floor_ms") for name in (row, base))
+    )
 
 
 def row_figures(records, experiment, row, threads):
@@ -136,14 +155,17 @@ def row_figures(records, experiment, row, threads):
     for kind in ("token", "block"):
         reference, _ = dense_reference(records, experiment, base, threads, f"{kind}_ms")
         figures[f"{kind}_speedup"] = ratio(reference, get(f"{kind}_ms"))
-    for name, metric in (("reads_limit", "token_weights_read"),
-                         ("block_reads_limit", "block_weights_read"),
-                         ("roofline_limit", "block_floor_ms"),
-                         ("token_roofline_limit", "token_floor_ms")):
+    for name, metric in (
+        ("reads_limit", "token_weights_read"),
+        ("block_reads_limit", "block_weights_read"),
+        ("roofline_limit", "block_floor_ms"),
+        ("token_roofline_limit", "token_floor_ms"),
+    ):
         figures[name] = ratio(get(metric, base), get(metric))
     figures["share_of_roofline"] = ratio(figures["block_speedup"], figures["roofline_limit"], "1")
-    figures["token_share_of_roofline"] = ratio(figures["token_speedup"],
-                                               figures["token_roofline_limit"], "1")
+    figures["token_share_of_roofline"] = ratio(
+        figures["token_speedup"], figures["token_roofline_limit"], "1"
+    )
     # Shares divide by each row's own limit, so that they hold whatever the bandwidth was.
     if met_other_bandwidth(records, experiment, row, base, threads):
         for name in ("token_speedup", "block_speedup", "roofline_limit", "token_roofline_limit"):

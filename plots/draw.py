@@ -9,8 +9,11 @@ import sections
 
 def figures(records):
     """{name: function of the records} of all sections."""
-    return {name: draw for section, own in sections.of(records)
-            for name, draw in section.figures(records, own).items()}
+    return {
+        name: draw
+        for section, own in sections.of(records)
+        for name, draw in section.figures(records, own).items()
+    }
 
 
 def draw_all(records, drawn):
@@ -31,15 +34,23 @@ def draw_all(records, drawn):
 
 
 def main():
-    arguments = rec.parse_arguments(__doc__, lambda parser: parser.add_argument(
-        "--figures", nargs="+", metavar="NAME",
-        help="which to draw, named as the experiments are; default: all"))
+    arguments = rec.parse_arguments(
+        __doc__,
+        lambda parser: parser.add_argument(
+            "--figures",
+            nargs="+",
+            metavar="NAME",
+            help="which to draw, named as the experiments are; default: all",
+        ),
+    )
     records = rec.Records(arguments.results)
     known = figures(records)
     for name in arguments.figures or ():
         if name not in known:
-            sys.exit(f"--figures {name}: {records.folder} has no figure of that name; known are "
-                     + ", ".join(known))
+            sys.exit(
+                f"--figures {name}: {records.folder} has no figure of that name; known are "
+                + ", ".join(known)
+            )
     drawn = {name: known[name] for name in arguments.figures or known}
     skipped = draw_all(records, drawn)
     for name, reason in skipped:

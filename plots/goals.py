@@ -25,55 +25,157 @@ class Goal(NamedTuple):
 
 
 GOALS = (
-    Goal("dense block: its floor over its time", ">=", 0.90,
-         tuple(f"table1.{shape}.baseline{suffix}.block_efficiency"
-               for shape in SHAPES for suffix in ("", ".bf16"))),
-    Goal("a library's dense block: its time over ours", ">=", 0.97,
-         tuple(f"peers.{shape}.{library}.over_ours{EQUAL_BANDWIDTH}"
-               for shape in SHAPES for library in decode.PEERS)),
-    Goal("FF+QKV block in jitted JAX: its time over ours", ">=", 2,
-         tuple(f"peers.{shape}.jax.ff_qkv_cross.over_ours" for shape in SHAPES), PEERS),
+    Goal(
+        "dense block: its floor over its time",
+        ">=",
+        0.90,
+        tuple(
+            f"table1.{shape}.baseline{suffix}.block_efficiency"
+            for shape in SHAPES
+            for suffix in ("", ".bf16")
+        ),
+    ),
+    Goal(
+        "a library's dense block: its time over ours",
+        ">=",
+        0.97,
+        tuple(
+            f"peers.{shape}.{library}.over_ours{EQUAL_BANDWIDTH}"
+            for shape in SHAPES
+            for library in decode.PEERS
+        ),
+    ),
+    Goal(
+        "FF+QKV block in jitted JAX: its time over ours",
+        ">=",
+        2,
+        tuple(f"peers.{shape}.jax.ff_qkv_cross.over_ours" for shape in SHAPES),
+        PEERS,
+    ),
     Goal("800M, FF+QKV: speed-up of a block", ">=", 3.8, ("table1.800m.ff_qkv.block_speedup",)),
     Goal("800M, FF+QKV: speed-up of a token", ">=", 3.0, ("table1.800m.ff_qkv.token_speedup",)),
-    Goal("800M, FF+QKV and sparse cross-attention: block speed-up over its roofline limit", ">=",
-         0.65, ("table1.800m.ff_qkv_cross.share_of_roofline",)),
+    Goal(
+        "800M, FF+QKV and sparse cross-attention: block speed-up over its roofline limit",
+        ">=",
+        0.65,
+        ("table1.800m.ff_qkv_cross.share_of_roofline",),
+    ),
     Goal("800M, sparse FF: speed-up of a token", ">=", 1.80, ("table1.800m.ff.token_speedup",)),
-    Goal("17B, FF+QKV and sparse cross-attention: block speed-up over its roofline limit", ">=",
-         0.70, tuple(f"table1.17b.ff_qkv_cross{suffix}.share_of_roofline"
-                     for suffix in ("", ".bf16"))),
-    Goal("17B, everything sparse, bf16: a token, ms", "<=", 13,
-         tuple(f"table1.17b.ff_qkv_cross_loss4{kernels}.bf16.token_ms" for kernels in KERNELS)),
-    Goal("Tables 2 and 7: token speed-up over its roofline limit", ">=", 0.85,
-         tuple(f"table2.{row}.token_share_of_roofline"
-               for row in ("n8", "n16", "n32", "n64", "n128", "n256", "moe64"))
-         + tuple(f"table7.s{s}.token_share_of_roofline" for s in (2, 4, 8))),
-    Goal("17B Terraformer, FF+QKV+loss: token speed-up over its roofline limit", ">=", 0.70,
-         tuple(f"table6.ff_qkv_loss4{suffix}.token_share_of_roofline"
-               for suffix in ("", ".bf16")), FULL),
-    Goal("17B Terraformer, FF+QKV+loss, bf16: a token, ms", "<=", 13,
-         tuple(f"table6.ff_qkv_loss4{kernels}.bf16.token_ms" for kernels in KERNELS), FULL),
-    Goal("800M Terraformer: token speed-up over the dense Transformer", ">=", 6,
-         ("table8.terraformer.token_speedup",), FULL),
-    Goal("reversible stack: what 24 blocks keep over what 2 keep", "<=", 1.1,
-         ("reversible.activation_growth",), FULL),
-    Goal("reversible stack: a training step over a plain one's", "<=", 1.5,
-         ("reversible.step_cost",), FULL),
-    Goal("LSH attention: a training step of full attention over its own, 16,384 positions", ">=",
-         6, ("lsh.speedup_16384",), FULL),
-    Goal("LSH attention: memory grows as this power of the length", "<=", 1.05,
-         ("lsh.memory_exponent",), FULL),
-    Goal("training step of newest eager PyTorch over ours", ">=", 1.2, ("train.vs_pytorch",), PEERS),
+    Goal(
+        "17B, FF+QKV and sparse cross-attention: block speed-up over its roofline limit",
+        ">=",
+        0.70,
+        tuple(f"table1.17b.ff_qkv_cross{suffix}.share_of_roofline" for suffix in ("", ".bf16")),
+    ),
+    Goal(
+        "17B, everything sparse, bf16: a token, ms",
+        "<=",
+        13,
+        tuple(f"table1.17b.ff_qkv_cross_loss4{kernels}.bf16.token_ms" for kernels in KERNELS),
+    ),
+    Goal(
+        "Tables 2 and 7: token speed-up over its roofline limit",
+        ">=",
+        0.85,
+        tuple(
+            f"table2.{row}.token_share_of_roofline"
+            for row in ("n8", "n16", "n32", "n64", "n128", "n256", "moe64")
+        )
+        + tuple(f"table7.s{s}.token_share_of_roofline" for s in (2, 4, 8)),
+    ),
+    Goal(
+        "17B Terraformer, FF+QKV+loss: token speed-up over its roofline limit",
+        ">=",
+        0.70,
+        tuple(f"table6.ff_qkv_loss4{suffix}.token_share_of_roofline" for suffix in ("", ".bf16")),
+        FULL,
+    ),
+    Goal(
+        "17B Terraformer, FF+QKV+loss, bf16: a token, ms",
+        "<=",
+        13,
+        tuple(f"table6.ff_qkv_loss4{kernels}.bf16.token_ms" for kernels in KERNELS),
+        FULL,
+    ),
+    Goal(
+        "800M Terraformer: token speed-up over the dense Transformer",
+        ">=",
+        6,
+        ("table8.terraformer.token_speedup",),
+        FULL,
+    ),
+    Goal(
+        "reversible stack: what 24 blocks keep over what 2 keep",
+        "<=",
+        1.1,
+        ("reversible.activation_growth",),
+        FULL,
+    ),
+    Goal(
+        "reversible stack: a training step over a plain one's",
+        "<=",
+        1.5,
+        ("reversible.step_cost",),
+        FULL,
+    ),
+    Goal(
+        "LSH attention: a training step of full attention over its own, 16,384 positions",
+        ">=",
+        6,
+        ("lsh.speedup_16384",),
+        FULL,
+    ),
+    Goal(
+        "LSH attention: memory grows as this power of the length",
+        "<=",
+        1.05,
+        ("lsh.memory_exponent",),
+        FULL,
+    ),
+    Goal(
+        "training step of newest eager PyTorch over ours", ">=", 1.2, ("train.vs_pytorch",), PEERS
+    ),
     Goal("training step of PyTorch 1.13 over ours", ">=", 3, ("train.vs_pytorch_1_13",), PEERS),
-    Goal("dense training step: share of the best library's product rate", ">=", 0.50,
-         ("train.mfu",), PEERS),
-    Goal("power of Figure 1: what a feed-forward of equal reads loses, nats a token", ">=", 0.1,
-         ("fig1.small.power",), TRAIN.format("fig1_small")),
-    Goal("the same, in standard deviations over seeds", SD, 5, ("fig1.small.power",), TRAIN.format("fig1_small")),
-    Goal("FF+QKV at equal parameters: its gap over that of equal reads", "<=", 0.25,
-         ("fig1.small.ff_qkv.share_of_iso_read_ff",), TRAIN.format("fig1_small")),
-    Goal("Table 4: the Terraformer's accuracy less the Transformer's, in standard deviations over "
-         "seeds", SD, 2, tuple(f"table4_reduced.difference.{task}.{what}_accuracy"
-                               for task in ("copy", "addition") for what in ("token", "sequence")), TRAIN.format("table4_reduced")),
+    Goal(
+        "dense training step: share of the best library's product rate",
+        ">=",
+        0.50,
+        ("train.mfu",),
+        PEERS,
+    ),
+    Goal(
+        "power of Figure 1: what a feed-forward of equal reads loses, nats a token",
+        ">=",
+        0.1,
+        ("fig1.small.power",),
+        TRAIN.format("fig1_small"),
+    ),
+    Goal(
+        "the same, in standard deviations over seeds",
+        SD,
+        5,
+        ("fig1.small.power",),
+        TRAIN.format("fig1_small"),
+    ),
+    Goal(
+        "FF+QKV at equal parameters: its gap over that of equal reads",
+        "<=",
+        0.25,
+        ("fig1.small.ff_qkv.share_of_iso_read_ff",),
+        TRAIN.format("fig1_small"),
+    ),
+    Goal(
+        "Table 4: the Terraformer's accuracy less the Transformer's, in standard deviations over "
+        "seeds",
+        SD,
+        2,
+        tuple(
+            f"table4_reduced.difference.{task}.{what}_accuracy"
+            for task in ("copy", "addition")
+            for what in ("token", "sequence")
+        ),
+        TRAIN.format("table4_reduced"),
+    ),
 )
 
 
@@ -121,12 +223,17 @@ def limits(records, name):
     rates = [floor and ceiling(floor, limit) for limit in ("read_gbps", "fma_gflops")]
     if time is None or not all(rates):
         return ""
-    counted = [f"{number(measured[metric]['value'] * 1e-6)} {unit}" for metric, unit in
-               ((f"{kind}_bytes", "MB"), (f"{kind}_flops", "MFLOP")) if metric in measured]
-    return f"{kind} {number(time['value'])} ms, floor {number(floor['value'])} ms " \
-        f"at {number(rates[0])} GB/s and {number(rates[1])} GFLOP/s" \
-        + (f" for {' and '.join(counted)}" if counted else "") \
+    counted = [
+        f"{number(measured[metric]['value'] * 1e-6)} {unit}"
+        for metric, unit in ((f"{kind}_bytes", "MB"), (f"{kind}_flops", "MFLOP"))
+        if metric in measured
+    ]
+    return (
+        f"{kind} {number(time['value'])} ms, floor {number(floor['value'])} ms "
+        f"at {number(rates[0])} GB/s and {number(rates[1])} GFLOP/s"
+        + (f" for {' and '.join(counted)}" if counted else "")
         + tables.most_lost(records, experiment, row, records.all_threads())
+    )
 
 
 def write(report):
@@ -137,19 +244,31 @@ def write(report):
     lines = [line for line in lines if line[2] is not None]
     words = [text for _, _, _, text in lines]
     counts = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(sorted(words)))
-    report.add("## Goals", "", "What the project set out to reach on its machine, at "
-               f"{records.all_threads()} threads: {counts or 'nothing of it measured'}. Figures are ids of `summary.json`. "
-               "Beside a missed decode time stands what the hardware allows: the floor, which is "
-               "the sum over phases of max(bytes / bandwidth, FLOPs / peak), at the ceilings "
-               "measured beside that row.")
-    table = ["| goal | figure | measured | wanted | verdict | what the hardware allows |",
-             "|---|---|---:|---:|---|---|"]
+    report.add(
+        "## Goals",
+        "",
+        "What the project set out to reach on its machine, at "
+        f"{records.all_threads()} threads: {counts or 'nothing of it measured'}. Figures are ids of `summary.json`. "
+        "Beside a missed decode time stands what the hardware allows: the floor, which is "
+        "the sum over phases of max(bytes / bandwidth, FLOPs / peak), at the ceilings "
+        "measured beside that row.",
+    )
+    table = [
+        "| goal | figure | measured | wanted | verdict | what the hardware allows |",
+        "|---|---|---:|---:|---|---|",
+    ]
     before = None
     for goal, name, value, text in lines:
-        table.append(line(
-            goal.words if goal is not before else "", f"`{name}`", shown(report, name, value),
-            wanted(goal, value.unit), f"**{text}**",
-            limits(records, name) if text.startswith("missed") else ""))
+        table.append(
+            line(
+                goal.words if goal is not before else "",
+                f"`{name}`",
+                shown(report, name, value),
+                wanted(goal, value.unit),
+                f"**{text}**",
+                limits(records, name) if text.startswith("missed") else "",
+            )
+        )
         before = goal
     if lines:
         report.add(*table)

@@ -30,10 +30,16 @@ EXPERIMENTS = {
     "peers_training": ("peers", "training", "", "train"),
 }
 # The first word of a training experiment's name; a second word is its size.
-CURVES = {"fig1": "Figure 1", "fig3": "Figure 3: N of the sparse feed-forward",
-          "fig5": "Figure 5: projections", "fig7": "Figure 7: sparse loss",
-          "moe": "Section 3.1: mixture of experts", "c4": "Figure 1 on the C4 sample alone",
-          "hour": "An hour a curve", "table8": "Table 8: log-perplexity"}
+CURVES = {
+    "fig1": "Figure 1",
+    "fig3": "Figure 3: N of the sparse feed-forward",
+    "fig5": "Figure 5: projections",
+    "fig7": "Figure 7: sparse loss",
+    "moe": "Section 3.1: mixture of experts",
+    "c4": "Figure 1 on the C4 sample alone",
+    "hour": "An hour a curve",
+    "table8": "Table 8: log-perplexity",
+}
 
 
 def about(name, trained):

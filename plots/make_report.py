@@ -16,20 +16,27 @@ def write_known(report):
 
 def verdicts(records):
     """[claims.Verdict] at all threads, in the paper's order."""
-    found = [verdict for section, own in sections.of(records)
-             for verdict in section.verdicts(records, own)]
+    found = [
+        verdict
+        for section, own in sections.of(records)
+        for verdict in section.verdicts(records, own)
+    ]
     return sorted(found, key=lambda verdict: verdict.place)
 
 
 def write_claims(report):
-    report.add("## What the paper says, and what was found",
-               "", f"*Reproduced*: at least {claims.CLOSE:.0%} of the paper's factor, or the "
-               "stated order; *partly*: a gain, but a smaller one. "
-               f"At {report.records.all_threads()} threads.")
+    report.add(
+        "## What the paper says, and what was found",
+        "",
+        f"*Reproduced*: at least {claims.CLOSE:.0%} of the paper's factor, or the "
+        "stated order; *partly*: a gain, but a smaller one. "
+        f"At {report.records.all_threads()} threads.",
+    )
     found = verdicts(report.records)
     report.verdicts([v for v in found if v.verdict != claims.NOT_MEASURED])
-    report.not_measured([v.command for v in found if v.verdict == claims.NOT_MEASURED],
-                        ("claim", "claims"))
+    report.not_measured(
+        [v.command for v in found if v.verdict == claims.NOT_MEASURED], ("claim", "claims")
+    )
 
 
 def make(records):

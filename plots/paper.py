@@ -13,6 +13,7 @@ TEXT_UNITS = {"s_per_token": ("token_ms", 1e3), "x": ("token_speedup", 1)}
 
 class Published(NamedTuple):
     """One row as printed; speed-ups as printed where they are, else from the printed times."""
+
     token_ms: Optional[float] = None
     block_ms: Optional[float] = None
     token_speedup: Optional[float] = None
@@ -28,20 +29,27 @@ def table(name):
 
 def log_perplexity(model, train_steps=None):
     """Table 8's, nats a token, of a model as it names it, after so many steps or its only number."""
-    return next(float(r["log_perplexity_nats"]) for r in table("table8") if r["model"] == model
-                and train_steps in (None, int(r["train_steps"])))
+    return next(
+        float(r["log_perplexity_nats"])
+        for r in table("table8")
+        if r["model"] == model and train_steps in (None, int(r["train_steps"]))
+    )
 
 
 def note(experiment):
     """What rows.csv says of a whole experiment; empty if nothing."""
-    return next((r["note"] for r in table("rows") if (r["experiment"], r["row"])
-                 == (experiment, "")), "")
+    return next(
+        (r["note"] for r in table("rows") if (r["experiment"], r["row"]) == (experiment, "")), ""
+    )
 
 
 def lines(experiment, row=None):
     """[(table, its line)] of a row of ours, or of all rows of an experiment, in order."""
-    return [(r["table"], _line(r["table"], r["paper_row"])) for r in table("rows")
-            if r["experiment"] == experiment and r["table"] and row in (None, r["row"])]
+    return [
+        (r["table"], _line(r["table"], r["paper_row"]))
+        for r in table("rows")
+        if r["experiment"] == experiment and r["table"] and row in (None, r["row"])
+    ]
 
 
 def published(experiment, row):
@@ -52,8 +60,11 @@ def published(experiment, row):
     if not found:
         return None
     base = Published(**_times(*lines(experiment)[0]))
-    fields = {"note": next(r["note"] for r in table("rows") if (r["experiment"], r["row"])
-                           == (experiment, row))}
+    fields = {
+        "note": next(
+            r["note"] for r in table("rows") if (r["experiment"], r["row"]) == (experiment, row)
+        )
+    }
     for name, line in found:
         fields |= _times(name, line)
     for kind in ("token", "block"):
@@ -73,8 +84,15 @@ def _times(name, line):
     if name == "text_numbers":
         field, factor = TEXT_UNITS[line["unit"]]
         return {field: factor * float(line["value"])}
-    printed = {"token_ms": (1e3, "dec_time_s_per_token"), "block_ms": (1, "dec_time_ms_per_block"),
-               "token_speedup": (1, "reported_speedup_total_x", "reported_speedup_x"),
-               "block_speedup": (1, "reported_speedup_per_block_x")}
-    return {field: factor * float(line[column]) for field, (factor, *columns) in printed.items()
-            for column in columns if line.get(column)}
+    printed = {
+        "token_ms": (1e3, "dec_time_s_per_token"),
+        "block_ms": (1, "dec_time_ms_per_block"),
+        "token_speedup": (1, "reported_speedup_total_x", "reported_speedup_x"),
+        "block_speedup": (1, "reported_speedup_per_block_x"),
+    }
+    return {
+        field: factor * float(line[column])
+        for field, (factor, *columns) in printed.items()
+        for column in columns
+        if line.get(column)
+    }

@@ -11,19 +11,27 @@ from sections.curves import draw
 
 def newest(records):
     """The experiment with curves that was written to last, or None."""
-    dated = [(r.get("date") or "", name) for name in records.experiments()
-             if records.about(name).study == "training" for r in records.history(name)]
+    dated = [
+        (r.get("date") or "", name)
+        for name in records.experiments()
+        if records.about(name).study == "training"
+        for r in records.history(name)
+    ]
     return max(dated)[1] if dated else None
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--results", type=pathlib.Path, metavar="DIR",
-                        help="folder of records; default: the newest under results/local")
-    parser.add_argument("--experiment", metavar="NAME",
-                        help="which; default: the one written to last")
-    parser.add_argument("--every", type=float, metavar="SECONDS",
-                        help="redraw until interrupted")
+    parser.add_argument(
+        "--results",
+        type=pathlib.Path,
+        metavar="DIR",
+        help="folder of records; default: the newest under results/local",
+    )
+    parser.add_argument(
+        "--experiment", metavar="NAME", help="which; default: the one written to last"
+    )
+    parser.add_argument("--every", type=float, metavar="SECONDS", help="redraw until interrupted")
     arguments = parser.parse_args()
     folder = arguments.results or rec.newest_local()
     if folder is None or not folder.is_dir():

@@ -14,22 +14,37 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 # Knobs that only some choices of another knob read; with others they make no difference.
 READ_BY = {
-    **dict.fromkeys(("sparsity", "d_lowrank", "selector", "selection_noise", "hard_probability",
-                     "kernel_scaling"), ("feed_forward", ("sparse",))),
+    **dict.fromkeys(
+        (
+            "sparsity",
+            "d_lowrank",
+            "selector",
+            "selection_noise",
+            "hard_probability",
+            "kernel_scaling",
+        ),
+        ("feed_forward", ("sparse",)),
+    ),
     "experts": ("feed_forward", ("moe_block", "moe_switch")),
-    **dict.fromkeys(("lsh_chunk", "lsh_rounds", "lsh_buckets", "lsh_chunks_before",
-                     "lsh_chunks_after"), ("attention", ("lsh",))),
-    "loss_modules": ("loss", ("multiplicative",)), "loss_rank": ("loss", ("low_rank",)),
+    **dict.fromkeys(
+        ("lsh_chunk", "lsh_rounds", "lsh_buckets", "lsh_chunks_before", "lsh_chunks_after"),
+        ("attention", ("lsh",)),
+    ),
+    "loss_modules": ("loss", ("multiplicative",)),
+    "loss_rank": ("loss", ("low_rank",)),
     "recurrence_width": ("recurrence", ("sru",)),
     "recompute_decisions": ("residual_stack", ("reversible",)),
-    **dict.fromkeys(("digits_min", "digits_max", "eval_digits_min", "eval_digits_max"),
-                    ("task", ("copy", "addition", "copy_pairs", "addition_pairs"))),
+    **dict.fromkeys(
+        ("digits_min", "digits_max", "eval_digits_min", "eval_digits_max"),
+        ("task", ("copy", "addition", "copy_pairs", "addition_pairs")),
+    ),
 }
 OFF = (0, "", "none", None)  # False is 0
 
 
 class About(NamedTuple):
     """An experiment: which study and section it belongs to, its title, the prefix of its ids."""
+
     name: str
     study: str
     section: str
@@ -97,13 +112,21 @@ class Records:
         if said is None:
             trained = any(r["metric"] in ("evaluation", "log_perplexity") for r in history)
             return About(experiment, *legacy.about(experiment, trained))
-        return About(experiment, said["study"], said.get("section") or "",
-                     said.get("title") or experiment, said.get("id") or experiment)
+        return About(
+            experiment,
+            said["study"],
+            said.get("section") or "",
+            said.get("title") or experiment,
+            said.get("id") or experiment,
+        )
 
     def of(self, owns):
         """[About] of the experiments that `owns` says yes to, in the report's order."""
-        return [about for name in sorted(self._order, key=legacy.place)
-                if owns(about := self.about(name))]
+        return [
+            about
+            for name in sorted(self._order, key=legacy.place)
+            if owns(about := self.about(name))
+        ]
 
     def history(self, experiment):
         """Every record of an experiment, the oldest first: curves have many of one metric."""
@@ -111,10 +134,15 @@ class Records:
 
     def rows(self, experiment):
         """Row names, the baseline first, then from many to few weights read."""
-        reads = {key[1]: record["value"] for key, record in self._latest.items()
-                 if key[0] == experiment and key[3] == "token_weights_read"}
-        return sorted(self._order.get(experiment, ()),
-                      key=lambda row: (not row.startswith("baseline"), -reads.get(row, 0)))
+        reads = {
+            key[1]: record["value"]
+            for key, record in self._latest.items()
+            if key[0] == experiment and key[3] == "token_weights_read"
+        }
+        return sorted(
+            self._order.get(experiment, ()),
+            key=lambda row: (not row.startswith("baseline"), -reads.get(row, 0)),
+        )
 
     def threads(self):
         """Every thread count in the folder, ascending."""
@@ -204,16 +232,22 @@ def newest_local():
 def parse_arguments(description, extend=None):
     """Command line common to all programs here; `results` is a folder that exists."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--results", metavar="DIR", type=pathlib.Path,
-                        help="folder of record files; default: the newest under results/local")
+    parser.add_argument(
+        "--results",
+        metavar="DIR",
+        type=pathlib.Path,
+        help="folder of record files; default: the newest under results/local",
+    )
     if extend:
         extend(parser)
     arguments = parser.parse_args()
     if arguments.results is None:
         arguments.results = newest_local()
     if arguments.results is None:
-        parser.error("no records under results/local: run ./run_all.sh first, or name a folder "
-                     "with --results")
+        parser.error(
+            "no records under results/local: run ./run_all.sh first, or name a folder "
+            "with --results"
+        )
     if not arguments.results.is_dir():
         parser.error(f"--results {arguments.results} is not a folder")
     return arguments

@@ -23,6 +23,7 @@ class Section:
     verdicts(records, own): [claims.Verdict] on what the paper says of decoding and memory.
     write(report, own): adds to the report; nothing if nothing was measured.
     """
+
     owns: Callable
     numbers_at: Callable = _nothing
     numbers: Callable = _nothing

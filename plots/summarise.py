@@ -12,8 +12,10 @@ def figures(records):
     ordered = sorted(sections.of(records), key=lambda pair: pair[0].place)
     for threads, prefix in ((records.all_threads(), ""), (1, "threads1.")):
         for section, own in ordered:
-            found |= {prefix + name: value for name, value
-                      in section.numbers_at(records, own, threads).items()}
+            found |= {
+                prefix + name: value
+                for name, value in section.numbers_at(records, own, threads).items()
+            }
     for section, own in ordered:
         found |= section.numbers(records, own)
     return found
@@ -21,9 +23,16 @@ def figures(records):
 
 def summary(records):
     """{id: {"value", "unit", "spread", "status", "commit"}}."""
-    return {name: {"value": _rounded(v.value), "unit": v.unit, "spread": _rounded(v.spread),
-                   "status": v.status, "commit": v.commit}
-            for name, v in figures(records).items()}
+    return {
+        name: {
+            "value": _rounded(v.value),
+            "unit": v.unit,
+            "spread": _rounded(v.spread),
+            "status": v.status,
+            "commit": v.commit,
+        }
+        for name, v in figures(records).items()
+    }
 
 
 def _rounded(number):

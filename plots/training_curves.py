@@ -55,8 +55,7 @@ class Experiment:
 
     def by_seed(self, row, metric):
         """{seed: record} of a result."""
-        return {seed: r for (name, seed), r in self._results.get(metric, {}).items()
-                if name == row}
+        return {seed: r for (name, seed), r in self._results.get(metric, {}).items() if name == row}
 
     def setting(self, row, knob):
         """A setting of a finished row, or None."""
@@ -69,8 +68,11 @@ class Experiment:
 
     def failures(self, row):
         """{seed: reason} of the seeds that failed."""
-        return {seed: r.get("note") or "no reason given"
-                for (name, seed), r in sorted(self._failed.items()) if name == row}
+        return {
+            seed: r.get("note") or "no reason given"
+            for (name, seed), r in sorted(self._failed.items())
+            if name == row
+        }
 
     def state(self, row):
         """Why a row has no result, in words."""
@@ -104,8 +106,9 @@ class Experiment:
 
     def seed_spread(self):
         """Standard deviation over seeds, pooled over all rows that have two or more; or None."""
-        groups = [[r["value"] for r in self.by_seed(row, "log_perplexity").values()]
-                  for row in self.rows]
+        groups = [
+            [r["value"] for r in self.by_seed(row, "log_perplexity").values()] for row in self.rows
+        ]
         groups = [g for g in groups if len(g) > 1]
         freedom = sum(len(g) - 1 for g in groups)
         if not freedom:
@@ -119,8 +122,11 @@ class Experiment:
         under way, of those that failed.
         """
         begun = {seed: points for (name, seed), points in self._points.items() if name == row}
-        seeds = [begun[seed] for seed in self.by_seed(row, "log_perplexity") if seed in begun] \
-            or [begun[seed] for seed in self.seeds(row) if seed in begun] or list(begun.values())
+        seeds = (
+            [begun[seed] for seed in self.by_seed(row, "log_perplexity") if seed in begun]
+            or [begun[seed] for seed in self.seeds(row) if seed in begun]
+            or list(begun.values())
+        )
         if not seeds:
             return []
         steps = sorted(set.intersection(*(set(s) for s in seeds)) or set(seeds[0]))
@@ -149,13 +155,15 @@ class Experiment:
 
 def of_newest_text(history):
     """Its records of the text that was trained on last. A failure names only its corpus."""
+
     def corpus(record):
         return tuple(setting(record, knob) for knob in CORPUS)
 
     usable = [r for r in history if r["value"] is not None and setting(r, "data")]
     newest = usable[-1]["config"]["data"] if usable else None
-    corpora = {corpus(r) for r in usable if r["config"]["data"] == newest
-               and r["metric"] != "evaluation"}
+    corpora = {
+        corpus(r) for r in usable if r["config"]["data"] == newest and r["metric"] != "evaluation"
+    }
 
     def counts(record):
         if record["value"] is not None:
@@ -167,19 +175,25 @@ def of_newest_text(history):
 
 def settings(record):
     """What a curve was trained with, but for its seeds."""
-    return {knob: value for knob, value in rec.settings(record).items()
-            if knob not in INCIDENTAL + SEEDS}
+    return {
+        knob: value
+        for knob, value in rec.settings(record).items()
+        if knob not in INCIDENTAL + SEEDS
+    }
 
 
 def alike(one, other):
     """Whether two experiments have the same baseline: same text, same settings at a shared seed."""
-    mine, theirs = ({seed: settings(r) for seed, r in
-                     e.by_seed(e.baseline, "log_perplexity").items()} for e in (one, other))
+    mine, theirs = (
+        {seed: settings(r) for seed, r in e.by_seed(e.baseline, "log_perplexity").items()}
+        for e in (one, other)
+    )
     return one.data == other.data and any(mine[s] == theirs[s] for s in mine if s in theirs)
 
 
 def experiments(records):
     """{name: Experiment} of every training experiment on text in the folder, in the report's order."""
-    found = {about.name: Experiment(records, about.name)
-             for about in records.of(section.of("training"))}
+    found = {
+        about.name: Experiment(records, about.name) for about in records.of(section.of("training"))
+    }
     return {name: e for name, e in found.items() if e.rows}

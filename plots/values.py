@@ -19,8 +19,13 @@ class Value(NamedTuple):
 
 def of_record(record):
     commit = (record.get("commit") or "unknown") + ("-dirty" if record.get("dirty") else "")
-    return Value(record["value"], record.get("unit") or "", record.get("spread") or 0.0,
-                 record["status"], commit)
+    return Value(
+        record["value"],
+        record.get("unit") or "",
+        record.get("spread") or 0.0,
+        record["status"],
+        commit,
+    )
 
 
 def measured(records, experiment, row, threads, metric):
@@ -66,8 +71,7 @@ def other_bandwidths(*found):
 def ratio_of_times(above, below):
     """of two records: untrusted where memory's read rates beside them differ; None of None."""
     value = ratio(above and of_record(above), below and of_record(below))
-    return value._replace(status="untrusted") if value and other_bandwidths(above, below) \
-        else value
+    return value._replace(status="untrusted") if value and other_bandwidths(above, below) else value
 
 
 def sweep_records(records, experiment, threads, metric, setting_name):
@@ -83,8 +87,10 @@ def sweep_records(records, experiment, threads, metric, setting_name):
 
 def sweep(records, *which):
     """{family: [(setting, Value)] ascending} of the same arguments."""
-    return {family: [(x, of_record(record)) for x, record in points.items()]
-            for family, points in sweep_records(records, *which).items()}
+    return {
+        family: [(x, of_record(record)) for x, record in points.items()]
+        for family, points in sweep_records(records, *which).items()
+    }
 
 
 def fit_exponent(points):
@@ -111,5 +117,6 @@ def over_seeds(records, centre=statistics.fmean):
         return None
     values = [r["value"] for r in records]
     spread = statistics.stdev(values) if len(values) > 1 else 0.0
-    return combine(centre(values), records[0].get("unit") or "", spread,
-                          [of_record(r) for r in records])
+    return combine(
+        centre(values), records[0].get("unit") or "", spread, [of_record(r) for r in records]
+    )

@@ -7,17 +7,24 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SECTION = r"(?:10|\d)(?:\.\d+)?"
 # "paper 2.4 and 2.7", "reference 1.2, 1.3"; "paper 1.72×" and "paper 93 ms" are measurements.
-CITATION = re.compile(rf"\b(?:paper|reference) ({SECTION}(?:(?:, | and |, and | to ){SECTION})*)(?![\d×%]|\.\d| ms)")
+CITATION = re.compile(
+    rf"\b(?:paper|reference) ({SECTION}(?:(?:, | and |, and | to ){SECTION})*)(?![\d×%]|\.\d| ms)"
+)
 BRACKETS = re.compile(r"\[(\d+\.\d+(?:, \d+\.\d+)*)\]")
 LINE_BREAK_IN_COMMENT = re.compile(r"\s*\n\s*(?:///|//|#)?<?\s*")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-NAMED = re.compile(r"`((?:apps|docs|examples|experiments|kernels|models|plots|tests|tools)/[\w./-]*)`")
+NAMED = re.compile(
+    r"`((?:apps|docs|examples|experiments|kernels|models|plots|tests|tools)/[\w./-]*)`"
+)
 
 
 def sources():
     for folder in ("kernels", "models", "experiments", "apps", "tests", "plots", "tools"):
         for path in sorted((ROOT / folder).rglob("*")):
-            if path.suffix in (".h", ".cpp", ".py", ".cfg") and path != pathlib.Path(__file__).resolve():
+            if (
+                path.suffix in (".h", ".cpp", ".py", ".cfg")
+                and path != pathlib.Path(__file__).resolve()
+            ):
                 yield path
 
 
@@ -44,24 +51,36 @@ class Paper(unittest.TestCase):
         for path in sources():
             wanted = cited(path.read_text(encoding="utf-8"))
             all_cited |= wanted
-            self.assertEqual(wanted - sections, set(), f"{path.relative_to(ROOT)} cites what docs/paper.md lacks")
+            self.assertEqual(
+                wanted - sections, set(), f"{path.relative_to(ROOT)} cites what docs/paper.md lacks"
+            )
         self.assertGreater(len(all_cited), 20)
 
     def test_citations_are_found(self):
-        self.assertEqual(cited("// (paper 2.4 and 2.7).\n/// x (reference\n/// 4.5, 'model'), reference 1.2, 1.3"),
-                         {"2.4", "2.7", "4.5", "1.2", "1.3"})
-        self.assertEqual(cited("int n;  // draws [4.7]\nx[1]; f(\"paper 1.72× and 93 ms, paper 93 ms\")"), {"4.7"})
+        self.assertEqual(
+            cited(
+                "// (paper 2.4 and 2.7).\n/// x (reference\n/// 4.5, 'model'), reference 1.2, 1.3"
+            ),
+            {"2.4", "2.7", "4.5", "1.2", "1.3"},
+        )
+        self.assertEqual(
+            cited('int n;  // draws [4.7]\nx[1]; f("paper 1.72× and 93 ms, paper 93 ms")'), {"4.7"}
+        )
 
 
 class Documents(unittest.TestCase):
     def test_the_readme_is_short(self):
         words = len((ROOT / "README.md").read_text(encoding="utf-8").split())
-        self.assertLessEqual(words, 1000, "README.md is what a newcomer reads first; the rest belongs into docs/")
+        self.assertLessEqual(
+            words, 1000, "README.md is what a newcomer reads first; the rest belongs into docs/"
+        )
 
     def test_every_named_file_and_folder_exists(self):
         for document in documents():
             for name in NAMED.findall(document.read_text(encoding="utf-8")):
-                self.assertTrue((ROOT / name).exists(), f"{document.relative_to(ROOT)} names {name}")
+                self.assertTrue(
+                    (ROOT / name).exists(), f"{document.relative_to(ROOT)} names {name}"
+                )
 
     def test_every_relative_link_leads_somewhere(self):
         links = 0
@@ -85,8 +104,10 @@ def documents():
 
 def anchors(text):
     """Of headings, as a page of Markdown makes them: lower case, no punctuation, hyphens for spaces."""
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-            for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)}
+    return {
+        re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    }
 
 
 if __name__ == "__main__":

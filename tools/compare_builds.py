@@ -97,7 +97,9 @@ class Build:
         self.folder = pathlib.Path(folder).resolve()
         cache = self.folder / "CMakeCache.txt"
         if not cache.exists():
-            sys.exit(f"compare_builds: '{folder}' is no build folder (it has no CMakeCache.txt); give build/release of a checkout")
+            sys.exit(
+                f"compare_builds: '{folder}' is no build folder (it has no CMakeCache.txt); give build/release of a checkout"
+            )
         self.cache = cache.read_text()
         self.source = pathlib.Path(self.cached("CMAKE_HOME_DIRECTORY"))
 
@@ -108,22 +110,40 @@ class Build:
     def flags(self):
         kind = self.cached("CMAKE_BUILD_TYPE")
         own = self.cached(f"CMAKE_CXX_FLAGS_{kind.upper()}")
-        return [kind, self.cached("CMAKE_CXX_FLAGS"), own, self.cached("SCALING_NATIVE"), self.cached("SCALING_SANITIZE")]
+        return [
+            kind,
+            self.cached("CMAKE_CXX_FLAGS"),
+            own,
+            self.cached("SCALING_NATIVE"),
+            self.cached("SCALING_SANITIZE"),
+        ]
 
     def program(self, name):
         for folder in ("experiments", "apps"):
             if (self.folder / folder / name).exists():
                 return str(self.folder / folder / name)
-        sys.exit(f"compare_builds: {self.folder} has no program {name}; build it: ./build.sh release drivers")
+        sys.exit(
+            f"compare_builds: {self.folder} has no program {name}; build it: ./build.sh release drivers"
+        )
 
     def run(self, name, *arguments):
-        done = subprocess.run([self.program(name), *map(str, arguments)], cwd=self.source, capture_output=True, text=True, errors="backslashreplace")
+        done = subprocess.run(
+            [self.program(name), *map(str, arguments)],
+            cwd=self.source,
+            capture_output=True,
+            text=True,
+            errors="backslashreplace",
+        )
         if done.returncode:
-            fail(f"{self.folder}: {name} {' '.join(map(str, arguments))} ended with {done.returncode}: {done.stderr.strip()[-400:]}")
+            fail(
+                f"{self.folder}: {name} {' '.join(map(str, arguments))} ended with {done.returncode}: {done.stderr.strip()[-400:]}"
+            )
         return done.stdout
 
     def configs(self):
-        return {path.name: path for path in sorted((self.source / "experiments/configs").rglob("*.cfg"))}
+        return {
+            path.name: path for path in sorted((self.source / "experiments/configs").rglob("*.cfg"))
+        }
 
 
 def train_arguments(config, results, *more):
@@ -140,7 +160,9 @@ def values(results):
         if metric not in TIMED_METRICS:
             entry["value"] = record["value"]
             if metric == "evaluation":
-                entry["config"] = {k: v for k, v in record["config"].items() if k not in TIMED_FIELDS}
+                entry["config"] = {
+                    k: v for k, v in record["config"].items() if k not in TIMED_FIELDS
+                }
             else:
                 entry["data"] = record["config"].get("data")
         key = metric if metric != "evaluation" else f"evaluation at step {record['config']['step']}"
@@ -156,8 +178,13 @@ def train(build, config, results):
 def interrupt_training(build, config, results):
     """Stops a training of row causal after its first checkpoint; false if it ended by itself before."""
     checkpoint = results / "checkpoints/golden/causal.1/latest.ckpt"
-    command = [build.program("perplexity"), *map(str, train_arguments(config, results, "--rows", "causal", "--steps", LONG_STEPS))]
-    running = subprocess.Popen(command, cwd=build.source, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    command = [
+        build.program("perplexity"),
+        *map(str, train_arguments(config, results, "--rows", "causal", "--steps", LONG_STEPS)),
+    ]
+    running = subprocess.Popen(
+        command, cwd=build.source, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     while running.poll() is None and not checkpoint.exists():
         time.sleep(0.005)
     running.send_signal(signal.SIGINT)
@@ -166,11 +193,16 @@ def interrupt_training(build, config, results):
 
 def compare_resuming(before, after, config, folder):
     whole, parts = folder / "whole", folder / "parts"
-    before.run("perplexity", *train_arguments(config, whole, "--rows", "causal", "--steps", LONG_STEPS))
+    before.run(
+        "perplexity", *train_arguments(config, whole, "--rows", "causal", "--steps", LONG_STEPS)
+    )
     if not interrupt_training(before, config, parts):
         fail("resuming: the training ended before it could be interrupted; raise LONG_STEPS")
         return
-    after.run("perplexity", *train_arguments(config, parts, "--rows", "causal", "--steps", LONG_STEPS, "--resume"))
+    after.run(
+        "perplexity",
+        *train_arguments(config, parts, "--rows", "causal", "--steps", LONG_STEPS, "--resume"),
+    )
     compare("resuming", values(whole), values(parts))
 
 
@@ -179,7 +211,10 @@ def texts(build, folder):
     for row, prompt in PROMPTS.items():
         checkpoint = folder / f"checkpoints/golden/{row}.1/latest.ckpt"
         common = ["--checkpoint", checkpoint, "--tokens", 32, "--threads", 1, *prompt]
-        found[row] = [build.run("generate", *common, *more) for more in ([], ["--temperature", 1, "--kernels", "ref"])]
+        found[row] = [
+            build.run("generate", *common, *more)
+            for more in ([], ["--temperature", 1, "--kernels", "ref"])
+        ]
     return found
 
 
@@ -196,7 +231,9 @@ def plan(build, program, path):
         elif len(words) > 10 and all("=" in word for word in words):
             rows[row]["knobs"] = dict(word.split("=", 1) for word in words)
         else:
-            line = re.sub(r",? (held )?[\d.]+ [kMGT]?B( in)? \d+ of \d+ blocks|(at most )?about .*$", "", line)
+            line = re.sub(
+                r",? (held )?[\d.]+ [kMGT]?B( in)? \d+ of \d+ blocks|(at most )?about .*$", "", line
+            )
             line = re.sub(r", [\d.]+ [kMGT]?B; seeds|(, (\d+ h )?(\d+ min )?\d+ s)$", "", line)
             rows[row]["facts"].append(line)
     return rows
@@ -209,20 +246,28 @@ def program_of(path):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("before", help="build folder")
     parser.add_argument("after", help="build folder")
     arguments = parser.parse_args()
     before, after = Build(arguments.before), Build(arguments.after)
     if before.flags() != after.flags():
-        print(f"note: compiled differently, so that floats may differ: {before.flags()}, {after.flags()}")
+        print(
+            f"note: compiled differently, so that floats may differ: {before.flags()}, {after.flags()}"
+        )
 
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         config = folder / "golden.cfg"
         config.write_text(CURVES)
         print("training", flush=True)
-        compare("training", train(before, config, folder / "before"), train(after, config, folder / "after"))
+        compare(
+            "training",
+            train(before, config, folder / "before"),
+            train(after, config, folder / "after"),
+        )
         print("resuming", flush=True)
         compare_resuming(before, after, config, folder)
         print("generation", flush=True)
@@ -239,7 +284,9 @@ def main():
             program = program_of(path)
             compare(f"plan of {name}", plan(before, program, path), plan(after, program, new[name]))
 
-    folders = [pathlib.Path(build.run("decode_time", "--where").strip()).name for build in (before, after)]
+    folders = [
+        pathlib.Path(build.run("decode_time", "--where").strip()).name for build in (before, after)
+    ]
     compare("folder of this machine", *folders)
     print(f"{len(failures)} differences" if failures else "the same")
     return 1 if failures else 0

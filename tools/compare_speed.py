@@ -36,16 +36,21 @@ class Build:
     def program(self, name):
         found = [self.folder / room / name for room in ("experiments", "apps")]
         return next((str(path) for path in found if path.exists()), None) or sys.exit(
-            f"error: {self.folder} has no program {name}; build it first (./build.sh release drivers)")
+            f"error: {self.folder} has no program {name}; build it first (./build.sh release drivers)"
+        )
 
     def config(self, name):
         found = sorted((self.source / "experiments" / "configs").rglob(f"{name}.cfg"))
-        return str(found[0]) if found else sys.exit(f"error: {self.source} has no config {name}.cfg")
+        return (
+            str(found[0]) if found else sys.exit(f"error: {self.source} has no config {name}.cfg")
+        )
 
     def run(self, *command):
         done = subprocess.run(command, capture_output=True, text=True, cwd=self.source)
         if done.returncode:
-            sys.exit(f"error: {' '.join(command)} ended with {done.returncode}:\n{done.stderr[-2000:]}")
+            sys.exit(
+                f"error: {' '.join(command)} ended with {done.returncode}:\n{done.stderr[-2000:]}"
+            )
         return done.stdout
 
     def records(self, *command):
@@ -57,45 +62,93 @@ class Build:
 
 
 def decode(build):
-    values = build.records(build.program("decode_time"), "--config", build.config("table1_800m"),
-                           "--rows", "baseline,ff,ff_qkv", "--threads", "1,all", "--time-budget", "4")
-    return {f"{row}, {threads} threads, ms a block": value for (row, threads, metric), value
-            in values.items() if metric == "block_ms"}
+    values = build.records(
+        build.program("decode_time"),
+        "--config",
+        build.config("table1_800m"),
+        "--rows",
+        "baseline,ff,ff_qkv",
+        "--threads",
+        "1,all",
+        "--time-budget",
+        "4",
+    )
+    return {
+        f"{row}, {threads} threads, ms a block": value
+        for (row, threads, metric), value in values.items()
+        if metric == "block_ms"
+    }
 
 
 def attention(build):
-    values = build.records(build.program("long_sequence"), "--config", build.config("long_sequence"),
-                           "--lengths", "4096,16384", "--repeats", "3", "--time-budget", "12",
-                           "--recall-length", "64", "--recall-chunks", "8", "--recall-rounds", "1")
-    return {f"{row}, {metric}": value for (row, _, metric), value in values.items()
-            if metric in ("forward_ms", "step_ms")}
+    values = build.records(
+        build.program("long_sequence"),
+        "--config",
+        build.config("long_sequence"),
+        "--lengths",
+        "4096,16384",
+        "--repeats",
+        "3",
+        "--time-budget",
+        "12",
+        "--recall-length",
+        "64",
+        "--recall-chunks",
+        "8",
+        "--recall-rounds",
+        "1",
+    )
+    return {
+        f"{row}, {metric}": value
+        for (row, _, metric), value in values.items()
+        if metric in ("forward_ms", "step_ms")
+    }
 
 
 def training(build):
     values = {}
     with tempfile.TemporaryDirectory() as cache:
         for row in ("dense", "ff_qkv"):
-            out = build.run(build.program("bench_training"), "--config", build.config("fig1_small"),
-                            "--row", row, "--steps", "15", "--cache", cache, "--gemm", "onednn")
+            out = build.run(
+                build.program("bench_training"),
+                "--config",
+                build.config("fig1_small"),
+                "--row",
+                row,
+                "--steps",
+                "15",
+                "--cache",
+                cache,
+                "--gemm",
+                "onednn",
+            )
             values[f"{row}, s a training step"] = json.loads(out.strip().splitlines()[-1])["value"]
     return values
 
 
 def kernels(build):
-    out = build.run(build.program("bench_kernels"), "--benchmark_min_time=0.02", "--threads",
-                    str(os.cpu_count()), "--benchmark_filter=800m.*/simd/[a-z0-9]+/(1|16)/real_time")
+    out = build.run(
+        build.program("bench_kernels"),
+        "--benchmark_min_time=0.02",
+        "--threads",
+        str(os.cpu_count()),
+        "--benchmark_filter=800m.*/simd/[a-z0-9]+/(1|16)/real_time",
+    )
     timed = re.findall(r"^(\S+/real_time)\s+([\d.]+) ([nu]s)", out, re.MULTILINE)
     return {f"{name}, µs": float(time) / (1e3 if unit == "ns" else 1) for name, time, unit in timed}
 
 
 def interval(ratios):
-    draws = sorted(statistics.median(random.choices(ratios, k=len(ratios))) for _ in range(RESAMPLES))
+    draws = sorted(
+        statistics.median(random.choices(ratios, k=len(ratios))) for _ in range(RESAMPLES)
+    )
     return draws[int(0.025 * RESAMPLES)], draws[int(0.975 * RESAMPLES)]
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("before")
     parser.add_argument("after")
     parser.add_argument("--only", default="decode,attention,training,kernels")
@@ -117,7 +170,9 @@ def main():
             order = random.sample((0, 1), 2)
             values = {which: measures[name](builds[which]) for which in order}
             rounds.append((values[0], values[1]))
-        print(f"\n| {name} | before | after | after / before | 95 % interval |\n|---|---:|---:|---:|---|")
+        print(
+            f"\n| {name} | before | after | after / before | 95 % interval |\n|---|---:|---:|---:|---|"
+        )
         all_ratios = []
         for what in rounds[0][0]:
             pairs = [(b[what], a[what]) for b, a in rounds if b.get(what) and a.get(what)]
@@ -130,16 +185,21 @@ def main():
             low, high = interval(ratios)
             late = low > BARS[name] and name != "kernels"
             slower |= late
-            print(f"| {what} | {statistics.median(b for b, _ in pairs):.4g} "
-                  f"| {statistics.median(a for _, a in pairs):.4g} | {statistics.median(ratios):.3f} "
-                  f"| {low:.3f} to {high:.3f}{' **slower**' if late else ''} |", flush=True)
+            print(
+                f"| {what} | {statistics.median(b for b, _ in pairs):.4g} "
+                f"| {statistics.median(a for _, a in pairs):.4g} | {statistics.median(ratios):.3f} "
+                f"| {low:.3f} to {high:.3f}{' **slower**' if late else ''} |",
+                flush=True,
+            )
         if name == "kernels" and all_ratios:
             # A hundred cases: some are off by chance, so all together are judged.
             means = [statistics.geometric_mean(of_round) for of_round in zip(*all_ratios)]
             low, high = interval(means)
             slower |= low > BARS[name]
-            print(f"| geometric mean of {len(all_ratios)} cases | | | {statistics.median(means):.3f} "
-                  f"| {low:.3f} to {high:.3f} |")
+            print(
+                f"| geometric mean of {len(all_ratios)} cases | | | {statistics.median(means):.3f} "
+                f"| {low:.3f} to {high:.3f} |"
+            )
     return 1 if slower else 0
 
 

@@ -103,13 +103,17 @@ def check(options):
     if options.results:
         path = Path(options.results)
         if path == ROOT or (ROOT in path.parents and ROOT / "results" not in path.parents):
-            refuse(f"run_all.sh: --results '{path}' lies in the checkout, whose records would then count as edits; "
-                   "take a folder below results/ or elsewhere")
+            refuse(
+                f"run_all.sh: --results '{path}' lies in the checkout, whose records would then count as edits; "
+                "take a folder below results/ or elsewhere"
+            )
     if options.corpus not in ("", "generated"):
         if options.mode == "quick":
             refuse("run_all.sh: --quick trains no curves; drop it or --corpus")
         if not os.path.exists(options.corpus) and not glob.glob(options.corpus):
-            refuse(f"run_all.sh: --corpus '{options.corpus}' is no file, folder or glob that matches any")
+            refuse(
+                f"run_all.sh: --corpus '{options.corpus}' is no file, folder or glob that matches any"
+            )
     if options.peers and options.mode == "smoke":
         refuse("run_all.sh: --peers goes with --quick or alone, not with --smoke")
     if options.publish:
@@ -120,8 +124,11 @@ def check(options):
         if changed.returncode:
             refuse("error: --publish needs a git checkout", 1)
         if changed.stdout:
-            refuse("error: --publish needs a clean tree, so that a commit names what was measured; changed:\n"
-                   + changed.stdout.rstrip(), 1)
+            refuse(
+                "error: --publish needs a clean tree, so that a commit names what was measured; changed:\n"
+                + changed.stdout.rstrip(),
+                1,
+            )
 
 
 def plan_of(options):
@@ -137,8 +144,17 @@ def plan_of(options):
 def command_line(options):
     """What goes on after a stop."""
     words = ["./run_all.sh"]
-    words += [f"--{name}" for name in (options.mode, *FLAGS) if name in MODES or getattr(options, name, False)]
-    words += [part for name in VALUES if getattr(options, name) for part in (f"--{name}", getattr(options, name))]
+    words += [
+        f"--{name}"
+        for name in (options.mode, *FLAGS)
+        if name in MODES or getattr(options, name, False)
+    ]
+    words += [
+        part
+        for name in VALUES
+        if getattr(options, name)
+        for part in (f"--{name}", getattr(options, name))
+    ]
     return shlex.join(words)
 
 
@@ -180,8 +196,12 @@ class Measuring:
         self.runner, self.options, self.results = runner, options, results
 
     def status_of(self, step):
-        special = {"bench_kernels": self.benchmark, "bench_layers": self.benchmark,
-                   "peers_python": self.peers_python, "peers_training": self.peers_training}
+        special = {
+            "bench_kernels": self.benchmark,
+            "bench_layers": self.benchmark,
+            "peers_python": self.peers_python,
+            "peers_training": self.peers_training,
+        }
         return special.get(step.program, self.driver)(step)
 
     def driver(self, step):
@@ -197,16 +217,24 @@ class Measuring:
         """Google Benchmark writes one file at its end; kept if the same program made it whole, by its own words."""
         out = self.results / f"{step.program.removeprefix('bench_')}.json"
         words = [str(BIN / step.program), *step.arguments()]
-        made = hashlib.blake2b(Path(words[0]).read_bytes() + shlex.join(words).encode(), digest_size=8).hexdigest()
+        made = hashlib.blake2b(
+            Path(words[0]).read_bytes() + shlex.join(words).encode(), digest_size=8
+        ).hexdigest()
         if is_whole(out, made):
             print("already measured", flush=True)
             return 0
-        commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False)
+        commit = subprocess.run(
+            ["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False
+        )
         partial = out.with_suffix(".json.partial")
         partial.unlink(missing_ok=True)
         status = self.runner.status_of(
-            *words, f"--benchmark_out={partial}", "--benchmark_out_format=json", f"--benchmark_context=made={made}",
-            f"--benchmark_context=commit={commit.stdout.strip() or 'unknown'}")
+            *words,
+            f"--benchmark_out={partial}",
+            "--benchmark_out_format=json",
+            f"--benchmark_context=made={made}",
+            f"--benchmark_context=commit={commit.stdout.strip() or 'unknown'}",
+        )
         # 1: whole, but some cases differ from ref; the report names them.
         if status > 1 or not partial.exists() or not partial.stat().st_size:
             return status or 1
@@ -217,8 +245,13 @@ class Measuring:
         home = self.install_peers()
         if home is None:
             return 1
-        return self.runner.status_of(home / "bin/python", PEERS / "run_peers.py", "--results", self.results,
-                                     *step.arguments())
+        return self.runner.status_of(
+            home / "bin/python",
+            PEERS / "run_peers.py",
+            "--results",
+            self.results,
+            *step.arguments(),
+        )
 
     def peers_training(self, step):
         home = self.install_peers()
@@ -226,12 +259,22 @@ class Measuring:
             return 1
         rows = ["--python", f"pytorch={home}/bin/python"]
         # Debian 12's own, where the package python3-torch is installed.
-        debian = subprocess.run(["/usr/bin/python3", "-c", "import torch; print(torch.__version__)"],
-                                capture_output=True, text=True, check=False)
+        debian = subprocess.run(
+            ["/usr/bin/python3", "-c", "import torch; print(torch.__version__)"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if debian.stdout.startswith("1.13"):
             rows += ["--python", "pytorch_1_13=/usr/bin/python3"]
-        return self.runner.status_of(sys.executable, PEERS / "compare_training.py", "--results", self.results, *rows,
-                                     *step.arguments())
+        return self.runner.status_of(
+            sys.executable,
+            PEERS / "compare_training.py",
+            "--results",
+            self.results,
+            *rows,
+            *step.arguments(),
+        )
 
     def install_peers(self):
         """Their virtual environment, made once; or None."""
@@ -242,12 +285,16 @@ class Measuring:
         home.mkdir(parents=True, exist_ok=True)
         free_gb = shutil.disk_usage(home).free >> 30
         if free_gb < PEERS_GB:
-            print(f"error: the peers need {PEERS_GB} GB of disk below {home}, {free_gb} GB are free; free some, or set "
-                  "SCALING_PEERS to a folder elsewhere", file=sys.stderr)
+            print(
+                f"error: the peers need {PEERS_GB} GB of disk below {home}, {free_gb} GB are free; free some, or set "
+                "SCALING_PEERS to a folder elsewhere",
+                file=sys.stderr,
+            )
             return None
         print(f"installing PyTorch and JAX into {home}", flush=True)
-        if self.runner.status_of(sys.executable, "-m", "venv", home) \
-                or self.runner.status_of(home / "bin/pip", "install", "--quiet", "--requirement", wanted):
+        if self.runner.status_of(sys.executable, "-m", "venv", home) or self.runner.status_of(
+            home / "bin/pip", "install", "--quiet", "--requirement", wanted
+        ):
             return None
         shutil.copy(wanted, home / "ready")
         return home
@@ -259,8 +306,9 @@ def is_whole(path, made):
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return document.get("context", {}).get("made") == made \
-        and not any(case.get("error_occurred") for case in document.get("benchmarks", ()))
+    return document.get("context", {}).get("made") == made and not any(
+        case.get("error_occurred") for case in document.get("benchmarks", ())
+    )
 
 
 def know_the_processor():
@@ -279,12 +327,19 @@ def measure(measuring, steps):
         spent = time.monotonic() - started
         scale = spent / 60 / planned if planned > 1 else 1
         left = sum(s.minutes for s in steps[number:]) * scale + 0.5
-        print(f"\n== [{number + 1}/{len(steps)}] {step.name}: {step.minutes:g} min at most, about {left:.0f} min left "
-              "in all", flush=True)
+        print(
+            f"\n== [{number + 1}/{len(steps)}] {step.name}: {step.minutes:g} min at most, about {left:.0f} min left "
+            "in all",
+            flush=True,
+        )
         status = measuring.status_of(step)
         if status:
             failed.append(step.name)
-            print(f"{step.name} ended with status {status}; going on with the others", file=sys.stderr, flush=True)
+            print(
+                f"{step.name} ended with status {status}; going on with the others",
+                file=sys.stderr,
+                flush=True,
+            )
         planned += step.minutes
     return failed
 
@@ -299,8 +354,9 @@ def run(runner, options, steps, temporary):
     if options.publish:
         results = "results/published"
     elif not results:  # the drivers know the machine's own folder
-        results = subprocess.run([BIN / "decode_time", "--where"], stdout=subprocess.PIPE, text=True,
-                                 check=True).stdout.strip()
+        results = subprocess.run(
+            [BIN / "decode_time", "--where"], stdout=subprocess.PIPE, text=True, check=True
+        ).stdout.strip()
     results = Path(results)
     results.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
@@ -321,8 +377,10 @@ def main():
     os.chdir(ROOT)
     check(options)
     steps = plan_of(options)
-    print(f"== Plan: {sum(s.minutes for s in steps):.1f} minutes at most, after installing and building; what is "
-          "recorded is not repeated")
+    print(
+        f"== Plan: {sum(s.minutes for s in steps):.1f} minutes at most, after installing and building; what is "
+        "recorded is not repeated"
+    )
     for step in steps:
         print(f"  {step.minutes:4g} min  {step.name}")
     print("  then summary.json, figures and report.md", flush=True)

@@ -49,9 +49,18 @@ VARIANTS = ("dense", "ff_qkv_cross")
 def weight_shapes(shape, variant):
     """name -> shape; matrices are (out, in) except where an axis order is spelled out."""
     d, m, f = shape.d_model, shape.width, shape.d_ff_dense
-    shapes = {f"{norm}_{part}": (d,) for norm in ("norm1", "norm2", "norm3") for part in ("scale", "bias")}
+    shapes = {
+        f"{norm}_{part}": (d,) for norm in ("norm1", "norm2", "norm3") for part in ("scale", "bias")
+    }
     if variant == "dense":
-        matrices = {"qkv": (3 * d, d), "out": (d, d), "cross_q": (d, d), "cross_out": (d, d), "w1": (f, d), "w2": (d, f)}
+        matrices = {
+            "qkv": (3 * d, d),
+            "out": (d, d),
+            "cross_q": (d, d),
+            "cross_out": (d, d),
+            "w1": (f, d),
+            "w2": (d, f),
+        }
         for name, (rows, cols) in matrices.items():
             shapes[name] = (rows, cols)
             shapes[name + "_bias"] = (rows,)
@@ -88,7 +97,11 @@ def make_weights(shape, variant, rng):
         elif len(dims) == 1:
             weights[name] = (rng.random(dims, np.float32) - np.float32(0.5)) * np.float32(0.02)
         else:
-            fan_in = dims[0] if name.endswith(("_e", "_conv")) or (name == "w2" and variant != "dense") else dims[1]
+            fan_in = (
+                dims[0]
+                if name.endswith(("_e", "_conv")) or (name == "w2" and variant != "dense")
+                else dims[1]
+            )
             if name == "w2" and variant != "dense":
                 fan_in //= shape.sparsity
             half = np.float32(1.0 if name.endswith("_d") else np.sqrt(3.0 / fan_in))
@@ -102,7 +115,9 @@ def make_weights(shape, variant, rng):
 def make_state(shape, variant, rng):
     """Caches of one block: keys and values (heads, length, d_head), and the remembered frames."""
     cache = (shape.n_heads, shape.length, shape.d_head)
-    state = {name: rng.standard_normal(cache, np.float32) for name in ("k", "v", "cross_k", "cross_v")}
+    state = {
+        name: rng.standard_normal(cache, np.float32) for name in ("k", "v", "cross_k", "cross_v")
+    }
     if variant != "dense":
         frames = (TAPS - 1, shape.modules, shape.width)
         state["self_frames"] = rng.standard_normal(frames, np.float32)
@@ -147,7 +162,9 @@ def reference_step(shape, variant, w, state, x, t):
     if variant == "dense":
         q, k, v = np.split(w["qkv"] @ n + w["qkv_bias"], 3)
     else:
-        frame = multiplicative(n, w["self_d"], w["self_e"], w["self_bias"]).reshape(1, shape.modules, -1)
+        frame = multiplicative(n, w["self_d"], w["self_e"], w["self_bias"]).reshape(
+            1, shape.modules, -1
+        )
         frames = np.concatenate([state["self_frames"], frame])
         state["self_frames"] = frames[1:]
         qk = convolution(frames, w["self_conv"], w["self_conv_bias"], MODULE_TAPS)
@@ -162,7 +179,9 @@ def reference_step(shape, variant, w, state, x, t):
     if variant == "dense":
         q = w["cross_q"] @ n + w["cross_q_bias"]
     else:
-        frame = multiplicative(n, w["cross_d"], w["cross_e"], w["cross_bias"]).reshape(1, shape.modules, -1)
+        frame = multiplicative(n, w["cross_d"], w["cross_e"], w["cross_bias"]).reshape(
+            1, shape.modules, -1
+        )
         frames = np.concatenate([state["cross_frames"], frame])
         state["cross_frames"] = frames[1:]
         q = convolution(frames, w["cross_conv"], w["cross_conv_bias"], MODULE_TAPS)

@@ -19,13 +19,23 @@ class Unmeasured(Exception):
 def measure(program, threads):
     """{read_gbps, fma_gflops} at this moment, as the records of decodes have them."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [str(program), "--quick", "--rows", ",".join(ROWS.values()), "--threads", str(threads),
-                   "--results", folder]
+        command = [
+            str(program),
+            "--quick",
+            "--rows",
+            ",".join(ROWS.values()),
+            "--threads",
+            str(threads),
+            "--results",
+            folder,
+        ]
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode != 0:
                 words = done.stderr.strip().splitlines()[-1:]
-                raise Unmeasured(" ".join([f"{program} ended with status {done.returncode}", *words]))
+                raise Unmeasured(
+                    " ".join([f"{program} ended with status {done.returncode}", *words])
+                )
             lines = (Path(folder) / "ceilings.jsonl").read_text(encoding="utf-8").splitlines()
             found = {record["metric"]: record["value"] for record in map(json.loads, lines)}
             return {metric: float(found[metric]) for metric in ROWS}

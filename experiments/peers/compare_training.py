@@ -24,14 +24,27 @@ SIZES = ("d_model", "d_ff", "n_heads", "layers", "vocab_size", "batch", "length"
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--results", type=Path, required=True, help="folder of the records")
-    parser.add_argument("--python", action="append", default=[], metavar="NAME=PATH",
-                        help="an interpreter that has PyTorch, and the row's name; may be given again")
-    parser.add_argument("--program", type=Path, default=ROOT / "build/release/experiments/bench_training")
-    parser.add_argument("--config", type=Path, default=ROOT / "experiments/configs/training/fig1_small.cfg")
+    parser.add_argument(
+        "--python",
+        action="append",
+        default=[],
+        metavar="NAME=PATH",
+        help="an interpreter that has PyTorch, and the row's name; may be given again",
+    )
+    parser.add_argument(
+        "--program", type=Path, default=ROOT / "build/release/experiments/bench_training"
+    )
+    parser.add_argument(
+        "--config", type=Path, default=ROOT / "experiments/configs/training/fig1_small.cfg"
+    )
     parser.add_argument("--row", default="dense", help="of the config (dense)")
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all")
+    parser.add_argument(
+        "--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all"
+    )
     parser.add_argument("--steps", type=int, default=20, help="timed in a round (20)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1, help="of the order (1)")
@@ -39,7 +52,9 @@ def parse():
     args = parser.parse_args()
     for entry in args.python:
         if "=" not in entry:
-            parser.error(f"--python {entry}: give NAME=PATH, such as pytorch=build/peers/bin/python")
+            parser.error(
+                f"--python {entry}: give NAME=PATH, such as pytorch=build/peers/bin/python"
+            )
     if args.rounds < 1 or args.steps < 1:
         parser.error(f"--rounds {args.rounds}, --steps {args.steps}: give numbers of at least 1")
     if not args.program.exists():
@@ -53,29 +68,54 @@ def last_json(command, environment=None):
     try:
         outcome = json.loads(done.stdout.splitlines()[-1])
     except (IndexError, ValueError):
-        sys.exit(f"{' '.join(map(str, command))}: ended with status {done.returncode} and no result")
+        sys.exit(
+            f"{' '.join(map(str, command))}: ended with status {done.returncode} and no result"
+        )
     if outcome["status"] != "ok":
         sys.exit(f"{' '.join(map(str, command))}: {outcome['status']}, {outcome.get('note', '')}")
     return outcome
 
 
 def our_command(args):
-    return [args.program, "--config", args.config, "--row", args.row, "--threads", str(args.threads),
-            "--steps", str(args.steps)]
+    return [
+        args.program,
+        "--config",
+        args.config,
+        "--row",
+        args.row,
+        "--threads",
+        str(args.threads),
+        "--steps",
+        str(args.steps),
+    ]
 
 
 def their_command(args, python, ours):
     sizes = [part for name in SIZES for part in (f"--{name}", str(ours[name]))]
-    return [python, HERE / "train_step.py", *sizes, "--optimizer", ours["optimizer"],
-            "--threads", str(args.threads), "--steps", str(args.steps)]
+    return [
+        python,
+        HERE / "train_step.py",
+        *sizes,
+        "--optimizer",
+        ours["optimizer"],
+        "--threads",
+        str(args.threads),
+        "--steps",
+        str(args.steps),
+    ]
 
 
 def summary(rounds):
     """Record fields of one candidate from its rounds' outcomes."""
     medians = sorted(outcome["value"] for outcome in rounds)
     low, high = medians[0], medians[-1]
-    return {"value": statistics.median(medians), "low": low, "high": high, "spread": (high - low) / 2,
-            "repeats": len(medians)}
+    return {
+        "value": statistics.median(medians),
+        "low": low,
+        "high": high,
+        "spread": (high - low) / 2,
+        "repeats": len(medians),
+    }
 
 
 def version_of(python):
@@ -94,7 +134,10 @@ def in_turn(candidates, args):
     for number in range(args.rounds):
         for name in order.sample(sorted(candidates), len(candidates)):
             outcomes[name].append(last_json(candidates[name]))
-            print(f"[{number + 1}/{args.rounds}] {name}: {outcomes[name][-1]['value'] * 1e3:.2f} ms a step", flush=True)
+            print(
+                f"[{number + 1}/{args.rounds}] {name}: {outcomes[name][-1]['value'] * 1e3:.2f} ms a step",
+                flush=True,
+            )
     return outcomes
 
 
@@ -106,14 +149,27 @@ def records_of(name, rounds, ours, args, key):
         note += f"; {last['parameters']} parameters against our {ours['parameters']}"
     metrics = [("step_seconds", "s", summary(rounds))]
     if name == "ours":
-        metrics += [(metric, unit, summary([{"value": outcome[metric]} for outcome in rounds]))
-                    for metric, unit in (("mfu", ""), ("tokens_per_s", "1/s"), ("peak_memory_bytes", "B"))]
+        metrics += [
+            (metric, unit, summary([{"value": outcome[metric]} for outcome in rounds]))
+            for metric, unit in (("mfu", ""), ("tokens_per_s", "1/s"), ("peak_memory_bytes", "B"))
+        ]
     shared = {
-        "row": name, "against": "" if name == "ours" else "ours", "threads": args.threads, "status": "ok", "note": note,
-        "config": {size: ours[size] for size in SIZES} | {"optimizer": ours["optimizer"], "steps": args.steps},
-        "command": "experiments/peers/compare_training.py --results DIR", "seed": args.seed, "compiler": versions,
-        "ceilings": {"gemm_gflops": ours["ceiling_gemm_gflops"]}, "key": key}
-    return [{**shared, "metric": metric, "unit": unit, **fields} for metric, unit, fields in metrics]
+        "row": name,
+        "against": "" if name == "ours" else "ours",
+        "threads": args.threads,
+        "status": "ok",
+        "note": note,
+        "config": {size: ours[size] for size in SIZES}
+        | {"optimizer": ours["optimizer"], "steps": args.steps},
+        "command": "experiments/peers/compare_training.py --results DIR",
+        "seed": args.seed,
+        "compiler": versions,
+        "ceilings": {"gemm_gflops": ours["ceiling_gemm_gflops"]},
+        "key": key,
+    }
+    return [
+        {**shared, "metric": metric, "unit": unit, **fields} for metric, unit, fields in metrics
+    ]
 
 
 def main():
@@ -121,19 +177,35 @@ def main():
     file = RecordFile(args.results, EXPERIMENT, section="training")
     pythons = dict(entry.split("=", 1) for entry in args.python)
     # All or none: they are compared because they took turns.
-    key = file.key(pythons={name: version_of(python) for name, python in pythons.items()},
-                   program=fingerprint(args.program.read_bytes()), config=args.config.read_text(encoding="utf-8"),
-                   row=args.row, threads=args.threads, steps=args.steps, rounds=args.rounds, seed=args.seed)
+    key = file.key(
+        pythons={name: version_of(python) for name, python in pythons.items()},
+        program=fingerprint(args.program.read_bytes()),
+        config=args.config.read_text(encoding="utf-8"),
+        row=args.row,
+        threads=args.threads,
+        steps=args.steps,
+        rounds=args.rounds,
+        seed=args.seed,
+    )
     if key in file.finished and not args.force:
         print("already recorded")
         return
     ours = last_json(our_command(args))
-    candidates = {"ours": our_command(args)} | {name: their_command(args, python, ours)
-                                                for name, python in pythons.items()}
+    candidates = {"ours": our_command(args)} | {
+        name: their_command(args, python, ours) for name, python in pythons.items()
+    }
     outcomes = in_turn(candidates, args)
-    file.append([record for name, rounds in outcomes.items() for record in records_of(name, rounds, ours, args, key)])
+    file.append(
+        [
+            record
+            for name, rounds in outcomes.items()
+            for record in records_of(name, rounds, ours, args, key)
+        ]
+    )
     for name in pythons:
-        print(f"{name}: {summary(outcomes[name])['value'] / summary(outcomes['ours'])['value']:.2f} x our step")
+        print(
+            f"{name}: {summary(outcomes[name])['value'] / summary(outcomes['ours'])['value']:.2f} x our step"
+        )
 
 
 if __name__ == "__main__":

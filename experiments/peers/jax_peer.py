@@ -22,11 +22,15 @@ def _in_groups(w, x):
 
 
 def _dot(w, x):
-    return jax.lax.dot_general(w, x.astype(w.dtype), (((1,), (0,)), ((), ())), preferred_element_type=jnp.float32)
+    return jax.lax.dot_general(
+        w, x.astype(w.dtype), (((1,), (0,)), ((), ())), preferred_element_type=jnp.float32
+    )
 
 
 def _transposed(w, x):
-    return jax.lax.dot_general(x[None].astype(w.dtype), w, (((1,), (0,)), ((), ())), preferred_element_type=jnp.float32)[0]
+    return jax.lax.dot_general(
+        x[None].astype(w.dtype), w, (((1,), (0,)), ((), ())), preferred_element_type=jnp.float32
+    )[0]
 
 
 # Ways to write a dense product; the second says whether the weights are stored (in, out). run_peers tries them all.
@@ -96,7 +100,9 @@ def _block(shape, variant, dense, w, state, x, slot):
     chosen = jnp.argmax(logits.reshape(-1, shape.sparsity), axis=-1)
     rows = jnp.arange(chosen.shape[0]) * shape.sparsity + chosen
     hidden = jax.nn.relu(dense_rows(w["w1"], rows, n))
-    return x + _matmul(hidden[None], w["w2"].at[rows].get(mode="promise_in_bounds"))[0] + w["w2_bias"], state
+    return x + _matmul(hidden[None], w["w2"].at[rows].get(mode="promise_in_bounds"))[0] + w[
+        "w2_bias"
+    ], state
 
 
 def dense_rows(w, rows, x):
@@ -136,5 +142,7 @@ class Peer:
         self.states.append({name: jnp.array(value) for name, value in state.items()})
 
     def step(self, x, t):
-        y, self.states = self.token(self.weights, self.states, jnp.asarray(x), t % self.shape.length)
+        y, self.states = self.token(
+            self.weights, self.states, jnp.asarray(x), t % self.shape.length
+        )
         return np.asarray(y)

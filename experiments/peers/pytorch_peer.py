@@ -30,9 +30,13 @@ class Peer:
         block = {}
         for name in list(weights):
             value = torch.from_numpy(weights.pop(name)).to(self.dtype)
-            block[name] = value.T.contiguous() if self.stored_transposed and value.ndim > 1 else value
+            block[name] = (
+                value.T.contiguous() if self.stored_transposed and value.ndim > 1 else value
+            )
         self.weights.append(block)
-        self.states.append({name: torch.from_numpy(value).to(self.dtype).clone() for name, value in state.items()})
+        self.states.append(
+            {name: torch.from_numpy(value).to(self.dtype).clone() for name, value in state.items()}
+        )
 
     def _attend(self, q, keys, values):
         heads = q.view(self.shape.n_heads, 1, self.shape.d_head)

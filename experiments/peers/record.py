@@ -32,7 +32,9 @@ def sources(folder=HERE):
 
 
 def git(*words):
-    done = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=False
+    )
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
@@ -48,16 +50,26 @@ class RecordFile:
     def __init__(self, folder, experiment, section=""):
         self.path = folder / f"{experiment}.jsonl"
         changed = git("status", "--porcelain", "--", ".", ":(exclude)results", ":(exclude)plots")
-        self.about = {"experiment": experiment, "study": "peers", "section": section, "native": True, "flags": "",
-                      "commit": git("rev-parse", "--short=12", "HEAD"), "dirty": bool(changed),
-                      "cpu": cpu_model(), "cores": len(os.sched_getaffinity(0))}
+        self.about = {
+            "experiment": experiment,
+            "study": "peers",
+            "section": section,
+            "native": True,
+            "flags": "",
+            "commit": git("rev-parse", "--short=12", "HEAD"),
+            "dirty": bool(changed),
+            "cpu": cpu_model(),
+            "cores": len(os.sched_getaffinity(0)),
+        }
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self.finished = self._finished()
             with open(self.path, "a", encoding="utf-8"):
                 pass
         except OSError as error:
-            sys.exit(f"cannot write records into {folder}: {error.strerror}; choose another with --results")
+            sys.exit(
+                f"cannot write records into {folder}: {error.strerror}; choose another with --results"
+            )
 
     def _finished(self):
         """Keys of what need not be repeated."""
@@ -70,19 +82,31 @@ class RecordFile:
                 if record["experiment"] != self.about["experiment"]:
                     raise ValueError
             except (ValueError, KeyError, TypeError):
-                sys.exit(f"{self.path}:{number} is not a record of {self.about['experiment']}; "
-                         "move the file away and start again")
+                sys.exit(
+                    f"{self.path}:{number} is not a record of {self.about['experiment']}; "
+                    "move the file away and start again"
+                )
             if record["status"] not in ("failed", "skipped") and record.get("value") is not None:
                 keys.add(record.get("key"))
         return keys
 
     def key(self, **settings):
         """Of a measurement with these settings, by these files, on this machine."""
-        identity = [self.about["experiment"], settings, sources(), self.about["cpu"], self.about["cores"]]
+        identity = [
+            self.about["experiment"],
+            settings,
+            sources(),
+            self.about["cpu"],
+            self.about["cores"],
+        ]
         return fingerprint(json.dumps(identity, sort_keys=True).encode())
 
     def append(self, records):
         """Adds lines at once; each may override what the file says of all."""
         now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         with open(self.path, "a", encoding="utf-8") as file:
-            file.write("".join(json.dumps({**self.about, **record, "date": now}) + "\n" for record in records))
+            file.write(
+                "".join(
+                    json.dumps({**self.about, **record, "date": now}) + "\n" for record in records
+                )
+            )

@@ -34,13 +34,22 @@ ROWS = [
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--results", type=Path, required=True, help="folder of the records")
     parser.add_argument("--seconds", type=float, default=10, help="of measuring a row (10)")
-    parser.add_argument("--rows", help="comma-separated; default: all of " + ", ".join(row[0] for row in ROWS))
+    parser.add_argument(
+        "--rows", help="comma-separated; default: all of " + ", ".join(row[0] for row in ROWS)
+    )
     parser.add_argument("--threads", help="comma-separated; default: 1 and all")
-    parser.add_argument("--ceilings", type=Path, metavar="PROGRAM", default=ROOT / "build/release/experiments/ceilings",
-                        help="our driver of that name (of the release build)")
+    parser.add_argument(
+        "--ceilings",
+        type=Path,
+        metavar="PROGRAM",
+        default=ROOT / "build/release/experiments/ceilings",
+        help="our driver of that name (of the release build)",
+    )
     parser.add_argument("--force", action="store_true", help="repeat what is already recorded")
     return parser.parse_args()
 
@@ -48,8 +57,22 @@ def parse():
 def measure(row, threads, seconds, ceilings):
     """What time_one.py says; ceilings: the driver, or None."""
     _, peer, shape, variant, dtype = row
-    command = [sys.executable, str(TIME_ONE), "--peer", peer, "--shape", shape, "--variant", variant,
-               "--dtype", dtype, "--threads", str(threads), "--seconds", str(seconds)]
+    command = [
+        sys.executable,
+        str(TIME_ONE),
+        "--peer",
+        peer,
+        "--shape",
+        shape,
+        "--variant",
+        variant,
+        "--dtype",
+        dtype,
+        "--threads",
+        str(threads),
+        "--seconds",
+        str(seconds),
+    ]
     if ceilings:
         command += ["--ceilings", str(ceilings)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
@@ -76,21 +99,59 @@ def records_of(row, threads, seconds, outcome, key):
     versions = outcome.get("versions", "")
     efficiency = efficiency_of(outcome)
     too_fast = efficiency is not None and efficiency["value"] > MAX_EFFICIENCY
-    doubt = f"faster than its floor (efficiency {100 * efficiency['value']:.1f} %)" if too_fast else ""
-    restless = "restless: the ceilings before and after differed by more than 5 %" if outcome.get("restless") else ""
-    note = "; ".join(part for part in (doubt, restless, versions, outcome.get("note"), outcome.get("way")) if part)
+    doubt = (
+        f"faster than its floor (efficiency {100 * efficiency['value']:.1f} %)" if too_fast else ""
+    )
+    restless = (
+        "restless: the ceilings before and after differed by more than 5 %"
+        if outcome.get("restless")
+        else ""
+    )
+    note = "; ".join(
+        part
+        for part in (doubt, restless, versions, outcome.get("note"), outcome.get("way"))
+        if part
+    )
     shared = {
-        "row": name, "against": "", "threads": threads, "key": key,
-        "repeats": outcome.get("repeats", 0), "status": "untrusted" if too_fast else outcome["status"], "note": note,
-        "config": {"shape": shape, "peer": peer, "variant": variant, "weight_type": dtype, "batch": 1, "context": 16,
-                   "source_length": 16, "blocks_held": outcome.get("blocks_held", 0), "way": outcome.get("way", ""),
-                   "seconds": seconds},
+        "row": name,
+        "against": "",
+        "threads": threads,
+        "key": key,
+        "repeats": outcome.get("repeats", 0),
+        "status": "untrusted" if too_fast else outcome["status"],
+        "note": note,
+        "config": {
+            "shape": shape,
+            "peer": peer,
+            "variant": variant,
+            "weight_type": dtype,
+            "batch": 1,
+            "context": 16,
+            "source_length": 16,
+            "blocks_held": outcome.get("blocks_held", 0),
+            "way": outcome.get("way", ""),
+            "seconds": seconds,
+        },
         "command": f"experiments/peers/run_peers.py --rows {name} --threads {threads} --seconds {seconds:g} --results DIR",
-        "seed": 1, "compiler": versions, "ceilings": outcome.get("ceilings", {}),
+        "seed": 1,
+        "compiler": versions,
+        "ceilings": outcome.get("ceilings", {}),
     }
-    records = [{**shared, "metric": "block_efficiency", "unit": "1", **efficiency}] if efficiency else []
-    return [*records, {**shared, "metric": "block_ms", "unit": "ms", "value": value, "low": low, "high": high,
-                       "spread": (high - low) / 2 if value is not None else None}]
+    records = (
+        [{**shared, "metric": "block_efficiency", "unit": "1", **efficiency}] if efficiency else []
+    )
+    return [
+        *records,
+        {
+            **shared,
+            "metric": "block_ms",
+            "unit": "ms",
+            "value": value,
+            "low": low,
+            "high": high,
+            "spread": (high - low) / 2 if value is not None else None,
+        },
+    ]
 
 
 def main():
@@ -113,12 +174,16 @@ def main():
     file = RecordFile(args.results, EXPERIMENT)
     ceilings = args.ceilings
     if not ceilings.exists():
-        print(f"{ceilings} is missing, so no ceilings are measured beside the times; ./build.sh release makes it")
+        print(
+            f"{ceilings} is missing, so no ceilings are measured beside the times; ./build.sh release makes it"
+        )
         ceilings = None
     for number, row in enumerate(rows):
         for threads in counts:
             key = file.key(row=row, threads=threads, seconds=args.seconds)
-            title = f"[{number + 1}/{len(rows)}] {row[0]}, {threads} thread{'s' if threads > 1 else ''}"
+            title = (
+                f"[{number + 1}/{len(rows)}] {row[0]}, {threads} thread{'s' if threads > 1 else ''}"
+            )
             if key in file.finished and not args.force:
                 print(f"{title}: already recorded", flush=True)
                 continue

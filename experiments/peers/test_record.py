@@ -13,9 +13,18 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import compare_training  # noqa: E402
 import record  # noqa: E402
 
-OURS = {"status": "ok", "value": 0.02, "parameters": 1000, "mfu": 0.5, "tokens_per_s": 7e4, "peak_memory_bytes": 1e8,
-        "ceiling_gemm_gflops": 90.0, "gemm": "eigen", "optimizer": "adam",
-        **dict.fromkeys(compare_training.SIZES, 8)}
+OURS = {
+    "status": "ok",
+    "value": 0.02,
+    "parameters": 1000,
+    "mfu": 0.5,
+    "tokens_per_s": 7e4,
+    "peak_memory_bytes": 1e8,
+    "ceiling_gemm_gflops": 90.0,
+    "gemm": "eigen",
+    "optimizer": "adam",
+    **dict.fromkeys(compare_training.SIZES, 8),
+}
 THEIRS = {"status": "ok", "value": 0.03, "parameters": 1000, "versions": "framework 1"}
 
 
@@ -54,12 +63,18 @@ class RecordTest(WithFolder):
         self.assertNotEqual(file.key(row="r", threads=1), key)
 
     def test_lines_say_who_measured_and_are_found_again(self):
-        record.RecordFile(self.folder, "e", "part").append([
-            {"row": "r", "status": "ok", "value": 1.0, "key": "k"}, {"status": "failed", "value": None, "key": "f"}])
+        record.RecordFile(self.folder, "e", "part").append(
+            [
+                {"row": "r", "status": "ok", "value": 1.0, "key": "k"},
+                {"status": "failed", "value": None, "key": "f"},
+            ]
+        )
         file = record.RecordFile(self.folder, "e")
         self.assertEqual(file.finished, {"k"})
         line = json.loads(file.path.read_text().splitlines()[0])
-        self.assertEqual((line["experiment"], line["study"], line["section"]), ("e", "peers", "part"))
+        self.assertEqual(
+            (line["experiment"], line["study"], line["section"]), ("e", "peers", "part")
+        )
         self.assertTrue(line["cpu"] and line["cores"] and line["date"])
 
     def test_foreign_file_is_named_not_overwritten(self):
@@ -75,26 +90,49 @@ class RecordTest(WithFolder):
 class CompareTrainingTest(WithFolder):
     def program(self, name, outcome):
         path = self.folder / name
-        path.write_text(f"#!{sys.executable}\nimport sys\nif '-c' in sys.argv: sys.exit()\n"
-                        f"open({str(self.folder / 'calls')!r}, 'a').write({name!r} + chr(10))\n"
-                        f"print({json.dumps(outcome)!r})\n")
+        path.write_text(
+            f"#!{sys.executable}\nimport sys\nif '-c' in sys.argv: sys.exit()\n"
+            f"open({str(self.folder / 'calls')!r}, 'a').write({name!r} + chr(10))\n"
+            f"print({json.dumps(outcome)!r})\n"
+        )
         path.chmod(0o755)
         return str(path)
 
     def compare(self, *more):
-        command = ["compare_training.py", "--results", str(self.folder / "results"), "--rounds", "2",
-                   "--program", self.program("ours", OURS), "--python", f"framework={self.program('theirs', THEIRS)}",
-                   "--threads", "1", *more]
-        with mock.patch.object(sys, "argv", command), contextlib.redirect_stdout(io.StringIO()) as said:
+        command = [
+            "compare_training.py",
+            "--results",
+            str(self.folder / "results"),
+            "--rounds",
+            "2",
+            "--program",
+            self.program("ours", OURS),
+            "--python",
+            f"framework={self.program('theirs', THEIRS)}",
+            "--threads",
+            "1",
+            *more,
+        ]
+        with (
+            mock.patch.object(sys, "argv", command),
+            contextlib.redirect_stdout(io.StringIO()) as said,
+        ):
             compare_training.main()
         lines = (self.folder / "results" / "peers_training.jsonl").read_text().splitlines()
         return [json.loads(line) for line in lines], said.getvalue()
 
     def test_each_candidate_has_its_steps_and_what_is_recorded_is_not_repeated(self):
         records, said = self.compare()
-        self.assertEqual([(r["row"], r["metric"]) for r in records], [
-            ("ours", "step_seconds"), ("ours", "mfu"), ("ours", "tokens_per_s"), ("ours", "peak_memory_bytes"),
-            ("framework", "step_seconds")])
+        self.assertEqual(
+            [(r["row"], r["metric"]) for r in records],
+            [
+                ("ours", "step_seconds"),
+                ("ours", "mfu"),
+                ("ours", "tokens_per_s"),
+                ("ours", "peak_memory_bytes"),
+                ("framework", "step_seconds"),
+            ],
+        )
         self.assertEqual((records[0]["value"], records[-1]["value"]), (0.02, 0.03))
         self.assertEqual(records[-1]["note"], "framework 1")
         self.assertIn("framework: 1.50 x our step", said)

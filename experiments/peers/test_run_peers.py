@@ -16,8 +16,17 @@ import ceilings  # noqa: E402
 import run_peers  # noqa: E402
 import time_one  # noqa: E402
 
-TIMED = {"status": "ok", "value": 2.0, "low": 1.9, "high": 2.2, "repeats": 7, "blocks_held": 24, "way": "linear",
-         "versions": "framework 1", "note": ""}
+TIMED = {
+    "status": "ok",
+    "value": 2.0,
+    "low": 1.9,
+    "high": 2.2,
+    "repeats": 7,
+    "blocks_held": 24,
+    "way": "linear",
+    "versions": "framework 1",
+    "note": "",
+}
 
 
 def program(folder, name, text):
@@ -31,7 +40,10 @@ def driver(folder, rates):
     """A program like `ceilings` that reads one rate after another, the last for ever."""
     rest = Path(folder) / "rates"
     rest.write_text(json.dumps(rates))
-    return program(folder, "ceilings", f"""
+    return program(
+        folder,
+        "ceilings",
+        f"""
 import json, pathlib, sys
 rest = pathlib.Path({str(rest)!r})
 rates = json.loads(rest.read_text())
@@ -42,7 +54,8 @@ values = {{"read_1GiB": ("read_gbps", rates[0]), "fma": ("fma_gflops", 300.0)}}
 with open(results / "ceilings.jsonl", "w") as file:
     for row in rows:
         file.write(json.dumps({{"row": row, "metric": values[row][0], "value": values[row][1]}}) + "\\n")
-""")
+""",
+    )
 
 
 class CeilingsTest(unittest.TestCase):
@@ -61,7 +74,9 @@ class CeilingsTest(unittest.TestCase):
         return ceilings.beside(self.work, lambda: ceilings.measure(path, 2))
 
     def test_a_steady_machine_is_measured_once(self):
-        self.assertEqual(self.beside([50.0, 52.0]), (1, {"read_gbps": 51.0, "fma_gflops": 300.0}, False))
+        self.assertEqual(
+            self.beside([50.0, 52.0]), (1, {"read_gbps": 51.0, "fma_gflops": 300.0}, False)
+        )
 
     def test_work_is_repeated_until_the_pair_agrees(self):
         result, mean, restless = self.beside([50.0, 80.0, 81.0])
@@ -74,14 +89,20 @@ class CeilingsTest(unittest.TestCase):
     def test_a_driver_that_fails_is_named_with_its_last_words(self):
         failing = program(self.folder, "failing", "import sys\nsys.exit('error: no memory')")
         silent = program(self.folder, "silent", "")
-        for path, words in ((failing, "no memory"), (silent, "silent"), (Path("/nonexistent"), "/nonexistent")):
+        for path, words in (
+            (failing, "no memory"),
+            (silent, "silent"),
+            (Path("/nonexistent"), "/nonexistent"),
+        ):
             with self.assertRaises(ceilings.Unmeasured) as caught:
                 ceilings.measure(path, 1)
             self.assertIn(words, str(caught.exception))
 
     def test_without_them_the_peer_is_timed_all_the_same(self):
         with contextlib.redirect_stderr(io.StringIO()) as said:
-            self.assertEqual(time_one.timed_beside_ceilings(self.work, Path("/nonexistent"), 1), (1, {}))
+            self.assertEqual(
+                time_one.timed_beside_ceilings(self.work, Path("/nonexistent"), 1), (1, {})
+            )
         self.assertIn("without ceilings", said.getvalue())
         self.assertEqual(time_one.timed_beside_ceilings(self.work, None, 1), (2, {}))
 
@@ -95,7 +116,11 @@ class RunPeersTest(unittest.TestCase):
     def peer(self, outcome):
         """A program like time_one.py that notes its arguments and prints the outcome."""
         text = f"import sys\nopen({str(self.folder / 'calls')!r}, 'a').write(' '.join(sys.argv[1:]) + chr(10))\n"
-        return program(self.folder, "peer.py", text + (f"print({json.dumps(outcome)!r})" if outcome else "sys.exit(3)"))
+        return program(
+            self.folder,
+            "peer.py",
+            text + (f"print({json.dumps(outcome)!r})" if outcome else "sys.exit(3)"),
+        )
 
     def calls(self):
         path = self.folder / "calls"
@@ -103,18 +128,34 @@ class RunPeersTest(unittest.TestCase):
 
     def run_peers(self, outcome, *arguments, ceilings_program="/nonexistent/ceilings"):
         """(records, what was printed)."""
-        command = ["run_peers.py", "--results", str(self.folder / "results"), "--ceilings", str(ceilings_program), *arguments]
+        command = [
+            "run_peers.py",
+            "--results",
+            str(self.folder / "results"),
+            "--ceilings",
+            str(ceilings_program),
+            *arguments,
+        ]
         said = io.StringIO()
-        with mock.patch.object(sys, "argv", command), mock.patch.object(run_peers, "TIME_ONE", self.peer(outcome)), \
-                contextlib.redirect_stdout(said):
+        with (
+            mock.patch.object(sys, "argv", command),
+            mock.patch.object(run_peers, "TIME_ONE", self.peer(outcome)),
+            contextlib.redirect_stdout(said),
+        ):
             run_peers.main()
         lines = (self.folder / "results" / "peers_python.jsonl").read_text().splitlines()
         return [json.loads(line) for line in lines], said.getvalue()
 
     def test_a_dense_row_has_its_time_and_its_efficiency_beside_ceilings(self):
-        outcome = {**TIMED, "block_bytes": 80_000_000, "ceilings": {"read_gbps": 50.0, "fma_gflops": 300.0},
-                   "restless": False}
-        records, _ = self.run_peers(outcome, "--rows", "800m.pytorch", "--threads", "1", ceilings_program=sys.executable)
+        outcome = {
+            **TIMED,
+            "block_bytes": 80_000_000,
+            "ceilings": {"read_gbps": 50.0, "fma_gflops": 300.0},
+            "restless": False,
+        }
+        records, _ = self.run_peers(
+            outcome, "--rows", "800m.pytorch", "--threads", "1", ceilings_program=sys.executable
+        )
         self.assertEqual([r["metric"] for r in records], ["block_efficiency", "block_ms"])
         efficiency, block_ms = records
         self.assertAlmostEqual(efficiency["value"], 0.8)  # 80 MB at 50 GB/s: 1.6 ms of 2
@@ -124,17 +165,25 @@ class RunPeersTest(unittest.TestCase):
             self.assertEqual(record["ceilings"], {"read_gbps": 50.0, "fma_gflops": 300.0})
             self.assertEqual((record["status"], record["key"]), ("ok", block_ms["key"]))
             self.assertNotIn("restless", record["note"])
-        self.assertIn("--peer pytorch --shape 800m --variant dense --dtype f32 --threads 1", self.calls()[0])
+        self.assertIn(
+            "--peer pytorch --shape 800m --variant dense --dtype f32 --threads 1", self.calls()[0]
+        )
         self.assertIn(f"--ceilings {sys.executable}", self.calls()[0])
 
     def test_a_restless_row_says_so(self):
         outcome = {**TIMED, "ceilings": {"read_gbps": 50.0, "fma_gflops": 300.0}, "restless": True}
         records, _ = self.run_peers(outcome, "--rows", "800m.jax.ff_qkv_cross", "--threads", "1")
-        self.assertEqual([r["metric"] for r in records], ["block_ms"])  # what a sparse block reads is not known
+        self.assertEqual(
+            [r["metric"] for r in records], ["block_ms"]
+        )  # what a sparse block reads is not known
         self.assertTrue(records[0]["note"].startswith("restless"))
 
     def test_faster_than_the_floor_is_untrusted(self):
-        outcome = {**TIMED, "block_bytes": 120_000_000, "ceilings": {"read_gbps": 50.0, "fma_gflops": 300.0}}
+        outcome = {
+            **TIMED,
+            "block_bytes": 120_000_000,
+            "ceilings": {"read_gbps": 50.0, "fma_gflops": 300.0},
+        }
         records, _ = self.run_peers(outcome, "--rows", "800m.jax", "--threads", "1")
         self.assertEqual({r["status"] for r in records}, {"untrusted"})
         self.assertIn("120.0 %", records[-1]["note"])
@@ -163,9 +212,12 @@ class RunPeersTest(unittest.TestCase):
     def test_mistakes_are_named(self):
         blocked = self.folder / "file"
         blocked.write_text("")
-        for arguments, words in ((["--rows", "nobody"], "known rows"), (["--threads", "two"], "give numbers"),
-                                 (["--threads", "0"], "this process may use"),
-                                 (["--results", str(blocked)], "choose another with --results")):
+        for arguments, words in (
+            (["--rows", "nobody"], "known rows"),
+            (["--threads", "two"], "give numbers"),
+            (["--threads", "0"], "this process may use"),
+            (["--results", str(blocked)], "choose another with --results"),
+        ):
             with self.assertRaises(SystemExit) as caught:
                 self.run_peers(TIMED, *arguments)
             self.assertIn(words, str(caught.exception))
@@ -193,23 +245,41 @@ class NumpyPeer:
 
 class TimeOneTest(unittest.TestCase):
     def outcome_of(self, *arguments, available=1 << 40):
-        command = ["time_one.py", "--peer", "pytorch", "--shape", "tiny", "--seconds", "0.01",
-                   "--threads", str(len(os.sched_getaffinity(0))), *arguments]
-        with mock.patch.object(sys, "argv", command), mock.patch.dict(sys.modules, {"pytorch_peer": NumpyPeer}), \
-                mock.patch.dict(os.environ), mock.patch.object(time_one, "available_bytes", lambda: available), \
-                contextlib.redirect_stdout(io.StringIO()) as said:
+        command = [
+            "time_one.py",
+            "--peer",
+            "pytorch",
+            "--shape",
+            "tiny",
+            "--seconds",
+            "0.01",
+            "--threads",
+            str(len(os.sched_getaffinity(0))),
+            *arguments,
+        ]
+        with (
+            mock.patch.object(sys, "argv", command),
+            mock.patch.dict(sys.modules, {"pytorch_peer": NumpyPeer}),
+            mock.patch.dict(os.environ),
+            mock.patch.object(time_one, "available_bytes", lambda: available),
+            contextlib.redirect_stdout(io.StringIO()) as said,
+        ):
             time_one.main()
         return json.loads(said.getvalue().splitlines()[-1])
 
     def test_all_blocks_are_held_where_they_fit(self):
         outcome = self.outcome_of()
         self.assertEqual((outcome["status"], outcome["blocks_held"]), ("ok", block.LAYERS["tiny"]))
-        self.assertEqual(outcome["block_bytes"], block.weight_bytes(block.SHAPES["tiny"], "dense", 4))
+        self.assertEqual(
+            outcome["block_bytes"], block.weight_bytes(block.SHAPES["tiny"], "dense", 4)
+        )
         self.assertNotIn("ceilings", outcome)
 
     def test_fewer_blocks_are_scaled_down(self):
         size = block.weight_bytes(block.SHAPES["tiny"], "dense", 4)
-        outcome = self.outcome_of(available=int(3.4 * size / 0.9))  # a block and what its making takes
+        outcome = self.outcome_of(
+            available=int(3.4 * size / 0.9)
+        )  # a block and what its making takes
         self.assertEqual((outcome["status"], outcome["blocks_held"]), ("scaled_down", 2))
         self.assertIn("2 of 3 blocks", outcome["note"])
         self.assertEqual(self.outcome_of(available=size)["status"], "skipped")
@@ -218,7 +288,10 @@ class TimeOneTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             arguments = ("--ceilings", str(driver(folder, [50.0])), "--variant", "ff_qkv_cross")
             outcome = self.outcome_of(*arguments)
-            self.assertEqual((outcome["ceilings"], outcome["restless"]), ({"read_gbps": 50.0, "fma_gflops": 300.0}, False))
+            self.assertEqual(
+                (outcome["ceilings"], outcome["restless"]),
+                ({"read_gbps": 50.0, "fma_gflops": 300.0}, False),
+            )
             self.assertNotIn("block_bytes", outcome)
             self.assertEqual(self.outcome_of(*arguments, available=1 << 30)["status"], "skipped")
 

@@ -21,7 +21,9 @@ def parse():
     parser.add_argument("--dtype", choices=("f32", "bf16"), default="f32")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=10)
-    parser.add_argument("--ceilings", type=Path, metavar="PROGRAM", help="driver that measures them beside the time")
+    parser.add_argument(
+        "--ceilings", type=Path, metavar="PROGRAM", help="driver that measures them beside the time"
+    )
     return parser.parse_args()
 
 
@@ -39,9 +41,13 @@ def rounded(weights, dtype):
 
     def to_bf16(v):
         bits = v.view(np.uint32).astype(np.uint64)
-        return ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
+        return (
+            ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
+        )
 
-    return {name: to_bf16(value) if value.ndim > 1 else value.copy() for name, value in weights.items()}
+    return {
+        name: to_bf16(value) if value.ndim > 1 else value.copy() for name, value in weights.items()
+    }
 
 
 def check(peer_module, way, variant, dtype):
@@ -56,7 +62,9 @@ def check(peer_module, way, variant, dtype):
     for _ in range(block.LAYERS["tiny"]):
         weights = block.make_weights(shape, variant, rng)
         state = block.make_state(shape, variant, rng)
-        reference.append((rounded(weights, dtype), {name: value.copy() for name, value in state.items()}))
+        reference.append(
+            (rounded(weights, dtype), {name: value.copy() for name, value in state.items()})
+        )
         peer.add_block(weights, state)
     worst = 0.0
     for t in range(20):
@@ -76,7 +84,9 @@ def build(peer_module, shape_name, variant, dtype, way, blocks):
     rng = np.random.default_rng(1)
     peer = peer_module.Peer(shape, variant, way, dtype)
     for _ in range(blocks):
-        peer.add_block(block.make_weights(shape, variant, rng), block.make_state(shape, variant, rng))
+        peer.add_block(
+            block.make_weights(shape, variant, rng), block.make_state(shape, variant, rng)
+        )
     return peer
 
 
@@ -135,8 +145,15 @@ def main():
     layers = block.LAYERS[args.shape]
     blocks = max(0, min(layers, enough, room))
     if blocks < 1:
-        print(json.dumps({"status": "skipped", "note": f"a block needs {(size + reserve) / 2**30:.1f} GiB, "
-                          f"{available_bytes() / 2**30:.1f} GiB are available"}))
+        print(
+            json.dumps(
+                {
+                    "status": "skipped",
+                    "note": f"a block needs {(size + reserve) / 2**30:.1f} GiB, "
+                    f"{available_bytes() / 2**30:.1f} GiB are available",
+                }
+            )
+        )
         return
     tolerance = 1e-4 if args.dtype == "f32" else 0.05
     tried = {}
@@ -147,23 +164,49 @@ def main():
             continue
         tried[way] = float("inf")
     if not tried:
-        print(json.dumps({"status": "untrusted", "note": f"differs from numpy by more than {tolerance}"}))
+        print(
+            json.dumps(
+                {"status": "untrusted", "note": f"differs from numpy by more than {tolerance}"}
+            )
+        )
         return
     for way in tried if len(tried) > 1 else ():
-        peer = build(peer_module, args.shape, args.variant, args.dtype, way, min(blocks, 6 if size < 2**28 else 1))
-        tried[way] = float(np.median(timed(peer, shape.d_model, args.seconds / 8, 3))) / len(peer.weights)
+        peer = build(
+            peer_module,
+            args.shape,
+            args.variant,
+            args.dtype,
+            way,
+            min(blocks, 6 if size < 2**28 else 1),
+        )
+        tried[way] = float(np.median(timed(peer, shape.d_model, args.seconds / 8, 3))) / len(
+            peer.weights
+        )
         del peer
         print(f"  {way}: {tried[way] * 1e3:.3f} ms a block", file=sys.stderr)
     way = min(tried, key=tried.get)
     peer = build(peer_module, args.shape, args.variant, args.dtype, way, blocks)
-    times, beside = timed_beside_ceilings(lambda: timed(peer, shape.d_model, args.seconds, 10), args.ceilings,
-                                          args.threads)
+    times, beside = timed_beside_ceilings(
+        lambda: timed(peer, shape.d_model, args.seconds, 10), args.ceilings, args.threads
+    )
     low, median, high = np.percentile(np.array(times) * 1e3 / blocks, (25, 50, 75))
-    outcome = {"status": "ok", "value": median, "low": low, "high": high, "repeats": len(times), "blocks_held": blocks,
-               "way": way, "versions": peer_module.NAME, "note": "", **beside}
+    outcome = {
+        "status": "ok",
+        "value": median,
+        "low": low,
+        "high": high,
+        "repeats": len(times),
+        "blocks_held": blocks,
+        "way": way,
+        "versions": peer_module.NAME,
+        "note": "",
+        **beside,
+    }
     if blocks < layers:
         outcome |= {"status": "scaled_down", "note": f"{blocks} of {layers} blocks held"}
-    if args.variant == "dense":  # a sparse block reads little of its weights, and how much a framework reads is its own
+    if (
+        args.variant == "dense"
+    ):  # a sparse block reads little of its weights, and how much a framework reads is its own
         outcome["block_bytes"] = size
     print(json.dumps(outcome))
 

@@ -21,7 +21,9 @@ EPSILON = 1e-16
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     for name, value, text in (
         ("d_model", 256, "width of the residual stream"),
         ("d_ff", 1024, "feed-forward neurons"),
@@ -38,16 +40,33 @@ def parse():
     ):
         parser.add_argument(f"--{name}", type=int, default=value, help=f"{text} ({value})")
     parser.add_argument("--optimizer", choices=("adafactor", "adam"), default="adafactor")
-    parser.add_argument("--learning_rate", type=float, default=0.01, help="(0.01; 0.001 suits adam)")
-    parser.add_argument("--way", help="measure this one only; a wrong name lists those of this version")
+    parser.add_argument(
+        "--learning_rate", type=float, default=0.01, help="(0.01; 0.001 suits adam)"
+    )
+    parser.add_argument(
+        "--way", help="measure this one only; a wrong name lists those of this version"
+    )
     args = parser.parse_args()
     cores = len(os.sched_getaffinity(0))
     args.threads = args.threads or cores
-    for name in ("d_model", "d_ff", "n_heads", "layers", "vocab_size", "batch", "length", "threads", "steps", "trial"):
+    for name in (
+        "d_model",
+        "d_ff",
+        "n_heads",
+        "layers",
+        "vocab_size",
+        "batch",
+        "length",
+        "threads",
+        "steps",
+        "trial",
+    ):
         if getattr(args, name) < 1:
             sys.exit(f"--{name} {getattr(args, name)}: give a number of at least 1")
     if args.d_model % args.n_heads:
-        sys.exit(f"--d_model {args.d_model} is not divisible by --n_heads {args.n_heads}; change one of the two")
+        sys.exit(
+            f"--d_model {args.d_model} is not divisible by --n_heads {args.n_heads}; change one of the two"
+        )
     if args.threads > cores:
         sys.exit(f"--threads {args.threads}: this process may use 1 to {cores} threads")
     return args
@@ -68,7 +87,10 @@ def make_model(args, torch, attend):
         def forward(self, x):
             examples, length, d = x.shape
             heads = (examples, length, args.n_heads, d // args.n_heads)
-            q, k, v = (part.view(heads).transpose(1, 2) for part in self.qkv(self.norm1(x)).split(d, dim=-1))
+            q, k, v = (
+                part.view(heads).transpose(1, 2)
+                for part in self.qkv(self.norm1(x)).split(d, dim=-1)
+            )
             x = x + self.out(attend(q, k, v).transpose(1, 2).reshape(examples, length, d))
             return x + self.down(functional.relu(self.up(self.norm2(x))))
 
@@ -118,7 +140,9 @@ class Adafactor:
             if p.dim() < 2:
                 self.state.append((p.new_zeros(p.shape),))
             else:
-                self.state.append((p.new_zeros(p.shape[:-1]), p.new_zeros(p.shape[:-2] + p.shape[-1:])))
+                self.state.append(
+                    (p.new_zeros(p.shape[:-1]), p.new_zeros(p.shape[:-2] + p.shape[-1:]))
+                )
 
     def zero_grad(self):
         for p in self.parameters:
@@ -156,9 +180,15 @@ def optimizers(args, torch):
     for option in ("foreach", "fused"):
         if option in known:
             ways[option] = lambda parameters, option=option: torch.optim.Adam(
-                parameters, lr=args.learning_rate, betas=(0.9, 0.98), eps=1e-9, **{option: True})
-    ways["loop"] = lambda parameters: torch.optim.Adam(parameters, lr=args.learning_rate, betas=(0.9, 0.98), eps=1e-9,
-                                                       **({"foreach": False} if "foreach" in known else {}))
+                parameters, lr=args.learning_rate, betas=(0.9, 0.98), eps=1e-9, **{option: True}
+            )
+    ways["loop"] = lambda parameters: torch.optim.Adam(
+        parameters,
+        lr=args.learning_rate,
+        betas=(0.9, 0.98),
+        eps=1e-9,
+        **({"foreach": False} if "foreach" in known else {}),
+    )
     return ways
 
 
@@ -176,11 +206,15 @@ class Run:
         """Seconds of one step."""
         torch, args = self.torch, self.args
         target = torch.randint(1, args.vocab_size, (args.batch, args.length))
-        ids = torch.nn.functional.pad(target, (1, 0))[:, :-1]  # what the decoder reads: shifted right by one 0
+        ids = torch.nn.functional.pad(target, (1, 0))[
+            :, :-1
+        ]  # what the decoder reads: shifted right by one 0
         start = time.perf_counter()
         self.optimizer.zero_grad()
         logits = self.model(ids)
-        loss = torch.nn.functional.cross_entropy(logits.view(-1, args.vocab_size), target.reshape(-1))
+        loss = torch.nn.functional.cross_entropy(
+            logits.view(-1, args.vocab_size), target.reshape(-1)
+        )
         loss.backward()
         with torch.no_grad():
             self.optimizer.step()
@@ -203,14 +237,24 @@ def main():
     try:
         import torch
     except ImportError:
-        print(json.dumps({"status": "skipped", "note": "no package torch here; install it with pip or python3-torch"}))
+        print(
+            json.dumps(
+                {
+                    "status": "skipped",
+                    "note": "no package torch here; install it with pip or python3-torch",
+                }
+            )
+        )
         return
     torch.set_num_threads(args.threads)
 
     ways = {}
     for attention, attend in attentions(args, torch).items():
         for optimizer, make_optimizer in optimizers(args, torch).items():
-            ways["+".join(part for part in (attention, optimizer) if part)] = (attend, make_optimizer)
+            ways["+".join(part for part in (attention, optimizer) if part)] = (
+                attend,
+                make_optimizer,
+            )
     if args.way:
         if args.way not in ways:
             sys.exit(f"no way '{args.way}'; those of this version: {', '.join(ways)}")
@@ -221,7 +265,10 @@ def main():
             run = Run(args, torch, *way)
             run.step()
             tried[name] = statistics.median(run.step() for _ in range(args.trial))
-        except (RuntimeError, NotImplementedError) as error:  # a way that this version has, but not on CPUs
+        except (
+            RuntimeError,
+            NotImplementedError,
+        ) as error:  # a way that this version has, but not on CPUs
             print(f"  {name}: {error}", file=sys.stderr)
             continue
         print(f"  {name}: {tried[name]:.4f} s a step", file=sys.stderr)
@@ -232,14 +279,29 @@ def main():
         run.step()
     low, median, high = quartiles([run.step() for _ in range(args.steps)])
     finite = all(loss == loss and abs(loss) != float("inf") for loss in run.losses)
-    print(json.dumps({
-        "status": "ok" if finite else "untrusted", "value": median, "unit": "s", "low": low, "high": high,
-        "repeats": args.steps, "tokens_per_s": args.batch * args.length / median, "way": name,
-        "versions": f"pytorch {torch.__version__}", "threads": args.threads,
-        "parameters": sum(p.numel() for p in run.model.parameters()),
-        "loss_first": run.losses[0], "loss_last": run.losses[-1], "note": "" if finite else "the loss is not finite",
-        "config": {key: value for key, value in vars(args).items() if key not in ("way", "threads")},
-    }))
+    print(
+        json.dumps(
+            {
+                "status": "ok" if finite else "untrusted",
+                "value": median,
+                "unit": "s",
+                "low": low,
+                "high": high,
+                "repeats": args.steps,
+                "tokens_per_s": args.batch * args.length / median,
+                "way": name,
+                "versions": f"pytorch {torch.__version__}",
+                "threads": args.threads,
+                "parameters": sum(p.numel() for p in run.model.parameters()),
+                "loss_first": run.losses[0],
+                "loss_last": run.losses[-1],
+                "note": "" if finite else "the loss is not finite",
+                "config": {
+                    key: value for key, value in vars(args).items() if key not in ("way", "threads")
+                },
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

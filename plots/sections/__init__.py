@@ -1,12 +1,31 @@
 """What summary, figures and report are made of: one section a study or a part of one."""
 
-from sections import (attention, curves, layers, machine, number_tasks, peers, stacks, sweeps, tables,
-                      training_steps)
+from sections import (
+    attention,
+    curves,
+    layers,
+    machine,
+    number_tasks,
+    peers,
+    stacks,
+    sweeps,
+    tables,
+    training_steps,
+)
 
 # In the report's order. A new study adds its section here.
-SECTIONS = (tables.SECTION, sweeps.SECTION, stacks.SECTION, attention.SECTION, curves.SECTION,
-            training_steps.SECTION, number_tasks.SECTION, layers.SECTION, machine.SECTION,
-            peers.SECTION)
+SECTIONS = (
+    tables.SECTION,
+    sweeps.SECTION,
+    stacks.SECTION,
+    attention.SECTION,
+    curves.SECTION,
+    training_steps.SECTION,
+    number_tasks.SECTION,
+    layers.SECTION,
+    machine.SECTION,
+    peers.SECTION,
+)
 
 
 def of(records):

@@ -30,8 +30,7 @@ def speedups(records, experiment, metric="step_ms"):
     """[(length, Value)]: full over LSH attention where both were measured."""
     times = curves(records, experiment, metric)
     full, lsh = (dict(times.get(name, ())) for name in ("full", "lsh"))
-    return [(length, ratio(full[length], lsh[length])) for length in sorted(full)
-            if length in lsh]
+    return [(length, ratio(full[length], lsh[length])) for length in sorted(full) if length in lsh]
 
 
 def crossover(records, experiment):
@@ -66,10 +65,15 @@ def recall(records, experiment, distribution, metric="recall"):
 
 def figures_of(records, experiment, identifier):
     """{id: Value} for summary.json."""
-    found = {f"{identifier}.crossover_length": crossover(records, experiment),
-             f"{identifier}.speedup_{SPEEDUP_LENGTH}": dict(speedups(records, experiment)).get(SPEEDUP_LENGTH),
-             f"{identifier}.memory_exponent": fit_exponent(
-                 curves(records, experiment, "heap_bytes").get("lsh", ()))}
+    found = {
+        f"{identifier}.crossover_length": crossover(records, experiment),
+        f"{identifier}.speedup_{SPEEDUP_LENGTH}": dict(speedups(records, experiment)).get(
+            SPEEDUP_LENGTH
+        ),
+        f"{identifier}.memory_exponent": fit_exponent(
+            curves(records, experiment, "heap_bytes").get("lsh", ())
+        ),
+    }
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -79,19 +83,30 @@ def per_token(points, factor):
 
 
 def forward_us_per_token(records, experiment):
-    return {name: per_token(points, 1e3) for name, points in curves(records, experiment, "forward_ms").items()}
+    return {
+        name: per_token(points, 1e3)
+        for name, points in curves(records, experiment, "forward_ms").items()
+    }
 
 
 def kilobytes_per_token(records, experiment, metric):
-    return {name: per_token(points, 1e-3) for name, points in curves(records, experiment, metric).items()}
+    return {
+        name: per_token(points, 1e-3)
+        for name, points in curves(records, experiment, metric).items()
+    }
 
 
 def cost_table(report, experiment, ratio_metric, times, others):
     """Full and LSH attention over length: times and their ratio, then {words: curves} of others."""
     records = report.records
     ratios = dict(speedups(records, experiment, ratio_metric))
-    lines = tables.header("length", "full, µs a token", "LSH, µs a token", "full / LSH",
-                          *(f"{name}, {words}" for words in others for name in ("full", "LSH")))
+    lines = tables.header(
+        "length",
+        "full, µs a token",
+        "LSH, µs a token",
+        "full / LSH",
+        *(f"{name}, {words}" for words in others for name in ("full", "LSH")),
+    )
 
     def cell(found, name, length, **more):
         return tables.cell(report, dict(found.get(name, ())).get(length), **more)
@@ -99,33 +114,59 @@ def cost_table(report, experiment, ratio_metric, times, others):
     def time(name, length):
         if length in dict(times.get(name, ())):
             return cell(times, name, length, spread=True)
-        return tables.gap(report, experiment, f"{name}_l{length:.0f}", threads_of(records, experiment))
+        return tables.gap(
+            report, experiment, f"{name}_l{length:.0f}", threads_of(records, experiment)
+        )
 
     for length in sorted({x for points in times.values() for x, _ in points}):
-        lines.append(tables.line(
-            f"{length:,.0f}", time("full", length), time("lsh", length),
-            tables.cell(report, ratios.get(length), "×"),
-            *(cell(found, name, length) for found in others.values() for name in ("full", "lsh"))))
+        lines.append(
+            tables.line(
+                f"{length:,.0f}",
+                time("full", length),
+                time("lsh", length),
+                tables.cell(report, ratios.get(length), "×"),
+                *(
+                    cell(found, name, length)
+                    for found in others.values()
+                    for name in ("full", "lsh")
+                ),
+            )
+        )
     return lines
 
 
 def step_table(report, experiment):
     """Of a training step."""
     records = report.records
-    return cost_table(report, experiment, "step_ms", curves(records, experiment, "step_us_per_token"),
-                      {"kB a token kept": kilobytes_per_token(records, experiment, "heap_bytes"),
-                       "kB a token at the peak": kilobytes_per_token(records, experiment, "peak_bytes"),
-                       "efficiency": curves(records, experiment, "step_efficiency")})
+    return cost_table(
+        report,
+        experiment,
+        "step_ms",
+        curves(records, experiment, "step_us_per_token"),
+        {
+            "kB a token kept": kilobytes_per_token(records, experiment, "heap_bytes"),
+            "kB a token at the peak": kilobytes_per_token(records, experiment, "peak_bytes"),
+            "efficiency": curves(records, experiment, "step_efficiency"),
+        },
+    )
 
 
 def forward_table(report, experiment):
     """Of a forward pass."""
     records = report.records
-    return cost_table(report, experiment, "forward_ms", forward_us_per_token(records, experiment),
-                      {"kB a token kept": kilobytes_per_token(records, experiment, "forward_heap_bytes"),
-                       "kB a token at the peak": kilobytes_per_token(records, experiment,
-                                                                     "forward_peak_bytes"),
-                       "efficiency": curves(records, experiment, "forward_efficiency")})
+    return cost_table(
+        report,
+        experiment,
+        "forward_ms",
+        forward_us_per_token(records, experiment),
+        {
+            "kB a token kept": kilobytes_per_token(records, experiment, "forward_heap_bytes"),
+            "kB a token at the peak": kilobytes_per_token(
+                records, experiment, "forward_peak_bytes"
+            ),
+            "efficiency": curves(records, experiment, "forward_efficiency"),
+        },
+    )
 
 
 def recall_table(report, experiment, distribution):
@@ -137,15 +178,25 @@ def recall_table(report, experiment, distribution):
     density = recall(report.records, experiment, distribution, "density")
     for chunk, points in found.items():
         of_rounds, pairs = dict(points), dict(density.get(chunk, ()))
-        lines.append(tables.line(f"{chunk}", *(
-            tables.cell(report, of_rounds.get(r))
-            + (f" ({tables.number(pairs[r].value)})" if r in pairs else "") for r in rounds)))
+        lines.append(
+            tables.line(
+                f"{chunk}",
+                *(
+                    tables.cell(report, of_rounds.get(r))
+                    + (f" ({tables.number(pairs[r].value)})" if r in pairs else "")
+                    for r in rounds
+                ),
+            )
+        )
     return lines
 
 
 def numbers(records, own):
-    return {name: value for about in own
-            for name, value in figures_of(records, about.name, about.id).items()}
+    return {
+        name: value
+        for about in own
+        for name, value in figures_of(records, about.name, about.id).items()
+    }
 
 
 def write(report, own):
@@ -155,61 +206,84 @@ def write(report, own):
 
 def write_one(report, experiment, title):
     records = report.records
-    record = next((r for r in reversed(records.history(experiment))
-                   if r["row"].startswith("lsh_l")), None)
-    sizes = tables.sizes(record, ("d_model", "d_model"), ("heads", "n_heads"),
-                         ("positions a chunk", "lsh_chunk"), ("rounds", "lsh_rounds"))
-    report.add(f"## {title}", "",
-               "Full attention compares each position with every earlier one, so that its work "
-               "grows with the square of the length. LSH attention (Reformer) hashes positions, "
-               "sorts them by their hash and cuts them into chunks; a position then looks at its "
-               "own chunk and the one before, in several rounds with hashes of their own, so that "
-               "its work grows with the length.")
-    report.add("Timed is the attention core, what lies between the projections, of one causal "
-               f"example without dropout{f' ({sizes})' if sizes else ''}, at "
-               f"{threads_of(records, experiment)} threads. A *training step* is a training forward and its "
-               "backward. Times and bytes are those of the whole example over its positions (µs "
-               "and kB a token). Memory, inputs and outputs not counted: *kept* is what the step "
-               "or the forward pass leaves allocated, *peak* the most that was resident in it; a "
-               "constant kB a token "
-               "is memory linear in the length. *Efficiency*: FLOPs of products over pairs that "
-               "may see each other, neither masked ones nor ones made again, over the time, as a "
-               "share of the best linked library's rate on a large product in the same process "
-               "(1: as fast).")
+    record = next(
+        (r for r in reversed(records.history(experiment)) if r["row"].startswith("lsh_l")), None
+    )
+    sizes = tables.sizes(
+        record,
+        ("d_model", "d_model"),
+        ("heads", "n_heads"),
+        ("positions a chunk", "lsh_chunk"),
+        ("rounds", "lsh_rounds"),
+    )
+    report.add(
+        f"## {title}",
+        "",
+        "Full attention compares each position with every earlier one, so that its work "
+        "grows with the square of the length. LSH attention (Reformer) hashes positions, "
+        "sorts them by their hash and cuts them into chunks; a position then looks at its "
+        "own chunk and the one before, in several rounds with hashes of their own, so that "
+        "its work grows with the length.",
+    )
+    report.add(
+        "Timed is the attention core, what lies between the projections, of one causal "
+        f"example without dropout{f' ({sizes})' if sizes else ''}, at "
+        f"{threads_of(records, experiment)} threads. A *training step* is a training forward and its "
+        "backward. Times and bytes are those of the whole example over its positions (µs "
+        "and kB a token). Memory, inputs and outputs not counted: *kept* is what the step "
+        "or the forward pass leaves allocated, *peak* the most that was resident in it; a "
+        "constant kB a token "
+        "is memory linear in the length. *Efficiency*: FLOPs of products over pairs that "
+        "may see each other, neither masked ones nor ones made again, over the time, as a "
+        "share of the best linked library's rate on a large product in the same process "
+        "(1: as fast)."
+    )
     report.add("**A training step**", "", *step_table(report, experiment))
     if curves(records, experiment, "forward_ms"):
         report.add("**A forward pass, as in evaluation**", "", *forward_table(report, experiment))
     crossing = crossover(records, experiment)
     if crossing:
-        report.add("A training step of LSH attention is faster from about "
-                   f"{tables.cell(report, crossing)} positions on.")
-    length = max((setting(r, "length", 0) for r in records.history(experiment)
-                  if setting(r, "distribution")), default=0)
+        report.add(
+            "A training step of LSH attention is faster from about "
+            f"{tables.cell(report, crossing)} positions on."
+        )
+    length = max(
+        (
+            setting(r, "length", 0)
+            for r in records.history(experiment)
+            if setting(r, "distribution")
+        ),
+        default=0,
+    )
     shown = False
     for distribution in DISTRIBUTIONS:
         lines = recall_table(report, experiment, distribution)
         if lines:
-            report.add(f"**Recall, {distribution} queries and keys, {length:,} positions**", "",
-                       *lines)
+            report.add(
+                f"**Recall, {distribution} queries and keys, {length:,} positions**", "", *lines
+            )
             shown = True
     if shown:
-        report.add("*Recall*: of the weights that exact attention would give to all earlier "
-                   "positions, the share (0 to 1) that falls on those which LSH attention looks "
-                   "at in any round; in brackets the share of pairs that it looks at, which recall "
-                   "would be if all weights were equal. Rows: positions a chunk. *random*: all "
-                   "components of queries and keys normal. *clustered*: groups of 64 positions "
-                   "around centres, three quarters of the variance theirs.")
+        report.add(
+            "*Recall*: of the weights that exact attention would give to all earlier "
+            "positions, the share (0 to 1) that falls on those which LSH attention looks "
+            "at in any round; in brackets the share of pairs that it looks at, which recall "
+            "would be if all weights were equal. Rows: positions a chunk. *random*: all "
+            "components of queries and keys normal. *clustered*: groups of 64 positions "
+            "around centres, three quarters of the variance theirs."
+        )
     report.figure(experiment)
-    report.repeat("./build/release/experiments/long_sequence --config "
-                  f"experiments/configs/attention/{experiment}.cfg")
+    report.repeat(
+        "./build/release/experiments/long_sequence --config "
+        f"experiments/configs/attention/{experiment}.cfg"
+    )
 
 
 def draw_over_length(axes, label, first, second):
     """Each a pair (words, {full | lsh: points}); the second is dotted with hollow marks."""
     for (words, found), look in ((first, {}), (second, SECOND)):
         for name, points in found.items():
-            chart.curve(axes, points, label=f"{NAMES[name]}, {words}",
-                        **{**STYLES[name], **look})
+            chart.curve(axes, points, label=f"{NAMES[name]}, {words}", **{**STYLES[name], **look})
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     chart.plain_log(axes.xaxis, sorted({x for points in first[1].values() for x, _ in points}))
@@ -225,16 +299,21 @@ def mark_crossing(axes, records, experiment):
     if crossing is None:
         return
     axes.axvline(crossing.value, **chart.LIMIT)
-    axes.annotate(f"steps equal at {crossing.value:,.0f}", (crossing.value, 0.02), xytext=(3, 0),
-                  xycoords=("data", "axes fraction"), textcoords="offset points", fontsize=7)
+    axes.annotate(
+        f"steps equal at {crossing.value:,.0f}",
+        (crossing.value, 0.02),
+        xytext=(3, 0),
+        xycoords=("data", "axes fraction"),
+        textcoords="offset points",
+        fontsize=7,
+    )
 
 
 def draw_recall(axes, records, experiment, distribution):
     found = recall(records, experiment, distribution)
     for index, (chunk, points) in enumerate(found.items()):
         shade = str(0.75 * (1 - index / max(1, len(found) - 1)))
-        chart.curve(axes, points, label=f"chunk {chunk}", color=shade,
-                    marker="os^Dv<>p"[index % 8])
+        chart.curve(axes, points, label=f"chunk {chunk}", color=shade, marker="os^Dv<>p"[index % 8])
     axes.set_xscale("log", base=2)
     chart.plain_log(axes.xaxis, sorted({r for points in found.values() for r, _ in points}))
     axes.set_ylim(0, 1)
@@ -245,15 +324,20 @@ def draw_recall(axes, records, experiment, distribution):
 def draw(records, experiment):
     """Time and memory per token over length, full and LSH; recall over rounds."""
     steps = curves(records, experiment, "step_us_per_token")
-    kept, peak = (kilobytes_per_token(records, experiment, metric)
-                  for metric in ("heap_bytes", "peak_bytes"))
+    kept, peak = (
+        kilobytes_per_token(records, experiment, metric) for metric in ("heap_bytes", "peak_bytes")
+    )
     distributions = [d for d in DISTRIBUTIONS if recall(records, experiment, d)]
     if not steps:
         raise chart.Missing(f"no step times in {experiment}")
     figure, panels = chart.new(2.1 * (2 + len(distributions)), panels=2 + len(distributions))
     forward = forward_us_per_token(records, experiment)
-    draw_over_length(panels[0], f"µs a token ({threads_of(records, experiment)} threads)",
-                     ("training step", steps), ("forward", forward))
+    draw_over_length(
+        panels[0],
+        f"µs a token ({threads_of(records, experiment)} threads)",
+        ("training step", steps),
+        ("forward", forward),
+    )
     mark_crossing(panels[0], records, experiment)
     draw_over_length(panels[1], "memory of a step,\nkB a token", ("kept", kept), ("peak", peak))
     for axes, distribution in zip(panels[2:], distributions):

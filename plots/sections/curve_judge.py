@@ -17,6 +17,7 @@ SURE = 2  # a difference counts from so many standard errors of a difference of 
 
 class Power(NamedTuple):
     """Whether an experiment can decide: the gap of iso_read_ff against what seeds do."""
+
     gap: Optional[Value]
     spread: Optional[float]  # sd of log-perplexities over seeds, pooled over rows
     paired: Optional[float]  # sd of that gap, taken seed by seed
@@ -25,8 +26,9 @@ class Power(NamedTuple):
     def decides(self):
         if self.gap is None or self.spread is None or self.paired is None:
             return False
-        return self.gap.value >= max(POWER_GAP, POWER_SPREADS * self.spread,
-                                     POWER_SPREADS * self.paired)
+        return self.gap.value >= max(
+            POWER_GAP, POWER_SPREADS * self.spread, POWER_SPREADS * self.paired
+        )
 
     def text(self):
         if self.gap is None:
@@ -36,8 +38,10 @@ class Power(NamedTuple):
             paired = f"{self.paired:.4f}" if self.paired is not None else "unknown"
             beside = f"sd over seeds {self.spread:.4f} of log-perplexities, {paired} of this gap"
         word = "enough" if self.decides else "not enough"
-        return (f"iso_read_ff lies {self.gap.value:+.4f} nats/token above dense, {beside}: power "
-                f"{word} (wanted: at least {POWER_GAP} and {POWER_SPREADS} of either sd)")
+        return (
+            f"iso_read_ff lies {self.gap.value:+.4f} nats/token above dense, {beside}: power "
+            f"{word} (wanted: at least {POWER_GAP} and {POWER_SPREADS} of either sd)"
+        )
 
 
 def power(experiment):
@@ -74,8 +78,11 @@ class Judge:
     def add(self, claim, verdict, evidence, rows=()):
         """A line, with those of the rows that are missing because they failed."""
         parts = [evidence] if evidence else []
-        parts += [f"`{row}` {self.e.state(row)}" for row in rows
-                  if self.e.gap(row) is None and self.e.failures(row)]
+        parts += [
+            f"`{row}` {self.e.state(row)}"
+            for row in rows
+            if self.e.gap(row) is None and self.e.failures(row)
+        ]
         where = f" ({self.e.id})"
         self.lines.append(Verdict(claim + where, verdict, "; ".join(parts)))
 
@@ -98,15 +105,17 @@ class Judge:
         return verdict + (", one seed" if self.slack is None else self.borrowed)
 
     def agrees(self, sign):
-        return self.said({1: "reproduced", 0: "tie within the seeds' spread",
-                          -1: "not reproduced"}[sign])
+        return self.said(
+            {1: "reproduced", 0: "tie within the seeds' spread", -1: "not reproduced"}[sign]
+        )
 
     def hedged(self, verdict):
         return verdict if self.power.decides else f"undecided (it would be: {verdict})"
 
     def gaps(self, rows):
-        return ", ".join(f"`{row}` {gap.value:+.4f}" for row in rows
-                         if (gap := self.e.gap(row)) is not None)
+        return ", ".join(
+            f"`{row}` {gap.value:+.4f}" for row in rows if (gap := self.e.gap(row)) is not None
+        )
 
     def ordered(self, claim, rows):
         """Gaps should rise along the rows: none falls, and the last lies above the first."""
@@ -127,12 +136,18 @@ class Judge:
         if least:
             limits.append((ENOUGH * least.value, f"{ENOUGH} of {self.yardstick}"))
         if not limits:
-            return self.add(claim, "undecided: one seed, and no `iso_read_ff` to measure by",
-                            self.gaps(found), rows)
+            return self.add(
+                claim,
+                "undecided: one seed, and no `iso_read_ff` to measure by",
+                self.gaps(found),
+                rows,
+            )
         limit, words = max(limits)
         near = [self.e.gap(row).value <= limit for row in found]
-        verdict = "reproduced" if all(near) else "partly reproduced" if any(near) else \
-            "not reproduced"
+        verdict = (
+            "reproduced" if all(near) else "partly reproduced" if any(near) else "not reproduced"
+        )
         verdict = (self.hedged(verdict) if least else verdict) + self.borrowed
-        return self.add(claim, verdict, f"{self.gaps(found)}; close: up to {limit:+.4f}, {words}",
-                        rows)
+        return self.add(
+            claim, verdict, f"{self.gaps(found)}; close: up to {limit:+.4f}, {words}", rows
+        )

@@ -22,8 +22,11 @@ CONTROLS = {
 
 def sparse_rows(experiment):
     """[(N, row)] of rows ff_n<N>, N ascending."""
-    return sorted((int(row[4:]), row) for row in experiment.rows
-                  if row.startswith("ff_n") and row[4:].isdigit())
+    return sorted(
+        (int(row[4:]), row)
+        for row in experiment.rows
+        if row.startswith("ff_n") and row[4:].isdigit()
+    )
 
 
 def equivalent(experiment):
@@ -50,13 +53,20 @@ def control_leads(judge):
 def _figure1(judge):
     leads = control_leads(judge)
     _enough(judge, leads)
-    words = {1: "yes", 0: "tie", -1: "no"} if judge.slack is not None else \
-        {1: "ahead", 0: "tie", -1: "behind"}
+    words = (
+        {1: "yes", 0: "tie", -1: "no"}
+        if judge.slack is not None
+        else {1: "ahead", 0: "tie", -1: "behind"}
+    )
     for row, control, lead in leads:
-        judge.add(f"`{row}` beats {CONTROLS[control][1]}: `{control}`", judge.said(words[lead]),
-                  judge.gaps((row, control)))
-    judge.close("Sparse QKV alone is similar to the baseline (Fig 1)",
-                ("qkv_mult", "qkv_mult_conv"))
+        judge.add(
+            f"`{row}` beats {CONTROLS[control][1]}: `{control}`",
+            judge.said(words[lead]),
+            judge.gaps((row, control)),
+        )
+    judge.close(
+        "Sparse QKV alone is similar to the baseline (Fig 1)", ("qkv_mult", "qkv_mult_conv")
+    )
 
 
 def _enough(judge, leads):
@@ -69,38 +79,50 @@ def _enough(judge, leads):
     if least is None or least.value <= 0:
         return judge.add(claim, "undecided", judge.power.text(), rows)
     share = both.value / least.value
-    reasons = [f"its gap is {share:.2f} of iso_read_ff's, where {ENOUGH} is enough"] \
-        if share > ENOUGH else []
-    reasons += [f"`{row}` {'only ties' if lead == 0 else 'is behind'} `{control}`"
-                for row, control, lead in leads if lead < 1]
+    reasons = (
+        [f"its gap is {share:.2f} of iso_read_ff's, where {ENOUGH} is enough"]
+        if share > ENOUGH
+        else []
+    )
+    reasons += [
+        f"`{row}` {'only ties' if lead == 0 else 'is behind'} `{control}`"
+        for row, control, lead in leads
+        if lead < 1
+    ]
     missing = [f"`{c}`" for c in CONTROLS if c not in (control for _, control, _ in leads)]
     verdict = "enough: yes"
     if reasons:
         verdict = "enough: no, because " + " and ".join(reasons)
     elif missing:
         verdict = "close enough, but not compared with " + ", ".join(missing)
-    theirs = paper.log_perplexity("sparse_transformer_ff_qkv_loss") \
-        - paper.log_perplexity("baseline_transformer")
-    evidence = [f"gap {both.value:+.4f} nats/token (paper {theirs:+.2f} with a sparse loss too), "
-                f"{share:.2f} of iso_read_ff's"]
+    theirs = paper.log_perplexity("sparse_transformer_ff_qkv_loss") - paper.log_perplexity(
+        "baseline_transformer"
+    )
+    evidence = [
+        f"gap {both.value:+.4f} nats/token (paper {theirs:+.2f} with a sparse loss too), "
+        f"{share:.2f} of iso_read_ff's"
+    ]
     if reasons:
         evidence += filter(None, (selections(e, row) for row in (equivalent(e), "ff_qkv")))
-    return judge.add(claim, judge.hedged(verdict), "; ".join([*evidence, judge.power.text()]),
-                     rows)
+    return judge.add(claim, judge.hedged(verdict), "; ".join([*evidence, judge.power.text()]), rows)
 
 
 def selections(experiment, row):
     """What may explain a gap: N, steps, the gap on the way, hard against soft, entropy."""
     n = experiment.setting(row, "sparsity")
-    parts = [f"{words} {value}" for words, value in (
-        ("N", n), ("steps", experiment.setting(row, "steps"))) if value]
+    parts = [
+        f"{words} {value}"
+        for words, value in (("N", n), ("steps", experiment.setting(row, "steps")))
+        if value
+    ]
     ours, base = ({p[0]: p[1] for p in experiment.points(r)} for r in (row, experiment.baseline))
     shared = sorted(ours.keys() & base.keys())
     if len(shared) > 1:
         step = shared[(len(shared) - 1) // 2]
         parts.append(f"gap after {step} steps {ours[step] - base[step]:+.4f}")
-    difference, entropy = (experiment.result(row, metric) for metric in
-                           ("hard_soft_gap", "selection_entropy"))
+    difference, entropy = (
+        experiment.result(row, metric) for metric in ("hard_soft_gap", "selection_entropy")
+    )
     if difference:
         parts.append(f"hard − soft {difference.value:+.4f}")
     if entropy:
@@ -112,10 +134,13 @@ def selections(experiment, row):
 def _figure3(judge):
     stands_for = equivalent(judge.e)
     if stands_for:
-        judge.close(f"`{stands_for}`, for the paper's N=64, is close to dense (Fig 3)",
-                    [stands_for])
-    judge.ordered("Log-perplexity grows with N (Fig 3: N=128 slightly worse)",
-                  [row for _, row in sparse_rows(judge.e)])
+        judge.close(
+            f"`{stands_for}`, for the paper's N=64, is close to dense (Fig 3)", [stands_for]
+        )
+    judge.ordered(
+        "Log-perplexity grows with N (Fig 3: N=128 slightly worse)",
+        [row for _, row in sparse_rows(judge.e)],
+    )
 
 
 def _figure5(judge):
@@ -124,19 +149,28 @@ def _figure5(judge):
     products = [row for row in rows if row.startswith("qkv_mult")]
     others = [row for row in rows if row not in products]
     claim = "Of the sparse projections a multiplicative one, with convolution or without, is best"
-    best, other = (min((row for row in some if e.gap(row)), key=lambda row: e.gap(row).value,
-                       default=None) for some in (products, others))
+    best, other = (
+        min((row for row in some if e.gap(row)), key=lambda row: e.gap(row).value, default=None)
+        for some in (products, others)
+    )
     if best and other:
-        judge.add(claim, judge.agrees(judge.lead(best, other)),
-                  f"best are `{best}` and `{other}`; {judge.gaps(rows)}", rows)
+        judge.add(
+            claim,
+            judge.agrees(judge.lead(best, other)),
+            f"best are `{best}` and `{other}`; {judge.gaps(rows)}",
+            rows,
+        )
     else:
         judge.lacking(claim, rows)
-    judge.close("Multiplication with convolution is close to dense over S and F (Fig 5)",
-                [row for row in products if row.startswith("qkv_mult_conv")])
+    judge.close(
+        "Multiplication with convolution is close to dense over S and F (Fig 5)",
+        [row for row in products if row.startswith("qkv_mult_conv")],
+    )
     claim = 'Multiplication alone even improves log-perplexity (Fig 5: "multi-layer")'
     if e.gap("qkv_mult"):
-        judge.add(claim, judge.agrees(judge.sign(-e.gap("qkv_mult").value)),
-                  judge.gaps(["qkv_mult"]))
+        judge.add(
+            claim, judge.agrees(judge.sign(-e.gap("qkv_mult").value)), judge.gaps(["qkv_mult"])
+        )
     else:
         judge.lacking(claim, ["qkv_mult"])
 
@@ -156,17 +190,26 @@ def _experts(judge):
         return judge.lacking(claim, rows)
     leads = {expert: judge.lead(row, expert) for expert in found}
     worse = sum(lead > 0 for lead in leads.values())
-    verdict = "reproduced" if worse == len(leads) else "partly reproduced" if worse else \
-        "not reproduced" if min(leads.values()) < 0 else "tie within the seeds' spread"
+    verdict = (
+        "reproduced"
+        if worse == len(leads)
+        else "partly reproduced"
+        if worse
+        else "not reproduced"
+        if min(leads.values()) < 0
+        else "tie within the seeds' spread"
+    )
     words = {1: "worse", 0: "tie", -1: "better"}
     each = ", ".join(f"`{expert}` {words[lead]}" for expert, lead in leads.items())
     return judge.add(claim, judge.said(verdict), f"{each}; {judge.gaps(rows)}", rows)
 
 
 def _table8(judge):
-    claim = "A Terraformer with 4 × the batch and 0.35 of the steps comes below the sparse " \
-            f"Transformer (Table 8: {paper.log_perplexity('terraformer', 175000)} against " \
-            f"{paper.log_perplexity('sparse_transformer_ff_qkv_loss')})"
+    claim = (
+        "A Terraformer with 4 × the batch and 0.35 of the steps comes below the sparse "
+        f"Transformer (Table 8: {paper.log_perplexity('terraformer', 175000)} against "
+        f"{paper.log_perplexity('sparse_transformer_ff_qkv_loss')})"
+    )
     rows = ("sparse_transformer", "terraformer_175k")
     if all(judge.e.gap(row) for row in rows):
         judge.add(claim, judge.agrees(judge.lead(rows[1], rows[0])), judge.gaps(rows))
@@ -197,8 +240,11 @@ FIGURES = (
     ("c4", _always("ff_qkv", "iso_read_ff"), _figure1),
     ("hour", _always("ff_qkv", "iso_read_ff"), _figure1),
     ("fig3", _sparse_pair, _figure3),
-    ("fig5", _always("qkv_mult", "qkv_mult_conv", "qkv_conv", "qkv_local", "qkv_low_rank"),
-     _figure5),
+    (
+        "fig5",
+        _always("qkv_mult", "qkv_mult_conv", "qkv_conv", "qkv_local", "qkv_low_rank"),
+        _figure5,
+    ),
     ("fig7", _always("loss_s2", "loss_s4", "loss_s8"), _figure7),
     ("moe", _with_experts, _experts),
     ("table8", _always("sparse_transformer", "terraformer_175k"), _table8),
@@ -216,10 +262,14 @@ def lacks(experiment, rows):
     missing = [row for row in rows if experiment.gap(row) is None]
     if not missing:
         return ""
-    states = [f"`{row}` ({experiment.state(row)})" for row in missing
-              if not experiment.by_seed(row, "log_perplexity")]
-    return f"{experiment.id} lacks " \
-        + (", ".join(states) or f"`{experiment.baseline}` of the same seeds")
+    states = [
+        f"`{row}` ({experiment.state(row)})"
+        for row in missing
+        if not experiment.by_seed(row, "log_perplexity")
+    ]
+    return f"{experiment.id} lacks " + (
+        ", ".join(states) or f"`{experiment.baseline}` of the same seeds"
+    )
 
 
 def judged(records):

@@ -26,10 +26,20 @@ WORDS = (
     "`iso_read_ff`, and no control ties or lies below the sparse row beside it. *Undecided*: "
     f"`iso_read_ff` lies less than {POWER_GAP} nats above `dense`, or less than "
     f"{POWER_SPREADS} standard deviations over seeds, be they of log-perplexities or of "
-    "that gap.")
+    "that gap."
+)
 # Told apart in grey too: shade, dash and marker all differ.
-SHADES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#555555", "#8c510a",
-          "#5e3c99")
+SHADES = (
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#cc79a7",
+    "#56b4e9",
+    "#e69f00",
+    "#555555",
+    "#8c510a",
+    "#5e3c99",
+)
 DASHES = ("-", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (3, 1)), (0, (1, 1)))
 MARKERS = "o^Dv<>Pxh*"
 WIDEST = 24  # letters of a label of which two fit beside each other
@@ -81,9 +91,18 @@ def powers(known):
 
 def curve_table(report, experiment):
     """Curves of one training experiment: sizes, log-perplexity, gap, selections, memory, seeds."""
-    lines = header("curve", "parameters", "d_ff, N", "log-perplexity, nats/token", "gap to dense",
-                   "bits per byte", "hard − soft", "selection entropy, nats", "peak memory, MB",
-                   "seeds")
+    lines = header(
+        "curve",
+        "parameters",
+        "d_ff, N",
+        "log-perplexity, nats/token",
+        "gap to dense",
+        "bits per byte",
+        "hard − soft",
+        "selection entropy, nats",
+        "peak memory, MB",
+        "seeds",
+    )
     for row in experiment.rows:
         value = experiment.result(row, "log_perplexity")
         if value is None:
@@ -91,30 +110,42 @@ def curve_table(report, experiment):
             continue
         record = next(iter(experiment.by_seed(row, "log_perplexity").values()))
         params = experiment.result(row, "params")
-        sparsity = f", N {setting(record, 'sparsity')}" \
-            if setting(record, "feed_forward") == "sparse" else ""
+        sparsity = (
+            f", N {setting(record, 'sparsity')}"
+            if setting(record, "feed_forward") == "sparse"
+            else ""
+        )
         gap_value = None if row == experiment.baseline else experiment.gap(row)
         note = report.note(f"`{row}`: {record['note']}.") if record.get("note") else ""
         note += other_length(report, experiment, row)
-        lines.append(line(
-            f"`{row}`" + note + failed_seeds(report, experiment, row),
-            f"{params.value:,.0f}" if params else "–",
-            f"{setting(record, 'd_ff', '–')}{sparsity}", perplexity(value),
-            "–" if gap_value is None else perplexity(gap_value, "+"),
-            perplexity(experiment.result(row, "bits_per_byte")),
-            perplexity(experiment.result(row, "hard_soft_gap"), "+"),
-            cell(report, experiment.result(row, "selection_entropy")),
-            cell(report, scaled(experiment.result(row, "peak_memory_bytes"), 1e-6)),
-            str(len(experiment.by_seed(row, "log_perplexity")))))
+        lines.append(
+            line(
+                f"`{row}`" + note + failed_seeds(report, experiment, row),
+                f"{params.value:,.0f}" if params else "–",
+                f"{setting(record, 'd_ff', '–')}{sparsity}",
+                perplexity(value),
+                "–" if gap_value is None else perplexity(gap_value, "+"),
+                perplexity(experiment.result(row, "bits_per_byte")),
+                perplexity(experiment.result(row, "hard_soft_gap"), "+"),
+                cell(report, experiment.result(row, "selection_entropy")),
+                cell(report, scaled(experiment.result(row, "peak_memory_bytes"), 1e-6)),
+                str(len(experiment.by_seed(row, "log_perplexity"))),
+            )
+        )
     return lines
 
 
 def other_length(report, experiment, row):
     """The mark of a row that was not trained as long as the baseline."""
     ours, theirs = (experiment.setting(r, "steps") for r in (row, experiment.baseline))
-    return report.note(f"`{experiment.name}`, `{row}`: {ours:,} steps, where "
-                       f"`{experiment.baseline}` has {theirs:,}.") \
-        if ours and theirs and ours != theirs else ""
+    return (
+        report.note(
+            f"`{experiment.name}`, `{row}`: {ours:,} steps, where "
+            f"`{experiment.baseline}` has {theirs:,}."
+        )
+        if ours and theirs and ours != theirs
+        else ""
+    )
 
 
 def perplexity(value, sign=""):
@@ -127,8 +158,9 @@ def perplexity(value, sign=""):
 
 def paper_table(experiment):
     """Log-perplexities beside those that the paper prints for the rows; nothing if it has none."""
-    printed = {row: found[0][1] for row in experiment.rows
-               if (found := paper.lines(experiment.name, row))}
+    printed = {
+        row: found[0][1] for row in experiment.rows if (found := paper.lines(experiment.name, row))
+    }
     base = printed.get(experiment.baseline)
     found = []
     for row in experiment.rows:
@@ -139,12 +171,23 @@ def paper_table(experiment):
         theirs = ["–"] * 4
         if row in printed:
             final, dense = (float(r["log_perplexity_nats"]) for r in (printed[row], base))
-            theirs = [f"{int(printed[row]['train_steps']):,}", printed[row]["batch_size_reported"],
-                      f"{final:.2f}", f"{final - dense:+.2f}"]
+            theirs = [
+                f"{int(printed[row]['train_steps']):,}",
+                printed[row]["batch_size_reported"],
+                f"{final:.2f}",
+                f"{final - dense:+.2f}",
+            ]
         gap = None if row == experiment.baseline else experiment.gap(row)
-        found.append(line(f"`{row}`", f"{setting(record, 'steps', 0):,}",
-                          str(setting(record, "batch", "–")), perplexity(value),
-                          perplexity(gap, "+"), *theirs))
+        found.append(
+            line(
+                f"`{row}`",
+                f"{setting(record, 'steps', 0):,}",
+                str(setting(record, "batch", "–")),
+                perplexity(value),
+                perplexity(gap, "+"),
+                *theirs,
+            )
+        )
     names = ("steps", "batch", "log-perplexity", "gap")
     return [*header("row", *names, *(f"paper: {name}" for name in names)), *found] if found else []
 
@@ -154,12 +197,15 @@ def write(report, own):
     known = training_curves.experiments(report.records)
     if not known:
         return
-    report.add("## Perplexity: is sparse enough?", "",
-               "Every curve has as many parameters as `dense` within 0.5 %, but `iso_read_ff` and "
-               "`iso_read_model`, which read as few weights a token as the sparse model, and rows "
-               "whose d_ff was given (`solve=none`). Gaps are in nats per token over "
-               "`dense`, seed by seed; ± is the standard deviation over seeds. Sizes are far below "
-               "the paper's, so that only orderings compare.")
+    report.add(
+        "## Perplexity: is sparse enough?",
+        "",
+        "Every curve has as many parameters as `dense` within 0.5 %, but `iso_read_ff` and "
+        "`iso_read_model`, which read as few weights a token as the sparse model, and rows "
+        "whose d_ff was given (`solve=none`). Gaps are in nats per token over "
+        "`dense`, seed by seed; ± is the standard deviation over seeds. Sizes are far below "
+        "the paper's, so that only orderings compare.",
+    )
     lines = curve_verdicts.judged(report.records)
     if lines:
         report.add(WORDS)
@@ -219,15 +265,32 @@ def draw_experiment(found):
         steps = [p[0] for p in points]
         last = max(last, steps[-1])
         drawn[row] = points
-        axes.plot(steps, [p[1] for p in points], label=label(found, row),
-                  markevery=max(1, len(steps) // 6), markersize=3, **look)
+        axes.plot(
+            steps,
+            [p[1] for p in points],
+            label=label(found, row),
+            markevery=max(1, len(steps) // 6),
+            markersize=3,
+            **look,
+        )
         if len(found.seeds(row)) > 1:
-            axes.fill_between(steps, [p[2] for p in points], [p[3] for p in points],
-                              color=look["color"], alpha=0.2, linewidth=0)
+            axes.fill_between(
+                steps,
+                [p[2] for p in points],
+                [p[3] for p in points],
+                color=look["color"],
+                alpha=0.2,
+                linewidth=0,
+            )
     if not drawn:
         raise chart.Missing(f"no evaluations yet in {found.name}")
-    shown = [v for points in drawn.values() for step, *values in points
-             for v in values if step >= FIRST_SHARE * last]
+    shown = [
+        v
+        for points in drawn.values()
+        for step, *values in points
+        for v in values
+        if step >= FIRST_SHARE * last
+    ]
     low, high = min(shown), max(shown)
     floor = found.floor()
     if floor is not None:
@@ -261,4 +324,6 @@ def figures(_records, own):
     return {about.name: functools.partial(draw, experiment=about.name) for about in own}
 
 
-SECTION = section.Section(owns=section.of("training"), numbers=numbers, figures=figures, write=write)
+SECTION = section.Section(
+    owns=section.of("training"), numbers=numbers, figures=figures, write=write
+)

@@ -13,6 +13,7 @@ TYPES = ("f32", "bf16")
 
 class Step(NamedTuple):
     """One decode step; `share` is its floor over its time, None for a layer without weights."""
+
     microseconds: float
     weights: float
     share: float | None
@@ -32,18 +33,24 @@ def read(document):
         seat, layer = place.split(":")
         percent = entry.get("percent_of_ceiling")
         found[seat, layer, int(threads.removeprefix("t")), weight_type] = Step(
-            entry["real_time"], entry.get("weights", 0.0),
-            None if percent is None else percent / 100)
+            entry["real_time"],
+            entry.get("weights", 0.0),
+            None if percent is None else percent / 100,
+        )
     return found, failed
 
 
 def table(steps, threads):
     """One line a layer, seats in the order of the file, many weights before few."""
     seats = list(dict.fromkeys(seat for seat, *_ in steps))
-    names = {(seat, layer): step.weights for (seat, layer, n, _), step in steps.items()
-             if n == threads}
-    lines = header("seat and layer", "weights read, thousands",
-                   *(f"{t}, {what}" for t in TYPES for what in ("µs", "share of limit")))
+    names = {
+        (seat, layer): step.weights for (seat, layer, n, _), step in steps.items() if n == threads
+    }
+    lines = header(
+        "seat and layer",
+        "weights read, thousands",
+        *(f"{t}, {what}" for t in TYPES for what in ("µs", "share of limit")),
+    )
     for seat, layer in sorted(names, key=lambda at: (seats.index(at[0]), -names[at])):
         cells = []
         for weight_type in TYPES:
@@ -61,12 +68,15 @@ def write(report, _own):
         return
     context = document.get("context") or {}
     shape = f" of the {context['shape'].upper()} shape" if "shape" in context else ""
-    report.add("## Single layers",
-               "", f"One decode step of every layer{shape} with 16 positions cached, called alone, "
-               "on weights that no cache holds; a call starts and joins the threads, a few "
-               "microseconds that a layer inside a model does not pay. The limit is the sum over "
-               "phases of bytes or FLOPs over the rates measured beside it. Commit "
-               f"{context.get('commit', 'unknown')}.")
+    report.add(
+        "## Single layers",
+        "",
+        f"One decode step of every layer{shape} with 16 positions cached, called alone, "
+        "on weights that no cache holds; a call starts and joins the threads, a few "
+        "microseconds that a layer inside a model does not pay. The limit is the sum over "
+        "phases of bytes or FLOPs over the rates measured beside it. Commit "
+        f"{context.get('commit', 'unknown')}.",
+    )
     for threads in sorted({n for _, _, n, _ in steps}, reverse=True):
         report.add(f"**{threads} thread{'s' if threads > 1 else ''}**", "", *table(steps, threads))
     if failed:

@@ -16,6 +16,7 @@ MARKERS = "osD^v<>pPX*h"
 
 class Run(NamedTuple):
     """One kernel case; without `error`, rates are positive."""
+
     name: str
     kernel: str
     shape: str
@@ -60,14 +61,20 @@ def ceilings(records, threads):
     """{metric: (Value, row)}: reading is from memory, not cache; the product the best library's."""
     found = {}
     for metric in ("read_gbps", "fma_gflops", "bf16_dot_gflops", "gemm_gflops"):
-        rows = [(row, measured(records, "ceilings", row, threads, metric))
-                for row in records.rows("ceilings")]
+        rows = [
+            (row, measured(records, "ceilings", row, threads, metric))
+            for row in records.rows("ceilings")
+        ]
         rows = [(row, value) for row, value in rows if value]
         if not rows:
             continue
         if metric == "read_gbps":  # the largest buffer is the one no cache holds
-            row, value = max(rows, key=lambda item: setting(
-                records.get("ceilings", item[0], threads, metric), "size", 0))
+            row, value = max(
+                rows,
+                key=lambda item: setting(
+                    records.get("ceilings", item[0], threads, metric), "size", 0
+                ),
+            )
         else:
             row, value = max(rows, key=lambda item: item[1].value)
         found[metric] = (value, row)
@@ -86,9 +93,13 @@ def ceiling_table(report):
         return []
     lines = header("ceiling", *(f"{t} threads" if t > 1 else "1 thread" for t in counts))
     for row in rows:
-        for metric, unit in (("read_gbps", " GB/s"), ("fma_gflops", " GFLOP/s"),
-                             ("bf16_dot_gflops", " GFLOP/s"), ("gemm_gflops", " GFLOP/s"),
-                             ("barrier_us", " µs")):
+        for metric, unit in (
+            ("read_gbps", " GB/s"),
+            ("fma_gflops", " GFLOP/s"),
+            ("bf16_dot_gflops", " GFLOP/s"),
+            ("gemm_gflops", " GFLOP/s"),
+            ("barrier_us", " µs"),
+        ):
             values = [measured(records, "ceilings", row, t, metric) for t in counts]
             if any(values):
                 lines.append(line(f"`{row}`", *(cell(report, v, unit) for v in values)))
@@ -102,8 +113,10 @@ def write(report, _own):
     document = report.records.benchmark("kernels.json")
     if document:
         count = kernel_threads(document)
-        report.add(f"Kernels of the roofline at {count} thread{'s' if count > 1 else ''}, commit "
-                   f"{(document.get('context') or {}).get('commit', 'unknown')}.")
+        report.add(
+            f"Kernels of the roofline at {count} thread{'s' if count > 1 else ''}, commit "
+            f"{(document.get('context') or {}).get('commit', 'unknown')}."
+        )
     report.figure("roofline")
     failed = [f"`{run.name}`: {run.error}" for run in read_kernels(document) if run.error]
     if failed:
@@ -125,11 +138,18 @@ def draw(records):
         marker = MARKERS[index % len(MARKERS)]
         for filled in (True, False):
             points = [r for r in good if r.kernel == kernel and (r.kernel_set == "simd") == filled]
-            axes.plot([r.intensity for r in points], [r.gflops for r in points], marker,
-                      color=f"C{index % 10}", markersize=4.5 if filled else 3.5,
-                      markerfacecolor=None if filled else "none",
-                      markeredgewidth=0.6, markeredgecolor="black" if filled else f"C{index % 10}",
-                      label=kernel.replace("_", " ") if filled else None, zorder=3 if filled else 2)
+            axes.plot(
+                [r.intensity for r in points],
+                [r.gflops for r in points],
+                marker,
+                color=f"C{index % 10}",
+                markersize=4.5 if filled else 3.5,
+                markerfacecolor=None if filled else "none",
+                markeredgewidth=0.6,
+                markeredgecolor="black" if filled else f"C{index % 10}",
+                label=kernel.replace("_", " ") if filled else None,
+                zorder=3 if filled else 2,
+            )
     low, high = min(r.intensity for r in good) / 2, max(r.intensity for r in good) * 2
     roof(axes, limits, low, max(high, 2 * knee(limits)))
     axes.set_xscale("log")
@@ -139,14 +159,21 @@ def draw(records):
     axes.set_xlabel("intensity, FLOP/byte")
     axes.set_ylabel(f"GFLOP/s ({threads} thread{'s' if threads > 1 else ''})")
     handles, labels = axes.get_legend_handles_labels()
-    handles.append(axes.plot([], [], "o", markerfacecolor="none", markeredgecolor="black",
-                             markersize=3.5)[0])
+    handles.append(
+        axes.plot([], [], "o", markerfacecolor="none", markeredgecolor="black", markersize=3.5)[0]
+    )
     labels.append("other kernel sets")
     chart.legend_above(axes, handles, labels, columns=2)
     failed = len(runs) - len(good)
     if failed:
-        axes.text(0.98, 0.02, f"{failed} kernels did not run: see the report", fontsize=7,
-                  transform=axes.transAxes, ha="right")
+        axes.text(
+            0.98,
+            0.02,
+            f"{failed} kernels did not run: see the report",
+            fontsize=7,
+            transform=axes.transAxes,
+            ha="right",
+        )
     return figure
 
 
@@ -163,22 +190,47 @@ def roof(axes, limits, low, high):
     bend = knee(limits)
     read, peak = limits["read_gbps"], limits["fma_gflops"]
     axes.plot([low, bend, high], [low * read, peak, peak], color="black", linewidth=1.2, zorder=1)
-    axes.annotate(f"{peak:.0f} GFLOP/s", (high, peak), xytext=(0, 3), fontsize=7, ha="right",
-                  textcoords="offset points")
+    axes.annotate(
+        f"{peak:.0f} GFLOP/s",
+        (high, peak),
+        xytext=(0, 3),
+        fontsize=7,
+        ha="right",
+        textcoords="offset points",
+    )
     dot = limits.get("bf16_dot_gflops", 0)
     if dot > peak:
         high = max(high, dot / read)
-        axes.plot([bend, dot / read, high], [peak, dot, dot], color="black", linewidth=0.8,
-                  linestyle="--", zorder=1)
-        axes.annotate(f"{dot:.0f} GFLOP/s, bf16 dot product", (high, dot), xytext=(0, 3),
-                      fontsize=7, ha="right", textcoords="offset points")
-    axes.annotate(f"{read:.0f} GB/s", (bend / 4, peak / 4), xytext=(-4, 3), fontsize=7,
-                  ha="right", textcoords="offset points")
+        axes.plot(
+            [bend, dot / read, high],
+            [peak, dot, dot],
+            color="black",
+            linewidth=0.8,
+            linestyle="--",
+            zorder=1,
+        )
+        axes.annotate(
+            f"{dot:.0f} GFLOP/s, bf16 dot product",
+            (high, dot),
+            xytext=(0, 3),
+            fontsize=7,
+            ha="right",
+            textcoords="offset points",
+        )
+    axes.annotate(
+        f"{read:.0f} GB/s",
+        (bend / 4, peak / 4),
+        xytext=(-4, 3),
+        fontsize=7,
+        ha="right",
+        textcoords="offset points",
+    )
 
 
 def figures(_records, _own):
     return {"roofline": draw}
 
 
-SECTION = Section(owns=of("ceilings"), numbers_at=numbers_at, figures=figures, write=write,
-                  place=-1)
+SECTION = Section(
+    owns=of("ceilings"), numbers_at=numbers_at, figures=figures, write=write, place=-1
+)

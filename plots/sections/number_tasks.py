@@ -15,25 +15,34 @@ from values import combine, of_record, over_seeds, scaled, setting
 TASKS = ("copy", "addition")
 MODELS = ("transformer", "terraformer")
 # The Terraformer without one of its parts.
-PARTS = {"no_reversible": "the reversible stack", "no_second_attention": "the second attention",
-         "no_sru": "the SRU"}
+PARTS = {
+    "no_reversible": "the reversible stack",
+    "no_second_attention": "the second attention",
+    "no_sru": "the SRU",
+}
 METRICS = {"token_accuracy": "accuracy", "sequence_accuracy": "sequence_accuracy"}
-LABELS = {"transformer": "Trans-\nformer", "terraformer": "Terra-\nformer",
-          "no_reversible": "without\nreversible", "no_second_attention": "without 2nd\nattention",
-          "no_sru": "without\nSRU"}
-LOOKS = {"copy": {"color": "#0072b2", "marker": "o"},
-         "addition": {"color": "#d55e00", "marker": "^"}}
+LABELS = {
+    "transformer": "Trans-\nformer",
+    "terraformer": "Terra-\nformer",
+    "no_reversible": "without\nreversible",
+    "no_second_attention": "without 2nd\nattention",
+    "no_sru": "without\nSRU",
+}
+LOOKS = {
+    "copy": {"color": "#0072b2", "marker": "o"},
+    "addition": {"color": "#d55e00", "marker": "^"},
+}
 APART = 0.18  # of a model's two tasks, in models
-LINES = {"transformer": chart.DENSE, "terraformer": chart.SPARSE,
-         **dict(zip(PARTS, chart.OTHERS))}
+LINES = {"transformer": chart.DENSE, "terraformer": chart.SPARSE, **dict(zip(PARTS, chart.OTHERS))}
 OWNS = section.of("training", "numbers")
 SURE = 2  # a difference counts if it is more than so many standard deviations
 
 
 def experiments(records):
     """{name: Experiment}; its rows are <model>.<task>."""
-    return {about.name: training_curves.Experiment(records, about.name)
-            for about in records.of(OWNS)}
+    return {
+        about.name: training_curves.Experiment(records, about.name) for about in records.of(OWNS)
+    }
 
 
 def median(experiment, row, ending):
@@ -55,20 +64,25 @@ def seeds(experiment, row, ending):
 def by_digits(experiment, row, ending):
     """[(most digits of an example, median over seeds)], digits ascending."""
     name = re.compile(rf"{METRICS[ending]}\.to_(\d+)_digits")
-    found = {int(m.group(1)): m.string for metric in experiment.metrics()
-             if (m := name.fullmatch(metric))}
+    found = {
+        int(m.group(1)): m.string
+        for metric in experiment.metrics()
+        if (m := name.fullmatch(metric))
+    }
     values = [(digits, median(experiment, row, found[digits])) for digits in sorted(found)]
     return [(digits, value) for digits, value in values if value is not None]
 
 
 def difference(experiment, task, ending, other="transformer"):
     """Terraformer's median - the other's, spread: both rows' deviations in quadrature."""
-    theirs, ours = (median(experiment, f"{model}.{task}", ending)
-                    for model in (other, "terraformer"))
+    theirs, ours = (
+        median(experiment, f"{model}.{task}", ending) for model in (other, "terraformer")
+    )
     if ours is None or theirs is None:
         return None
-    return combine(ours.value - theirs.value, ours.unit,
-                          math.hypot(ours.spread, theirs.spread), (ours, theirs))
+    return combine(
+        ours.value - theirs.value, ours.unit, math.hypot(ours.spread, theirs.spread), (ours, theirs)
+    )
 
 
 def verdict(experiment, task, ending, other="transformer"):
@@ -76,8 +90,10 @@ def verdict(experiment, task, ending, other="transformer"):
     found = difference(experiment, task, ending, other)
     if found is None:
         return "not measured"
-    if min(len(seeds(experiment, f"{model}.{task}", ending))
-           for model in (other, "terraformer")) < 2:
+    if (
+        min(len(seeds(experiment, f"{model}.{task}", ending)) for model in (other, "terraformer"))
+        < 2
+    ):
         return "undecided, one seed"
     if abs(found.value) > SURE * found.spread:
         return "ahead" if found.value > 0 else "behind"
@@ -92,10 +108,13 @@ def numbers(records, _own):
                 found[f"{experiment.id}.{row}.{ending}"] = median(experiment, row, ending)
                 found[f"{experiment.id}.{row}.{ending}.best"] = best(experiment, row, ending)
             for task in TASKS:
-                found[f"{experiment.id}.difference.{task}.{ending}"] = difference(experiment, task, ending)
+                found[f"{experiment.id}.difference.{task}.{ending}"] = difference(
+                    experiment, task, ending
+                )
                 for part in PARTS:
                     found[f"{experiment.id}.difference.{part}.{task}.{ending}"] = difference(
-                        experiment, task, ending, part)
+                        experiment, task, ending, part
+                    )
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -108,8 +127,17 @@ def percent(value, sign=""):
 
 
 def rows_table(report, experiment):
-    lines = header("row", "parameters", "tokens on trained lengths", "tokens", "best", "each seed",
-                   "sequences", "best", "each seed")
+    lines = header(
+        "row",
+        "parameters",
+        "tokens on trained lengths",
+        "tokens",
+        "best",
+        "each seed",
+        "sequences",
+        "best",
+        "each seed",
+    )
     for row in experiment.rows:
         params = experiment.result(row, "params")
         if params is None:
@@ -118,30 +146,55 @@ def rows_table(report, experiment):
         cells = []
         for ending in METRICS:
             each = " ".join(f"{100 * r['value']:.1f}" for r in seeds(experiment, row, ending))
-            cells += [percent(median(experiment, row, ending)),
-                      percent(best(experiment, row, ending)), each]
+            cells += [
+                percent(median(experiment, row, ending)),
+                percent(best(experiment, row, ending)),
+                each,
+            ]
         trained = median(experiment, row, "trained_length_accuracy")
-        lines.append(line(f"`{row}`" + failed_seeds(report, experiment, row),
-                          f"{params.value:,.0f}", percent(trained), *cells))
+        lines.append(
+            line(
+                f"`{row}`" + failed_seeds(report, experiment, row),
+                f"{params.value:,.0f}",
+                percent(trained),
+                *cells,
+            )
+        )
     return lines
 
 
 def published(model, task, ending):
     """The paper's, in percent."""
-    return next(float(r[f"{ending}_percent"]) for r in paper.table("table4")
-                if (r["model"], r["task"]) == (model, task))
+    return next(
+        float(r[f"{ending}_percent"])
+        for r in paper.table("table4")
+        if (r["model"], r["task"]) == (model, task)
+    )
 
 
 def difference_table(experiment):
-    lines = header("", "Transformer", "Terraformer", "difference", "Terraformer is",
-                   "paper: Transformer", "Terraformer")
+    lines = header(
+        "",
+        "Transformer",
+        "Terraformer",
+        "difference",
+        "Terraformer is",
+        "paper: Transformer",
+        "Terraformer",
+    )
     for task in TASKS:
         for ending in METRICS:
             ours = [percent(median(experiment, f"{model}.{task}", ending)) for model in MODELS]
             theirs = [f"{published(model, task, ending):g}" for model in MODELS]
-            lines.append(line(f"{task}, {ending.split('_')[0]}s", *ours,
-                              percent(difference(experiment, task, ending), "+"),
-                              f"**{verdict(experiment, task, ending)}**", *theirs))
+            lines.append(
+                line(
+                    f"{task}, {ending.split('_')[0]}s",
+                    *ours,
+                    percent(difference(experiment, task, ending), "+"),
+                    f"**{verdict(experiment, task, ending)}**",
+                    *theirs,
+                )
+            )
     return lines
 
 
@@ -150,25 +203,42 @@ def parts_table(experiment):
     columns = [(task, ending) for task in TASKS for ending in METRICS]
     lines = []
     for part, words in PARTS.items():
-        cells = [(difference(experiment, *column, part), verdict(experiment, *column, part))
-                 for column in columns]
+        cells = [
+            (difference(experiment, *column, part), verdict(experiment, *column, part))
+            for column in columns
+        ]
         if any(value for value, _ in cells):
-            lines.append(line(f"without {words}", *(
-                f"{percent(value, '+')} **{word}**" if value else word for value, word in cells)))
+            lines.append(
+                line(
+                    f"without {words}",
+                    *(
+                        f"{percent(value, '+')} **{word}**" if value else word
+                        for value, word in cells
+                    ),
+                )
+            )
     names = (f"{task}, {ending.split('_')[0]}s" for task, ending in columns)
     return [*header("the Terraformer against itself", *names), *lines] if lines else []
 
 
 def digits_table(experiment, task):
     """A line a row, a column a range of lengths, named by its longest; empty if not evaluated."""
-    rows = {row: dict(by_digits(experiment, row, "token_accuracy")) for row in experiment.rows
-            if row.endswith(f".{task}")}
+    rows = {
+        row: dict(by_digits(experiment, row, "token_accuracy"))
+        for row in experiment.rows
+        if row.endswith(f".{task}")
+    }
     lengths = sorted({digits for found in rows.values() for digits in found})
     if not lengths:
         return []
-    return [*header("digits, up to", *map(str, lengths)),
-            *(line(f"`{row}`", *(percent(found.get(digits)) for digits in lengths))
-              for row, found in rows.items() if found)]
+    return [
+        *header("digits, up to", *map(str, lengths)),
+        *(
+            line(f"`{row}`", *(percent(found.get(digits)) for digits in lengths))
+            for row, found in rows.items()
+            if found
+        ),
+    ]
 
 
 def write(report, _own):
@@ -176,30 +246,44 @@ def write(report, _own):
     found = experiments(report.records)
     if not found:
         return
-    report.add("## Table 4: copying and adding numbers", "",
-               "Percent right on numbers longer than any trained on, teacher-forced: *sequences* "
-               "are wholly right, as a greedy decode would have them. Medians over seeds ± their "
-               "standard deviation; a difference has both rows' in quadrature, and counts from "
-               f"{SURE} of these on. All rows of an experiment have as many parameters within "
-               "0.5 % and the same positions, starting at random in training. The paper trains on "
-               "at most 128 digits and evaluates on 256 to 300; it does not say how many seeds.")
+    report.add(
+        "## Table 4: copying and adding numbers",
+        "",
+        "Percent right on numbers longer than any trained on, teacher-forced: *sequences* "
+        "are wholly right, as a greedy decode would have them. Medians over seeds ± their "
+        "standard deviation; a difference has both rows' in quadrature, and counts from "
+        f"{SURE} of these on. All rows of an experiment have as many parameters within "
+        "0.5 % and the same positions, starting at random in training. The paper trains on "
+        "at most 128 digits and evaluates on 256 to 300; it does not say how many seeds.",
+    )
     for name, experiment in found.items():
-        record = next((r for row in experiment.rows
-                       for r in experiment.by_seed(row, "log_perplexity").values()), None)
+        record = next(
+            (
+                r
+                for row in experiment.rows
+                for r in experiment.by_seed(row, "log_perplexity").values()
+            ),
+            None,
+        )
         title = f"### `{name}`"
         if record:
-            digits = [setting(record, knob, "?")
-                      for knob in ("digits_max", "eval_digits_min", "eval_digits_max")]
+            digits = [
+                setting(record, knob, "?")
+                for knob in ("digits_max", "eval_digits_min", "eval_digits_max")
+            ]
             title += ": trained on at most {} digits, evaluated on {} to {}".format(*digits)
         report.add(title, "", *difference_table(experiment))
         parts = parts_table(experiment)
         if parts:
-            report.add("Which part does it: the Terraformer minus itself without one part, at as "
-                       "many parameters. *Ahead*: that part helps. A plain stack, the "
-                       "Transformer's too, also drops attention's output, and drops embeddings "
-                       "and feed-forwards position by position where a reversible one takes one "
-                       "mask for all positions (reference 5.1, 5.2): that goes with the stack.",
-                       "", *parts)
+            report.add(
+                "Which part does it: the Terraformer minus itself without one part, at as "
+                "many parameters. *Ahead*: that part helps. A plain stack, the "
+                "Transformer's too, also drops attention's output, and drops embeddings "
+                "and feed-forwards position by position where a reversible one takes one "
+                "mask for all positions (reference 5.1, 5.2): that goes with the stack.",
+                "",
+                *parts,
+            )
         report.add(*rows_table(report, experiment))
         for task in TASKS:
             lines = digits_table(experiment, task)
@@ -207,15 +291,20 @@ def write(report, _own):
                 report.add(f"Tokens right by length, {task}:", "", *lines)
         report.figure(name)
         report.figure(f"{name}_lengths")
-        report.repeat("./build/release/experiments/perplexity --config "
-                      f"experiments/configs/training/{name}.cfg")
+        report.repeat(
+            "./build/release/experiments/perplexity --config "
+            f"experiments/configs/training/{name}.cfg"
+        )
 
 
 def draw_accuracies(records, experiment):
     """Accuracy of every seed on longer numbers, one model beside the other."""
     found = experiments(records).get(experiment)
-    models = [m for m in LABELS if found and any(
-        seeds(found, f"{m}.{task}", "token_accuracy") for task in LOOKS)]
+    models = [
+        m
+        for m in LABELS
+        if found and any(seeds(found, f"{m}.{task}", "token_accuracy") for task in LOOKS)
+    ]
     if not models:
         raise chart.Missing(f"no finished curves in {experiment}")
     figure, panels = chart.new(3.6, panels=len(METRICS), sharex=True)
@@ -226,8 +315,14 @@ def draw_accuracies(records, experiment):
                 values = [100 * r["value"] for r in seeds(found, row, ending)]
                 if not values:
                     continue
-                axes.plot([x] * len(values), values, linestyle="", markersize=4,
-                          markerfacecolor="none", **look)
+                axes.plot(
+                    [x] * len(values),
+                    values,
+                    linestyle="",
+                    markersize=4,
+                    markerfacecolor="none",
+                    **look,
+                )
                 middle = 100 * median(found, row, ending).value
                 axes.plot([x - 0.8 * APART, x + 0.8 * APART], [middle] * 2, color=look["color"])
         axes.set_ylim(-4, 104)
@@ -243,8 +338,15 @@ def draw_accuracies(records, experiment):
 def draw_lengths(records, experiment):
     """Tokens right over the length of the numbers, a panel a task; trained lengths are shaded."""
     found = experiments(records).get(experiment)
-    points = {(task, model): by_digits(found, f"{model}.{task}", "token_accuracy")
-              for task in TASKS for model in LINES} if found else {}
+    points = (
+        {
+            (task, model): by_digits(found, f"{model}.{task}", "token_accuracy")
+            for task in TASKS
+            for model in LINES
+        }
+        if found
+        else {}
+    )
     tasks = [task for task in TASKS if any(points.get((task, m)) for m in LINES)]
     if not tasks:
         raise chart.Missing(f"no accuracies by length in {experiment}")
@@ -252,12 +354,17 @@ def draw_lengths(records, experiment):
     for axes, task in zip(panels, tasks):
         for model, look in LINES.items():
             if points[task, model]:
-                chart.curve(axes, [(x, scaled(v, 100)) for x, v in points[task, model]],
-                            label=LABELS[model].replace("-\n", "").replace("\n", " "), **look)
+                chart.curve(
+                    axes,
+                    [(x, scaled(v, 100)) for x, v in points[task, model]],
+                    label=LABELS[model].replace("-\n", "").replace("\n", " "),
+                    **look,
+                )
         axes.set_ylim(-4, 104)
         axes.set_ylabel(f"{task}, tokens right, %")
-        trained = next(digits for model in LINES
-                       if (digits := found.setting(f"{model}.{task}", "digits_max")))
+        trained = next(
+            digits for model in LINES if (digits := found.setting(f"{model}.{task}", "digits_max"))
+        )
         if trained:
             axes.axvspan(0, trained, color="#eeeeee", zorder=0)
             axes.text(trained / 2, 2, "trained", ha="center", va="bottom", fontsize=7)
@@ -268,9 +375,14 @@ def draw_lengths(records, experiment):
 
 
 def figures(_records, own):
-    return {name: draw for about in own for name, draw in (
-        (about.name, functools.partial(draw_accuracies, experiment=about.name)),
-        (f"{about.name}_lengths", functools.partial(draw_lengths, experiment=about.name)))}
+    return {
+        name: draw
+        for about in own
+        for name, draw in (
+            (about.name, functools.partial(draw_accuracies, experiment=about.name)),
+            (f"{about.name}_lengths", functools.partial(draw_lengths, experiment=about.name)),
+        )
+    }
 
 
 SECTION = section.Section(owns=OWNS, numbers=numbers, figures=figures, write=write, place=1)

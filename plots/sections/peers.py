@@ -6,9 +6,11 @@ from section import Section
 from values import ceiling, measured, of_record, ratio_of_times
 
 EQUAL_BANDWIDTH = "_at_equal_bandwidth"  # how the ids of such ratios end
-EQUAL_BANDWIDTH_NOTE = "Each time multiplied by the read bandwidth measured beside it, so that a " \
-                       "machine that was faster for one of the two does not decide; the goal of " \
-                       "0.97 goes by this one where both bandwidths are known."
+EQUAL_BANDWIDTH_NOTE = (
+    "Each time multiplied by the read bandwidth measured beside it, so that a "
+    "machine that was faster for one of the two does not decide; the goal of "
+    "0.97 goes by this one where both bandwidths are known."
+)
 SHAPES = ("800m", "17b")
 
 
@@ -19,23 +21,30 @@ def owns(about):
 def peer(records, shape, library, threads):
     """The record of a library's dense block: of its own threads and our row slices, and whatever
     else it was tried with, the faster at equal bandwidth where all have one; or None."""
-    found = [record for name, record, _ in peer_rows(records, shape, "f32", threads, "block_ms")
-             if name == library]
+    found = [
+        record
+        for name, record, _ in peer_rows(records, shape, "f32", threads, "block_ms")
+        if name == library
+    ]
     known = all(ceiling(r, "read_gbps") for r in found)
-    return min(found, default=None,
-               key=lambda r: r["value"] * (ceiling(r, "read_gbps") if known else 1))
+    return min(
+        found, default=None, key=lambda r: r["value"] * (ceiling(r, "read_gbps") if known else 1)
+    )
 
 
 def peers_dense(records, shape, threads):
     """The record of our own dense block that libraries are compared with, or None."""
-    return records.get(f"peers_{shape}", "baseline", threads, "block_ms") \
-        or records.get(f"table1_{shape}", "baseline", threads, "block_ms")
+    return records.get(f"peers_{shape}", "baseline", threads, "block_ms") or records.get(
+        f"table1_{shape}", "baseline", threads, "block_ms"
+    )
 
 
 def sparse_peer(records, shape, threads):
     """(JAX's, our) record of the FF+QKV block with sparse cross-attention, each or None."""
-    return (records.get("peers_python", f"{shape}.jax.ff_qkv_cross", threads, "block_ms"),
-            records.get(f"table1_{shape}", "ff_qkv_cross", threads, "block_ms"))
+    return (
+        records.get("peers_python", f"{shape}.jax.ff_qkv_cross", threads, "block_ms"),
+        records.get(f"table1_{shape}", "ff_qkv_cross", threads, "block_ms"),
+    )
 
 
 def numbers_at(records, _own, threads):
@@ -44,10 +53,12 @@ def numbers_at(records, _own, threads):
     for shape in SHAPES:
         ours = peers_dense(records, shape, threads)
         for library in PEERS:
-            found.update(_beside(f"peers.{shape}.{library}",
-                                 peer(records, shape, library, threads), ours))
-        found.update(_beside(f"peers.{shape}.jax.ff_qkv_cross",
-                             *sparse_peer(records, shape, threads)))
+            found.update(
+                _beside(f"peers.{shape}.{library}", peer(records, shape, library, threads), ours)
+            )
+        found.update(
+            _beside(f"peers.{shape}.jax.ff_qkv_cross", *sparse_peer(records, shape, threads))
+        )
         own = measured(records, f"peers_{shape}", "baseline", threads, "block_ms")
         if own:
             found[f"peers.{shape}.ours.block_ms"] = own
@@ -59,8 +70,11 @@ def _beside(name, theirs, ours):
     if theirs is None:
         return {}
     time = of_record(theirs)
-    found = {"block_ms": time, "over_ours": ratio_of_times(theirs, ours),
-             f"over_ours{EQUAL_BANDWIDTH}": at_equal_bandwidth(theirs, ours)}
+    found = {
+        "block_ms": time,
+        "over_ours": ratio_of_times(theirs, ours),
+        f"over_ours{EQUAL_BANDWIDTH}": at_equal_bandwidth(theirs, ours),
+    }
     return {f"{name}.{ending}": value for ending, value in found.items() if value}
 
 
@@ -78,16 +92,27 @@ def peer_table(report, threads):
             lines.append(peer_line(report, f"{shape} FF+QKV, jax", theirs, ours))
     if not lines:
         return []
-    return [*header("block", "theirs, ms", "ours, ms", "theirs / ours",
-                    "at equal bandwidth" + report.note(EQUAL_BANDWIDTH_NOTE)), *lines]
+    return [
+        *header(
+            "block",
+            "theirs, ms",
+            "ours, ms",
+            "theirs / ours",
+            "at equal bandwidth" + report.note(EQUAL_BANDWIDTH_NOTE),
+        ),
+        *lines,
+    ]
 
 
 def peer_line(report, name, theirs, ours):
     """Of two records, the second maybe None."""
     times = [record and of_record(record) for record in (theirs, ours)]
-    return line(name, *(cell(report, v, spread=True) for v in times),
-                cell(report, ratio_of_times(theirs, ours)),
-                cell(report, at_equal_bandwidth(theirs, ours)))
+    return line(
+        name,
+        *(cell(report, v, spread=True) for v in times),
+        cell(report, ratio_of_times(theirs, ours)),
+        cell(report, at_equal_bandwidth(theirs, ours)),
+    )
 
 
 def write(report, _own):

@@ -17,16 +17,21 @@ STACK_METRICS = (
     ("stored decisions, MB", "decision_bytes", MEGABYTES, ("reversible",)),
     ("peak resident memory, MB", "peak_memory_bytes", MEGABYTES, STACKS),
     ("training step, ms", "step_ms", 1, STACKS),
-    ("model FLOPs utilisation", "mfu", 1, STACKS))
+    ("model FLOPs utilisation", "mfu", 1, STACKS),
+)
 # Layers by shade, stacks by marker and dash.
 SHADES = {"dense": "#444444", "sparse": "#0072b2"}
-LOOKS = {"plain": {"marker": "s", "linestyle": "--"},
-         "stored": {"marker": "x", "linestyle": ":"},
-         "reversible": {"marker": "o", "linestyle": "-"}}
-PANELS = (("stack_bytes", "decoder_layers", 1e-6, "kept by the stack, MB"),
-          ("stack_bytes", "batch", 1e-6, "kept by the stack, MB"),
-          ("peak_memory_bytes", "decoder_layers", 1e-6, "peak resident, MB"),
-          ("step_ms", "decoder_layers", 1, "training step, ms"))
+LOOKS = {
+    "plain": {"marker": "s", "linestyle": "--"},
+    "stored": {"marker": "x", "linestyle": ":"},
+    "reversible": {"marker": "o", "linestyle": "-"},
+}
+PANELS = (
+    ("stack_bytes", "decoder_layers", 1e-6, "kept by the stack, MB"),
+    ("stack_bytes", "batch", 1e-6, "kept by the stack, MB"),
+    ("peak_memory_bytes", "decoder_layers", 1e-6, "peak resident, MB"),
+    ("step_ms", "decoder_layers", 1, "training step, ms"),
+)
 WORDS = {"decoder_layers": "decoder blocks", "batch": "sequences"}
 FLAT = 1.1  # growth of what is kept, from the shallowest to the deepest stack, that is none
 
@@ -56,8 +61,14 @@ def curve(records, experiment, family, metric, over):
 
 def depths(records, experiment):
     """Of the depth sweep, ascending."""
-    return sorted({x for layers in LAYERS for stack in STACKS
-                   for x, _ in curve(records, experiment, f"{layers}_{stack}", "step_ms", "decoder_layers")})
+    return sorted(
+        {
+            x
+            for layers in LAYERS
+            for stack in STACKS
+            for x, _ in curve(records, experiment, f"{layers}_{stack}", "step_ms", "decoder_layers")
+        }
+    )
 
 
 def growth(records, experiment, family):
@@ -82,8 +93,10 @@ def figures_of(records, experiment, identifier):
             found[f"{start}activation_growth"] = growth(records, experiment, family)
             for metric in ("stack_bytes", "decision_bytes", "peak_memory_bytes", "step_ms", "mfu"):
                 found[f"{start}{metric}"] = deepest(records, experiment, family, metric)
-        ours, stored, plain = (deepest(records, experiment, f"{layers}_{stack}", "step_ms")
-                               for stack in ("reversible", "stored", "plain"))
+        ours, stored, plain = (
+            deepest(records, experiment, f"{layers}_{stack}", "step_ms")
+            for stack in ("reversible", "stored", "plain")
+        )
         found[f"{prefix}step_cost"] = ratio(ours, plain)
         found[f"{prefix}step_cost_over_stored"] = ratio(ours, stored)
     for family in ERRORS:
@@ -93,61 +106,94 @@ def figures_of(records, experiment, identifier):
 
 
 def held(records, experiment, knob, words):
-    """", 4 sequences": the other setting of a sweep, where its points say it."""
+    """ ", 4 sequences": the other setting of a sweep, where its points say it."""
     over = "decoder_layers" if knob == "batch" else "batch"
-    values = {group(records, experiment, f"{layers}_{stack}", "step_ms", over)[0]
-              for layers in LAYERS for stack in STACKS} - {None}
+    values = {
+        group(records, experiment, f"{layers}_{stack}", "step_ms", over)[0]
+        for layers in LAYERS
+        for stack in STACKS
+    } - {None}
     return f", {values.pop()} {words}" if len(values) == 1 else ""
 
 
 def stack_table(report, experiment, over, words):
     """Rows: metric, seats and stack; columns: depths or batches."""
-    curves = [(f"{title}: {layers}, {stack}", factor, dict(points))
-              for title, metric, factor, stacks in STACK_METRICS
-              for layers in LAYERS for stack in stacks
-              if (points := curve(report.records, experiment, f"{layers}_{stack}", metric, over))
-              and any(v.value for _, v in points)]
+    curves = [
+        (f"{title}: {layers}, {stack}", factor, dict(points))
+        for title, metric, factor, stacks in STACK_METRICS
+        for layers in LAYERS
+        for stack in stacks
+        if (points := curve(report.records, experiment, f"{layers}_{stack}", metric, over))
+        and any(v.value for _, v in points)
+    ]
     columns = sorted({x for _, _, points in curves for x in points})
     if len(columns) < 2:
         return []
-    return [*header(words, *map(str, columns)),
-            *(line(title, *(cell(report, scaled(points.get(x), factor)) for x in columns))
-              for title, factor, points in curves)]
+    return [
+        *header(words, *map(str, columns)),
+        *(
+            line(title, *(cell(report, scaled(points.get(x), factor)) for x in columns))
+            for title, factor, points in curves
+        ),
+    ]
 
 
 def error_table(report, experiment):
     """How far gradients and reconstructed inputs are off, over depth."""
     words = {"gradient_error": "gradient", "reconstruction_error": "input"}
-    curves = [(f"{words[metric]}, `{family}`", dict(points)) for metric in words
-              for family in ERRORS
-              if (points := curve(report.records, experiment, family, metric, "decoder_layers"))]
+    curves = [
+        (f"{words[metric]}, `{family}`", dict(points))
+        for metric in words
+        for family in ERRORS
+        if (points := curve(report.records, experiment, family, metric, "decoder_layers"))
+    ]
     columns = sorted({x for _, points in curves for x in points})
     if not columns:
         return []
-    return [*header("decoder blocks", *map(str, columns)),
-            *(line(title, *(f"{points[x].value:.2g}" if x in points else "–" for x in columns))
-              for title, points in curves)]
+    return [
+        *header("decoder blocks", *map(str, columns)),
+        *(
+            line(title, *(f"{points[x].value:.2g}" if x in points else "–" for x in columns))
+            for title, points in curves
+        ),
+    ]
 
 
 def numbers(records, own):
-    return {name: value for about in own
-            for name, value in figures_of(records, about.name, about.id).items()}
+    return {
+        name: value
+        for about in own
+        for name, value in figures_of(records, about.name, about.id).items()
+    }
 
 
 def verdicts(records, own):
     """On memory over depth."""
     claim = "Reversible blocks keep activations from growing with depth (§4.2)"
     found = numbers(records, own[:1])
-    growth, plain, cost = (found.get(f"{own[0].id}.{name}") if own else None for name in
-                           ("activation_growth", "plain_activation_growth", "step_cost"))
+    growth, plain, cost = (
+        found.get(f"{own[0].id}.{name}") if own else None
+        for name in ("activation_growth", "plain_activation_growth", "step_cost")
+    )
     if growth is None or plain is None:
         return [missing(claim, FULL)]
-    verdict = "reproduced" if growth.value <= FLAT else \
-        "partly reproduced" if growth.value < plain.value / 2 else "not reproduced"
+    verdict = (
+        "reproduced"
+        if growth.value <= FLAT
+        else "partly reproduced"
+        if growth.value < plain.value / 2
+        else "not reproduced"
+    )
     measured = depths(records, own[0].name)
     price = f"; a step costs {factor_text(cost)} a plain one" if cost else ""
-    return [Verdict(claim, verdict, f"a stack of {measured[-1]} blocks keeps {growth.value:.3g}× "
-                    f"what {measured[0]} keep, a plain one {plain.value:.3g}×{price}")]
+    return [
+        Verdict(
+            claim,
+            verdict,
+            f"a stack of {measured[-1]} blocks keeps {growth.value:.3g}× "
+            f"what {measured[0]} keep, a plain one {plain.value:.3g}×{price}",
+        )
+    ]
 
 
 def write_one(report, experiment, title):
@@ -156,44 +202,65 @@ def write_one(report, experiment, title):
     if not by_depth:
         return
     record = next(reversed(report.records.history(experiment)))
-    shape = sizes(record, ("d_model", "d_model"), ("d_ff", "d_ff"), ("heads", "n_heads"),
-                         ("tokens a sequence", "max_length"))
-    report.add(f"## {title}", "",
-               "Training keeps each block's activations for the backward pass, so that memory "
-               "grows with depth. A reversible stack keeps its last output alone and makes the "
-               "others again from it while it goes back, which costs time. Three stacks of a "
-               f"decoder-only model{f' ({shape})' if shape else ''}: `plain`; `stored`, the "
-               "reversible function with its activations kept all the same; `reversible`. Every "
-               "row has two attentions a block, as reversible decoder blocks have, so that the "
-               "work is equal. `sparse` has the sparse feed-forward and QKV.")
-    report.add("*Kept*: bytes that a stack holds in the heap after a step, what the forward pass "
-               "leaves for the backward pass and the buffers of one block of that, "
-               "without *stored decisions*: which neurons were chosen, which the second "
-               "computation of a block must repeat. *Peak*: resident memory of a process that "
-               "does two steps, weights and gradients included. *Training step*: one forward and "
-               f"backward pass over the batch, at {threads(report.records, experiment)} threads, the three "
-               "stacks taking turns. *Utilisation*: FLOPs of a step, those of making activations "
-               "again not counted, over its time, as a share of the best linked library's rate "
-               "on a large product. MB are 10⁶ bytes.")
-    report.add(f"**Against depth**{held(report.records, experiment, 'batch', 'sequences')}", "", *by_depth)
+    shape = sizes(
+        record,
+        ("d_model", "d_model"),
+        ("d_ff", "d_ff"),
+        ("heads", "n_heads"),
+        ("tokens a sequence", "max_length"),
+    )
+    report.add(
+        f"## {title}",
+        "",
+        "Training keeps each block's activations for the backward pass, so that memory "
+        "grows with depth. A reversible stack keeps its last output alone and makes the "
+        "others again from it while it goes back, which costs time. Three stacks of a "
+        f"decoder-only model{f' ({shape})' if shape else ''}: `plain`; `stored`, the "
+        "reversible function with its activations kept all the same; `reversible`. Every "
+        "row has two attentions a block, as reversible decoder blocks have, so that the "
+        "work is equal. `sparse` has the sparse feed-forward and QKV.",
+    )
+    report.add(
+        "*Kept*: bytes that a stack holds in the heap after a step, what the forward pass "
+        "leaves for the backward pass and the buffers of one block of that, "
+        "without *stored decisions*: which neurons were chosen, which the second "
+        "computation of a block must repeat. *Peak*: resident memory of a process that "
+        "does two steps, weights and gradients included. *Training step*: one forward and "
+        f"backward pass over the batch, at {threads(report.records, experiment)} threads, the three "
+        "stacks taking turns. *Utilisation*: FLOPs of a step, those of making activations "
+        "again not counted, over its time, as a share of the best linked library's rate "
+        "on a large product. MB are 10⁶ bytes."
+    )
+    report.add(
+        f"**Against depth**{held(report.records, experiment, 'batch', 'sequences')}", "", *by_depth
+    )
     by_batch = stack_table(report, experiment, "batch", "sequences")
     if by_batch:
-        report.add(f"**Against batch**{held(report.records, experiment, 'decoder_layers', 'blocks')}", "",
-                   *by_batch)
+        report.add(
+            f"**Against batch**{held(report.records, experiment, 'decoder_layers', 'blocks')}",
+            "",
+            *by_batch,
+        )
     errors = error_table(report, experiment)
     if errors:
-        report.add("**If the backward pass decides anew**", "",
-                   "Activations made again differ by rounding from those of the forward pass, and "
-                   "a choice between near equals may then fall otherwise, which the paper warns "
-                   "of. *Gradient*: distance |g − h| / |h| of all gradients g from those, h, of "
-                   "the same model with its activations stored. *Input*: largest error of a "
-                   "block's input made again, in the units of activations. `replay` uses the "
-                   "selections of the sparse feed-forward (`ff`) or the buckets of LSH attention "
-                   "(`lsh`) that the forward pass stored; `recompute` chooses again.",
-                   "", *errors)
+        report.add(
+            "**If the backward pass decides anew**",
+            "",
+            "Activations made again differ by rounding from those of the forward pass, and "
+            "a choice between near equals may then fall otherwise, which the paper warns "
+            "of. *Gradient*: distance |g − h| / |h| of all gradients g from those, h, of "
+            "the same model with its activations stored. *Input*: largest error of a "
+            "block's input made again, in the units of activations. `replay` uses the "
+            "selections of the sparse feed-forward (`ff`) or the buckets of LSH attention "
+            "(`lsh`) that the forward pass stored; `recompute` chooses again.",
+            "",
+            *errors,
+        )
     report.figure(experiment)
-    report.repeat("./build/release/experiments/reversibility --config "
-                  f"experiments/configs/stacks/{experiment}.cfg")
+    report.repeat(
+        "./build/release/experiments/reversibility --config "
+        f"experiments/configs/stacks/{experiment}.cfg"
+    )
 
 
 def write(report, own):
@@ -210,8 +277,10 @@ def draw(records, experiment):
         ticks = set()
         for layers, shade in SHADES.items():
             for stack, look in LOOKS.items():
-                points = [(x, scaled(v, factor)) for x, v in curve(
-                    records, experiment, f"{layers}_{stack}", metric, over)]
+                points = [
+                    (x, scaled(v, factor))
+                    for x, v in curve(records, experiment, f"{layers}_{stack}", metric, over)
+                ]
                 if not points:
                     continue
                 ticks |= {x for x, _ in points}
@@ -222,10 +291,16 @@ def draw(records, experiment):
         chart.plain_log(axes.yaxis)
         axes.set_ylabel(words)
         axes.set_xlabel(WORDS[over])
-    weights = [(x, scaled(v, 1e-6)) for x, v in curve(
-        records, experiment, "dense_plain", "model_bytes", "decoder_layers")]
-    panels[2].plot([x for x, _ in weights], [v.value for _, v in weights],
-                   label="weights and gradients, dense", **chart.LIMIT)
+    weights = [
+        (x, scaled(v, 1e-6))
+        for x, v in curve(records, experiment, "dense_plain", "model_bytes", "decoder_layers")
+    ]
+    panels[2].plot(
+        [x for x, _ in weights],
+        [v.value for _, v in weights],
+        label="weights and gradients, dense",
+        **chart.LIMIT,
+    )
     panels[2].legend(*panel_legend(panels[2]), loc="upper left")
     panels[3].set_xlabel(f"decoder blocks ({threads(records, experiment)} threads)")
     chart.legend_above(panels[0])
@@ -234,8 +309,11 @@ def draw(records, experiment):
 
 def panel_legend(axes):
     """Only what the panel has beside the shared series."""
-    pairs = [(h, label) for h, label in zip(*axes.get_legend_handles_labels())
-             if label.startswith("weights")]
+    pairs = [
+        (h, label)
+        for h, label in zip(*axes.get_legend_handles_labels())
+        if label.startswith("weights")
+    ]
     return [h for h, _ in pairs], [label for _, label in pairs]
 
 
@@ -243,5 +321,6 @@ def figures(_records, own):
     return {about.name: functools.partial(draw, experiment=about.name) for about in own}
 
 
-SECTION = Section(owns=of("stacks"), numbers=numbers, figures=figures, verdicts=verdicts,
-                  write=write, place=1)
+SECTION = Section(
+    owns=of("stacks"), numbers=numbers, figures=figures, verdicts=verdicts, write=write, place=1
+)

@@ -8,8 +8,17 @@ from claims import Verdict, missing
 from report import cell, header, line, number, thread_counts
 from section import Section
 from sections.tables import DECODE
-from values import (ceiling, fit_exponent, other_bandwidths, ratio, ratio_of_times, scaled,
-                    setting, sweep, sweep_records)
+from values import (
+    ceiling,
+    fit_exponent,
+    other_bandwidths,
+    ratio,
+    ratio_of_times,
+    scaled,
+    setting,
+    sweep,
+    sweep_records,
+)
 
 BENT = 1.1  # a floor so many times the time of its bytes alone is bent by FLOPs
 PAPER = {"dense": 2.0, "sparse": 1.5}  # exponents of d_model
@@ -25,8 +34,13 @@ def width_exponents(records, experiment, threads):
     for what, metric in (("bytes", "block_bytes"), ("flops", "block_flops"), ("time", "block_ms")):
         for family, points in sweep(records, experiment, threads, metric, "d_model").items():
             exponent = fit_exponent(points)
-            if exponent and what == "time" and other_bandwidths(*sweep_records(
-                    records, experiment, threads, metric, "d_model")[family].values()):
+            if (
+                exponent
+                and what == "time"
+                and other_bandwidths(
+                    *sweep_records(records, experiment, threads, metric, "d_model")[family].values()
+                )
+            ):
                 exponent = exponent._replace(status="untrusted")
             if exponent:
                 found[family, what] = exponent
@@ -38,8 +52,10 @@ def floors_over_bytes(records, experiment, threads):
 
     1 where memory binds every phase, more where FLOPs bind some.
     """
-    floors, read = (sweep_records(records, experiment, threads, metric, "d_model")
-                    for metric in ("block_floor_ms", "block_bytes"))
+    floors, read = (
+        sweep_records(records, experiment, threads, metric, "d_model")
+        for metric in ("block_floor_ms", "block_bytes")
+    )
     found = {}
     for family, points in floors.items():
         for width, floor in points.items():
@@ -62,17 +78,26 @@ def verdicts(records, own):
     fits = width_exponents(records, name, threads)
     if ("sparse", "bytes") not in fits or ("sparse", "time") not in fits:
         return [missing(claim)]
-    parts = [f"{what} {fits['dense', what].value:.2f} dense, "
-             f"{fits['sparse', what].value:.2f} sparse" for what in ("bytes", "flops", "time")
-             if ("dense", what) in fits and ("sparse", what) in fits]
+    parts = [
+        f"{what} {fits['dense', what].value:.2f} dense, {fits['sparse', what].value:.2f} sparse"
+        for what in ("bytes", "flops", "time")
+        if ("dense", what) in fits and ("sparse", what) in fits
+    ]
     verdicts = {what: fits["sparse", what].value <= 1.6 for what in ("bytes", "time")}
     verdict = {2: "reproduced", 1: "partly reproduced", 0: "not reproduced"}[sum(verdicts.values())]
     if any(fits[key].status == "untrusted" for key in fits if key[1] == "time"):
         verdict += " but untrusted"
     over = floors_over_bytes(records, name, threads).get("sparse", {})
-    return [Verdict(claim, verdict, "exponents of a block: " + "; ".join(parts) + ". The "
-                    "claim counts weights; the multiplicative layer's FLOPs stay d², which bends "
-                    "the time. " + floor_over_bytes_text(over), place=1)]
+    return [
+        Verdict(
+            claim,
+            verdict,
+            "exponents of a block: " + "; ".join(parts) + ". The "
+            "claim counts weights; the multiplicative layer's FLOPs stay d², which bends "
+            "the time. " + floor_over_bytes_text(over),
+            place=1,
+        )
+    ]
 
 
 def width_table(report, experiment, threads):
@@ -81,26 +106,42 @@ def width_table(report, experiment, threads):
         return []
     lines = header("exponent of d_model", "paper", "bytes", "FLOPs", "block time")
     for family, theirs in (("dense", "2"), ("sparse", "1.5")):
-        cells = [cell(report, fits.get((family, what)), spread=True)
-                 for what in ("bytes", "flops", "time")]
+        cells = [
+            cell(report, fits.get((family, what)), spread=True)
+            for what in ("bytes", "flops", "time")
+        ]
         lines.append(line(family, theirs, *cells))
     times = sweep(report.records, experiment, threads, "block_ms", "d_model")
     at = sweep_records(report.records, experiment, threads, "block_ms", "d_model")
     over = floors_over_bytes(report.records, experiment, threads)
-    lines += ["", *header("d_model", "dense, ms", "FF+QKV, ms", "speed-up",
-                          "floor / bytes, dense", "FF+QKV")]
+    lines += [
+        "",
+        *header("d_model", "dense, ms", "FF+QKV, ms", "speed-up", "floor / bytes, dense", "FF+QKV"),
+    ]
     dense, sparse = dict(times.get("dense", ())), dict(times.get("sparse", ()))
     for d in sorted({*dense, *sparse}):
-        lines.append(line(f"{d:.0f}", cell(report, dense.get(d)), cell(report, sparse.get(d)),
-                          cell(report, ratio_of_times(
-                              *(at.get(f, {}).get(d) for f in ("dense", "sparse"))), "×"),
-                          *(number(over.get(family, {}).get(d)) for family in
-                            ("dense", "sparse"))))
-    return lines + ["", "The paper's 1.5 counts weights. The multiplicative layers' FLOPs stay d² "
-                    "each, so the sparse curve bends towards 2 where they, not memory, are the "
-                    "limit. *Floor / bytes*: the floor of a block over the time of its bytes "
-                    "alone at the bandwidth beside it; 1 where memory is the only limit. "
-                    + floor_over_bytes_text(over.get("sparse", {})) + "."]
+        lines.append(
+            line(
+                f"{d:.0f}",
+                cell(report, dense.get(d)),
+                cell(report, sparse.get(d)),
+                cell(
+                    report,
+                    ratio_of_times(*(at.get(f, {}).get(d) for f in ("dense", "sparse"))),
+                    "×",
+                ),
+                *(number(over.get(family, {}).get(d)) for family in ("dense", "sparse")),
+            )
+        )
+    return lines + [
+        "",
+        "The paper's 1.5 counts weights. The multiplicative layers' FLOPs stay d² "
+        "each, so the sparse curve bends towards 2 where they, not memory, are the "
+        "limit. *Floor / bytes*: the floor of a block over the time of its bytes "
+        "alone at the bandwidth beside it; 1 where memory is the only limit. "
+        + floor_over_bytes_text(over.get("sparse", {}))
+        + ".",
+    ]
 
 
 def floor_over_bytes_text(over):
@@ -111,8 +152,10 @@ def floor_over_bytes_text(over):
     words = "The floor of FF+QKV over the time of its bytes alone"
     if width is None:
         return f"{words} stays at or below {BENT} up to d_model {max(over):.0f}"
-    return f"{words} first exceeds {BENT} at d_model {width:.0f} ({over[width]:.2f}), " \
+    return (
+        f"{words} first exceeds {BENT} at d_model {width:.0f} ({over[width]:.2f}), "
         f"and is {over[max(over)]:.2f} at {max(over):.0f}"
+    )
 
 
 def context_table(report, experiment, threads):
@@ -123,8 +166,11 @@ def context_table(report, experiment, threads):
     lines = header("block, ms, at cached positions", *(f"{x:.0f}" for x in lengths))
     for family, points in curves.items():
         lines.append(line(f"`{family}`", *(cell(report, dict(points).get(x)) for x in lengths)))
-    lines += ["", "Attention's added time at a length: a block there less a block at "
-              f"{lengths[0]:.0f} cached positions."]
+    lines += [
+        "",
+        "Attention's added time at a length: a block there less a block at "
+        f"{lengths[0]:.0f} cached positions.",
+    ]
     for family, points in curves.items():
         lines += ["", overtaking_text(report.records, experiment, family, points, threads)]
     return lines
@@ -132,15 +178,21 @@ def context_table(report, experiment, threads):
 
 def overtaking_text(records, experiment, family, points, threads):
     """Where attention's added time passes the projections and the whole rest, in a sentence."""
-    doubt = " (drawn from untrusted times)" if any(v.status == "untrusted" for _, v in points) else ""
-    rest = f"passes all that a block takes at {points[0][0]:.0f} positions, feed-forward and " \
-           f"projections together, {where(overtaking(points))}{doubt}"
+    doubt = (
+        " (drawn from untrusted times)" if any(v.status == "untrusted" for _, v in points) else ""
+    )
+    rest = (
+        f"passes all that a block takes at {points[0][0]:.0f} positions, feed-forward and "
+        f"projections together, {where(overtaking(points))}{doubt}"
+    )
     floor = projection_floor(records, experiment, f"{family}_c{points[0][0]:.0f}", threads)
     if floor is None:
         return f"`{family}`: it {rest}. What these projections take alone is not recorded."
-    return f"`{family}`: it passes the floor of the projections ({number(floor)} ms: the block's " \
-        "weights but for the feed-forward's, at the bandwidth beside it) " \
+    return (
+        f"`{family}`: it passes the floor of the projections ({number(floor)} ms: the block's "
+        "weights but for the feed-forward's, at the bandwidth beside it) "
         f"{where(crossing(points, points[0][1].value + floor))}; it {rest}."
+    )
 
 
 def where(length):
@@ -181,32 +233,56 @@ def batch_table(report, experiment, threads):
     if not curves:
         return []
     rows = sweep(report.records, experiment, threads, "rows_touched", "batch")
-    floors, efficiencies = (sweep(report.records, experiment, threads, metric, "batch")
-                            for metric in ("block_floor_ms", "block_efficiency"))
+    floors, efficiencies = (
+        sweep(report.records, experiment, threads, metric, "batch")
+        for metric in ("block_floor_ms", "block_efficiency")
+    )
     sizes = sorted({x for points in curves.values() for x, _ in points})
     lines = header("tokens at once", *(f"{x:.0f}" for x in sizes))
     first = next(iter(curves))
     dense_floors = dict(floors.get(first, ()))
     for family, points in curves.items():
         at = dict(points)
-        lines.append(line(f"`{family}`, ms a block and token",
-                          *(cell(report, scaled(at.get(x), 1 / x)) for x in sizes)))
+        lines.append(
+            line(
+                f"`{family}`, ms a block and token",
+                *(cell(report, scaled(at.get(x), 1 / x)) for x in sizes),
+            )
+        )
         if family != first:
             dense = dict(curves[first])
             least = dict(floors.get(family, ()))
-            lines.append(line("speed-up of a block", *(
-                cell(report, ratio(dense.get(x), at.get(x)), "×") for x in sizes)))
-            lines.append(line("its roofline limit", *(
-                cell(report, ratio(dense_floors.get(x), least.get(x)), "×")
-                for x in sizes)))
-        lines.append(line(f"`{family}`, efficiency", *(
-            cell(report, dict(efficiencies.get(family, ())).get(x)) for x in sizes)))
+            lines.append(
+                line(
+                    "speed-up of a block",
+                    *(cell(report, ratio(dense.get(x), at.get(x)), "×") for x in sizes),
+                )
+            )
+            lines.append(
+                line(
+                    "its roofline limit",
+                    *(cell(report, ratio(dense_floors.get(x), least.get(x)), "×") for x in sizes),
+                )
+            )
+        lines.append(
+            line(
+                f"`{family}`, efficiency",
+                *(cell(report, dict(efficiencies.get(family, ())).get(x)) for x in sizes),
+            )
+        )
         touched = dict(rows.get(family, ()))
         if any(v.value for v in touched.values()):
-            lines.append(line("feed-forward rows a block read in 12 steps",
-                              *(cell(report, touched.get(x)) for x in sizes)))
-    return lines + ["", "The limit is the ratio of both floors; a speed-up above it means that the "
-                    "dense block is further from its own floor."]
+            lines.append(
+                line(
+                    "feed-forward rows a block read in 12 steps",
+                    *(cell(report, touched.get(x)) for x in sizes),
+                )
+            )
+    return lines + [
+        "",
+        "The limit is the ratio of both floors; a speed-up above it means that the "
+        "dense block is further from its own floor.",
+    ]
 
 
 def draw_width(records, experiment):
@@ -222,9 +298,12 @@ def draw_width(records, experiment):
         chart.curve(axes, points, label=chart.pretty(family), **chart.style_of(family, index))
         if family in PAPER:
             last = points[-1][1].value
-            axes.plot(xs, [last * (x / xs[-1]) ** PAPER[family] for x in xs],
-                      label=f"slope {PAPER[family]:g} (paper)",
-                      **{**chart.LIMIT, "linestyle": ":" if family == "dense" else (0, (1, 3))})
+            axes.plot(
+                xs,
+                [last * (x / xs[-1]) ** PAPER[family] for x in xs],
+                label=f"slope {PAPER[family]:g} (paper)",
+                **{**chart.LIMIT, "linestyle": ":" if family == "dense" else (0, (1, 3))},
+            )
     axes.set_xscale("log")
     axes.set_yscale("log")
     chart.plain_log(axes.xaxis, sorted({x for p in times.values() for x, _ in p}))
@@ -234,11 +313,20 @@ def draw_width(records, experiment):
     axes.set_ylabel(f"block, ms ({threads} threads)")
     lines = ["fitted exponent", f"{'':7}{'bytes':>6}{'FLOPs':>6}{'time':>6}"]
     for family in PAPER:
-        cells = [f"{fits[family, w].value:6.2f}" if (family, w) in fits else f"{'–':>6}"
-                 for w in ("bytes", "flops", "time")]
+        cells = [
+            f"{fits[family, w].value:6.2f}" if (family, w) in fits else f"{'–':>6}"
+            for w in ("bytes", "flops", "time")
+        ]
         lines.append(f"{chart.pretty(family):7}" + "".join(cells))
-    axes.text(0.02, 0.98, "\n".join(lines), transform=axes.transAxes, va="top", fontsize=7,
-              family="monospace")
+    axes.text(
+        0.02,
+        0.98,
+        "\n".join(lines),
+        transform=axes.transAxes,
+        va="top",
+        fontsize=7,
+        family="monospace",
+    )
     chart.legend_above(axes)
     return figure
 
@@ -256,12 +344,34 @@ def draw_context(records, experiment):
         crossing = overtaking(points)
         if crossing:
             height = 2 * points[0][1].value
-            axes.plot(crossing, height, marker="*", markersize=9, color=look["color"],
-                      markeredgecolor="black", markeredgewidth=0.4, linestyle="none")
-            axes.annotate(about(crossing), (crossing, height), xytext=(-7, 4),
-                          fontsize=7, textcoords="offset points", ha="right")
-    axes.plot([], [], marker="*", markersize=8, color="white", markeredgecolor="black",
-              linestyle="none", label="block takes twice its shortest time")
+            axes.plot(
+                crossing,
+                height,
+                marker="*",
+                markersize=9,
+                color=look["color"],
+                markeredgecolor="black",
+                markeredgewidth=0.4,
+                linestyle="none",
+            )
+            axes.annotate(
+                about(crossing),
+                (crossing, height),
+                xytext=(-7, 4),
+                fontsize=7,
+                textcoords="offset points",
+                ha="right",
+            )
+    axes.plot(
+        [],
+        [],
+        marker="*",
+        markersize=8,
+        color="white",
+        markeredgecolor="black",
+        linestyle="none",
+        label="block takes twice its shortest time",
+    )
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
     chart.plain_log(axes.xaxis, sorted({x for p in curves.values() for x, _ in p}))
@@ -290,9 +400,13 @@ def draw_batch(records, experiment):
             continue
         chart.curve(bottom, ratios(curves[first], points), **look)
         limits = ratios(floors.get(first, ()), floors.get(family, ()))
-        bottom.plot([x for x, _ in limits], [v.value for _, v in limits],
-                    label=f"limit by roofline, {chart.pretty(family)}",
-                    markerfacecolor="white", **{**look, "linestyle": ":"})
+        bottom.plot(
+            [x for x, _ in limits],
+            [v.value for _, v in limits],
+            label=f"limit by roofline, {chart.pretty(family)}",
+            markerfacecolor="white",
+            **{**look, "linestyle": ":"},
+        )
     bottom.axhline(1, color="black", linewidth=0.6)
     bottom.set_ylim(bottom=0)
     top.set_xscale("log", base=2)
@@ -314,19 +428,27 @@ def ratios(above, below):
     return [(x, v) for x, v in found if v]
 
 
-SWEEPS = {"width": (width_table, draw_width), "context": (context_table, draw_context),
-          "batch": (batch_table, draw_batch)}
+SWEEPS = {
+    "width": (width_table, draw_width),
+    "context": (context_table, draw_context),
+    "batch": (batch_table, draw_batch),
+}
 
 
 def numbers_at(records, own, threads):
-    return {f"{about.id}.{family}.exponent_{what}": value
-            for about in own if about.section == "width"
-            for (family, what), value in width_exponents(records, about.name, threads).items()}
+    return {
+        f"{about.id}.{family}.exponent_{what}": value
+        for about in own
+        if about.section == "width"
+        for (family, what), value in width_exponents(records, about.name, threads).items()
+    }
 
 
 def figures(_records, own):
-    return {about.name: functools.partial(SWEEPS[about.section][1], experiment=about.name)
-            for about in own}
+    return {
+        about.name: functools.partial(SWEEPS[about.section][1], experiment=about.name)
+        for about in own
+    }
 
 
 def write(report, own):
@@ -334,8 +456,11 @@ def write(report, own):
         report.add(f"## {about.title}")
         for threads, words in thread_counts(report.records):
             lines = SWEEPS[about.section][0](report, about.name, threads)
-            report.add(f"**{words[0].upper()}{words[1:]}**", "",
-                       *(lines or ["Not measured at this thread count."]))
+            report.add(
+                f"**{words[0].upper()}{words[1:]}**",
+                "",
+                *(lines or ["Not measured at this thread count."]),
+            )
         report.figure(about.name)
         report.repeat(DECODE.format(about.name))
 

@@ -44,27 +44,55 @@ class Judge:
 def verdicts(records, _own):
     """At all threads, in the paper's order."""
     judge = Judge(records, records.all_threads())
-    judge.speedup("Sparse feed-forward alone makes an 800M token faster (Table 1)",
-                  "table1_800m", "ff", "token_speedup")
+    judge.speedup(
+        "Sparse feed-forward alone makes an 800M token faster (Table 1)",
+        "table1_800m",
+        "ff",
+        "token_speedup",
+    )
     _qkv_alone(judge)
-    judge.speedup("Sparse FF and QKV together make an 800M token faster (Table 1)",
-                  "table1_800m", "ff_qkv", "token_speedup")
-    judge.speedup("... and an 800M decoder block (Table 1)", "table1_800m", "ff_qkv",
-                  "block_speedup")
-    judge.speedup("Sparse FF and QKV together make a 17B token faster (Table 1)",
-                  "table1_17b", "ff_qkv_cross", "token_speedup")
-    judge.speedup("... and a 17B decoder block (Table 1)", "table1_17b", "ff_qkv_cross",
-                  "block_speedup")
+    judge.speedup(
+        "Sparse FF and QKV together make an 800M token faster (Table 1)",
+        "table1_800m",
+        "ff_qkv",
+        "token_speedup",
+    )
+    judge.speedup(
+        "... and an 800M decoder block (Table 1)", "table1_800m", "ff_qkv", "block_speedup"
+    )
+    judge.speedup(
+        "Sparse FF and QKV together make a 17B token faster (Table 1)",
+        "table1_17b",
+        "ff_qkv_cross",
+        "token_speedup",
+    )
+    judge.speedup(
+        "... and a 17B decoder block (Table 1)", "table1_17b", "ff_qkv_cross", "block_speedup"
+    )
     _grows(judge)
     _sparsity(judge)
     _moe(judge)
-    judge.speedup("A sparse loss (S=8) makes an 800M token slightly faster (Table 7)",
-                  "table7", "s8", "token_speedup")
-    judge.speedup("Sparse FF, QKV and loss together make a 17B Terraformer's token faster "
-                  "(Table 6)", "table6_17b", "ff_qkv_loss4", "token_speedup", FULL)
+    judge.speedup(
+        "A sparse loss (S=8) makes an 800M token slightly faster (Table 7)",
+        "table7",
+        "s8",
+        "token_speedup",
+    )
+    judge.speedup(
+        "Sparse FF, QKV and loss together make a 17B Terraformer's token faster (Table 6)",
+        "table6_17b",
+        "ff_qkv_loss4",
+        "token_speedup",
+        FULL,
+    )
     _sparse_loss_17b(judge)
-    judge.speedup("An 800M Terraformer decodes faster than the dense Transformer (Table 8)",
-                  "table8", "terraformer", "token_speedup", FULL)
+    judge.speedup(
+        "An 800M Terraformer decodes faster than the dense Transformer (Table 8)",
+        "table8",
+        "terraformer",
+        "token_speedup",
+        FULL,
+    )
     return judge.lines
 
 
@@ -89,26 +117,37 @@ def _grows(judge):
     beside = f"; with sparse cross-attention at 800M too: {factor_text(same)}" if same else ""
     hardest = max(small.value, same.value if same else 0)
     verdict = "reproduced" if large.value > hardest else "not reproduced"
-    theirs = [paper.published(*row).block_speedup for row in
-              (("table1_800m", "ff_qkv"), ("table1_17b", "ff_qkv_cross"))]
-    return judge.add(claim, verdict, "block: paper {:.3g}× to {:.3g}×".format(*theirs)
-                     + f", ours {factor_text(small)} to {factor_text(large)}{beside}")
+    theirs = [
+        paper.published(*row).block_speedup
+        for row in (("table1_800m", "ff_qkv"), ("table1_17b", "ff_qkv_cross"))
+    ]
+    return judge.add(
+        claim,
+        verdict,
+        "block: paper {:.3g}× to {:.3g}×".format(*theirs)
+        + f", ours {factor_text(small)} to {factor_text(large)}{beside}",
+    )
 
 
 def _sparse_loss_17b(judge):
     claim = "... where a sparse loss (S=4) nearly halves the sparse token (Table 6)"
     for suffix in ("", ".bf16"):
         experiment = "table6_17b" + suffix.replace(".", "_")
-        gain = ratio(judge.figure(experiment, "ff_qkv" + suffix, "token_ms"),
-                            judge.figure(experiment, "ff_qkv_loss4" + suffix, "token_ms"))
+        gain = ratio(
+            judge.figure(experiment, "ff_qkv" + suffix, "token_ms"),
+            judge.figure(experiment, "ff_qkv_loss4" + suffix, "token_ms"),
+        )
         if gain:
-            factor = paper.published(experiment, "ff_qkv").token_ms \
+            factor = (
+                paper.published(experiment, "ff_qkv").token_ms
                 / paper.published(experiment, "ff_qkv_loss4").token_ms
+            )
             verdict = "reproduced" if gain.value >= CLOSE * factor else "partly reproduced"
             verdict = verdict if gain.value > 1.05 else "not reproduced"
             weights = " in bf16" if suffix else ""
-            return judge.add(claim, verdict,
-                             f"paper {factor:.3g}×, ours{weights} {factor_text(gain)}")
+            return judge.add(
+                claim, verdict, f"paper {factor:.3g}×, ours{weights} {factor_text(gain)}"
+            )
     return judge.missing(claim, FULL)
 
 
@@ -121,9 +160,13 @@ def _sparsity(judge):
     if min(n64.value, n128.value) > 1.2 and abs(n128.value - n64.value) < n64.spread + n128.spread:
         verdict = "undecided"
     theirs = [paper.published("table2", row).token_speedup for row in ("n64", "n128")]
-    return judge.add(claim, verdict, "paper {:.3g}× and {:.3g}×".format(*theirs)
-                     + f", ours {factor_text(n64)} and {factor_text(n128)}, ± "
-                     f"{max(n64.spread, n128.spread):.1g}")
+    return judge.add(
+        claim,
+        verdict,
+        "paper {:.3g}× and {:.3g}×".format(*theirs)
+        + f", ours {factor_text(n64)} and {factor_text(n128)}, ± "
+        f"{max(n64.spread, n128.spread):.1g}",
+    )
 
 
 def _moe(judge):
@@ -131,11 +174,16 @@ def _moe(judge):
     sparse, experts = (judge.figure("table2", row, "token_ms") for row in ("n64", "moe64"))
     if sparse is None or experts is None:
         return judge.missing(claim)
-    verdict = "reproduced" if sparse.value + sparse.spread + experts.spread < experts.value \
+    verdict = (
+        "reproduced"
+        if sparse.value + sparse.spread + experts.spread < experts.value
         else "not reproduced"
+    )
     theirs = [paper.published("table2", row).token_ms for row in ("n64", "moe64")]
-    evidence = "paper {:.3g} ms against {:.3g} ms".format(*theirs) \
+    evidence = (
+        "paper {:.3g} ms against {:.3g} ms".format(*theirs)
         + f", ours {sparse.value:.3g} ms against {experts.value:.3g} ms"
+    )
     if verdict == "not reproduced":
         evidence += "; both read about as many weights, so a fair implementation of both must tie"
     return judge.add(claim, verdict, evidence)

@@ -8,17 +8,24 @@ import paper
 from values import Value, measured, setting
 
 SERIES = ("paper", "ours", "limit by weights read", "limit by roofline")
-ENDINGS = {"block": ("block_speedup", "block_reads_limit", "roofline_limit"),
-           "token": ("token_speedup", "reads_limit", "token_roofline_limit")}
+ENDINGS = {
+    "block": ("block_speedup", "block_reads_limit", "roofline_limit"),
+    "token": ("token_speedup", "reads_limit", "token_roofline_limit"),
+}
 SHAPES = {"800m": "800M", "17b": "17B"}
-LABELS = {"sparse_transformer": "Transformer\nFF+QKV",
-          "sparse_transformer_loss4": "Transformer\nFF+QKV+loss", "terraformer": "Terraformer"}
+LABELS = {
+    "sparse_transformer": "Transformer\nFF+QKV",
+    "sparse_transformer_loss4": "Transformer\nFF+QKV+loss",
+    "terraformer": "Terraformer",
+}
 
 
 def figures(records, own):
     draw = {"table2": draw_sparsity}
-    return {about.name: functools.partial(draw.get(about.name, draw_bars), experiment=about.name)
-            for about in own}
+    return {
+        about.name: functools.partial(draw.get(about.name, draw_bars), experiment=about.name)
+        for about in own
+    }
 
 
 def draw_bars(records, experiment):
@@ -43,8 +50,9 @@ def draw_bars(records, experiment):
         panel.set_ylabel(f"speed-up of a {kind}, ×")
     chart.legend_above(axes[0])
     weights = "bf16 weights" if experiment.endswith("bf16") else "f32 weights"
-    axes[1].set_xlabel(f"sparse parts ({shape_of(records, experiment)}, {weights}, "
-                       f"{threads} threads)")
+    axes[1].set_xlabel(
+        f"sparse parts ({shape_of(records, experiment)}, {weights}, {threads} threads)"
+    )
     return figure
 
 
@@ -77,16 +85,32 @@ def bars(axes, rows):
         for position, (_, series) in enumerate(rows):
             x, value = position + (s - 1.5) * width, series[s]
             height = value.value if value else 1
-            axes.bar(x, height - 1, width, bottom=1, edgecolor="black", linewidth=0.5,
-                     label=label if position == 0 else None, **look)
+            axes.bar(
+                x,
+                height - 1,
+                width,
+                bottom=1,
+                edgecolor="black",
+                linewidth=0.5,
+                label=label if position == 0 else None,
+                **look,
+            )
             if value or s == 1:
-                text = axes.annotate(f"{height:.3g}" if value else "gap", (x, max(height, 1)),
-                                     xytext=(0, 2), textcoords="offset points", rotation=90,
-                                     fontsize=7, ha="center", va="bottom")
+                text = axes.annotate(
+                    f"{height:.3g}" if value else "gap",
+                    (x, max(height, 1)),
+                    xytext=(0, 2),
+                    textcoords="offset points",
+                    rotation=90,
+                    fontsize=7,
+                    ha="center",
+                    va="bottom",
+                )
                 chart.star(text, value)
     axes.axhline(1, color="black", linewidth=0.6)
-    axes.set_xticks(range(len(rows)), [tick_text(row) for row, _ in rows],
-                    fontsize=7 if len(rows) > 6 else None)
+    axes.set_xticks(
+        range(len(rows)), [tick_text(row) for row, _ in rows], fontsize=7 if len(rows) > 6 else None
+    )
     axes.set_xlim(-0.5, len(rows) - 0.5)
     axes.tick_params(axis="x", length=0)
     chart.plain_log(axes.yaxis)
@@ -118,18 +142,30 @@ def draw_sparsity(records, experiment):
     floors.sort(key=lambda p: p[0])
     figure, (axes,) = chart.new(2.5)
     chart.curve(axes, points, label="ours", **chart.SPARSE)
-    axes.plot([n for n, _ in floors], [v.value for _, v in floors], label="ours, floor",
-              **chart.LIMIT)
+    axes.plot(
+        [n for n, _ in floors], [v.value for _, v in floors], label="ours, floor", **chart.LIMIT
+    )
     theirs = [(n, paper.published(experiment, f"n{n}").token_ms) for n in (1, 64, 128)]
     axes.plot(*zip(*theirs), label="paper", markerfacecolor="white", **chart.DENSE)
     if experts:
         row, time = experts
         doubt = "" if time.status == "ok" else f" ({time.status.replace('_', ' ')})"
-        axes.axhline(time.value, label=f"ours, {chart.pretty(row)}{doubt}", color="#d55e00",
-                     linestyle="-.", linewidth=0.9)
+        axes.axhline(
+            time.value,
+            label=f"ours, {chart.pretty(row)}{doubt}",
+            color="#d55e00",
+            linestyle="-.",
+            linewidth=0.9,
+        )
     if skipping:
-        chart.curve(axes, skipping, label="dense, skips zeros, not ranked", color="#444444",
-                    marker="x", linestyle="none")
+        chart.curve(
+            axes,
+            skipping,
+            label="dense, skips zeros, not ranked",
+            color="#444444",
+            marker="x",
+            linestyle="none",
+        )
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
     chart.plain_log(axes.xaxis, sorted({n for n, _ in points} | {1, 64, 128}))

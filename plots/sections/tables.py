@@ -10,28 +10,52 @@ from sections import table_claims, table_figures
 from values import ceiling, setting
 
 BF16 = "The paper's rows are float32."
-BF16_DOT = "Kernel set `bf16_dot`: dense, multiplicative and convolution layers by the processor's " \
-           "bf16 dot product, which rounds activations too. The floor counts that instruction's " \
-           "rate for all that is computed."
+BF16_DOT = (
+    "Kernel set `bf16_dot`: dense, multiplicative and convolution layers by the processor's "
+    "bf16 dot product, which rounds activations too. The floor counts that instruction's "
+    "rate for all that is computed."
+)
 NOT_RANKED = "Skips weights of zero activations; not ranked."
 FAR_APART = 30  # minutes: bandwidth of a shared machine changes from hour to hour
 ABOVE = 1.03  # a share of its limit above this is more than noise
 SHARE = {"token": "token_share_of_roofline", "block": "share_of_roofline"}
-KIND = {"token": ("reads_limit", "token_roofline_limit"),
-        "block": ("block_reads_limit", "roofline_limit")}
-ENDINGS = ("token_ms", "block_ms", "token_speedup", "block_speedup", "reads_limit",
-           "block_reads_limit", "roofline_limit", "token_roofline_limit", "block_efficiency",
-           "token_efficiency", "share_of_roofline", "token_share_of_roofline")
+KIND = {
+    "token": ("reads_limit", "token_roofline_limit"),
+    "block": ("block_reads_limit", "roofline_limit"),
+}
+ENDINGS = (
+    "token_ms",
+    "block_ms",
+    "token_speedup",
+    "block_speedup",
+    "reads_limit",
+    "block_reads_limit",
+    "roofline_limit",
+    "token_roofline_limit",
+    "block_efficiency",
+    "token_efficiency",
+    "share_of_roofline",
+    "token_share_of_roofline",
+)
 # Other names of the same rows: Table 2's dense model is its N = 1.
 ALIASES = {"table2.baseline": "table2.n1"}
 # As models/seat.h names the parts of a block.
-PARTS = {"layer_norms": "norms and sums", "projection": "projections",
-         "self_attention": "self-attention", "cross_projection": "cross projections",
-         "cross_attention": "cross-attention", "feed_forward": "feed-forward",
-         "recurrence": "recurrence"}
+PARTS = {
+    "layer_norms": "norms and sums",
+    "projection": "projections",
+    "self_attention": "self-attention",
+    "cross_projection": "cross projections",
+    "cross_attention": "cross-attention",
+    "feed_forward": "feed-forward",
+    "recurrence": "recurrence",
+}
 # Rows of Table 6 and those of Table 1 that are sparse in the same parts.
-SIDE_BY_SIDE = {"dense": "baseline", "ff": "ff", "ff_qkv": "ff_qkv_cross",
-                "ff_qkv_loss4": "ff_qkv_cross_loss4"}
+SIDE_BY_SIDE = {
+    "dense": "baseline",
+    "ff": "ff",
+    "ff_qkv": "ff_qkv_cross",
+    "ff_qkv_loss4": "ff_qkv_cross_loss4",
+}
 DECODE = "./build/release/experiments/decode_time --config experiments/configs/decode/{}.cfg"
 
 
@@ -41,8 +65,15 @@ def numbers_at(records, own, threads):
         for row in records.rows(about.name):
             figures = decode.row_figures(records, about.name, row, threads)
             names = (f"{about.id}.{row}", ALIASES.get(f"{about.id}.{row}"))
-            found.update({f"{name}.{e}": figures[e] for name in names if name
-                          for e in ENDINGS if e in figures})
+            found.update(
+                {
+                    f"{name}.{e}": figures[e]
+                    for name in names
+                    if name
+                    for e in ENDINGS
+                    if e in figures
+                }
+            )
     return found
 
 
@@ -60,34 +91,55 @@ def decode_table(report, experiment, threads, kind):
     """paper | ours | speed-up paper | speed-up ours | limits | efficiency of tokens or blocks."""
     records = report.records
     rows = records.rows(experiment)
-    if not any(records.of_row(experiment, r, threads) or (experiment, r, threads) in records.gaps
-               for r in rows):
+    if not any(
+        records.of_row(experiment, r, threads) or (experiment, r, threads) in records.gaps
+        for r in rows
+    ):
         return []
-    lines = header("row", "paper, ms", "ours, ms", "speed-up paper", "speed-up ours", "reads limit",
-                   "roofline limit", "share of roofline", "efficiency")
+    lines = header(
+        "row",
+        "paper, ms",
+        "ours, ms",
+        "speed-up paper",
+        "speed-up ours",
+        "reads limit",
+        "roofline limit",
+        "share of roofline",
+        "efficiency",
+    )
     for row in rows:
         figures = decode.row_figures(records, experiment, row, threads)
         theirs = paper.published(experiment, row) or paper.Published()
         note = report.note(theirs.note) if theirs.note else ""
-        name = f"`{row}`" + ("" if ranked(records, experiment, row, threads)
-                             else report.note(NOT_RANKED))
+        name = f"`{row}`" + (
+            "" if ranked(records, experiment, row, threads) else report.note(NOT_RANKED)
+        )
         if row.endswith(".bf16") and getattr(theirs, f"{kind}_ms"):
             note += report.note(BF16)
         if row.endswith("_dot.bf16"):
             name += report.note(BF16_DOT)
         ours = figures.get(f"{kind}_ms")
         share = SHARE[kind]
-        lines.append(line(
-            name, number(getattr(theirs, f"{kind}_ms")) + note,
-            cell(report, ours, spread=True) + remark(report, experiment, row, threads, kind)
-            if ours else gap(report, experiment, row, threads),
-            number(getattr(theirs, f"{kind}_speedup"), "×"),
-            cell(report, figures.get(f"{kind}_speedup"), "×"),
-            *(number(figures[n].value, "×") if n in figures else "–" for n in KIND[kind]),
-            number(figures[share].value) + above_limit(report, experiment, row, threads, kind)
-            if share in figures else "–", cell(report, figures.get(f"{kind}_efficiency"))))
-    return lines + ["", whose_dense(records, experiment, threads, kind) + read_rates(
-        records, experiment, threads)]
+        lines.append(
+            line(
+                name,
+                number(getattr(theirs, f"{kind}_ms")) + note,
+                cell(report, ours, spread=True) + remark(report, experiment, row, threads, kind)
+                if ours
+                else gap(report, experiment, row, threads),
+                number(getattr(theirs, f"{kind}_speedup"), "×"),
+                cell(report, figures.get(f"{kind}_speedup"), "×"),
+                *(number(figures[n].value, "×") if n in figures else "–" for n in KIND[kind]),
+                number(figures[share].value) + above_limit(report, experiment, row, threads, kind)
+                if share in figures
+                else "–",
+                cell(report, figures.get(f"{kind}_efficiency")),
+            )
+        )
+    return lines + [
+        "",
+        whose_dense(records, experiment, threads, kind) + read_rates(records, experiment, threads),
+    ]
 
 
 def ranked(records, experiment, row, threads):
@@ -106,23 +158,43 @@ def above_limit(report, experiment, row, threads, kind):
     limits = {"read_gbps": "reading"}
     if len({setting(r, "kernels") for r in floors}) == 1:
         limits["fma_gflops"] = "multiply-adds"  # else of two instructions
-    apart = [f"{max(rates) / min(rates) - 1:.1%} in {words}" for limit, words in limits.items()
-             if all(rates := [ceiling(r, limit) for r in floors])]
+    apart = [
+        f"{max(rates) / min(rates) - 1:.1%} in {words}"
+        for limit, words in limits.items()
+        if all(rates := [ceiling(r, limit) for r in floors])
+    ]
     differed = " and ".join(apart) or "an unknown share"
-    nearer = f"; efficiency {number(ours[name].value)} against {number(theirs[name].value)}" \
-        if name in ours and name in theirs else ""
-    return report.note(f"`{row}`, a {kind} at {threads} threads: above its limit; the two rows' "
-                       f"ceilings, this one's and those of `{base}`, differed by {differed}"
-                       f"{nearer}.")
+    nearer = (
+        f"; efficiency {number(ours[name].value)} against {number(theirs[name].value)}"
+        if name in ours and name in theirs
+        else ""
+    )
+    return report.note(
+        f"`{row}`, a {kind} at {threads} threads: above its limit; the two rows' "
+        f"ceilings, this one's and those of `{base}`, differed by {differed}"
+        f"{nearer}."
+    )
 
 
 def remark(report, experiment, row, threads, kind):
     """The mark of what the record itself says about its number."""
     record = report.records.get(experiment, row, threads, f"{kind}_ms")
-    texts = [text for text in (record.get("note"), apart(report.records, record, threads),
-                               again(report.records, record)) if text]
-    return report.note("; ".join(f"{t[0].upper()}{t[1:]}" if i == 0 else t
-                                 for i, t in enumerate(texts)) + ".") if texts else ""
+    texts = [
+        text
+        for text in (
+            record.get("note"),
+            apart(report.records, record, threads),
+            again(report.records, record),
+        )
+        if text
+    ]
+    return (
+        report.note(
+            "; ".join(f"{t[0].upper()}{t[1:]}" if i == 0 else t for i, t in enumerate(texts)) + "."
+        )
+        if texts
+        else ""
+    )
 
 
 def apart(records, record, threads):
@@ -138,8 +210,11 @@ def apart(records, record, threads):
 
 def again(records, record):
     """Whether earlier measurements by the same code stand behind this one."""
-    count = sum(all(r.get(k) == record.get(k) for k in ("row", "threads", "metric", "commit"))
-                and r["value"] is not None for r in records.history(record["experiment"]))
+    count = sum(
+        all(r.get(k) == record.get(k) for k in ("row", "threads", "metric", "commit"))
+        and r["value"] is not None
+        for r in records.history(record["experiment"])
+    )
     return f"the last of {count} measurements by this code" if count > 1 else ""
 
 
@@ -157,8 +232,11 @@ def whose_dense(records, experiment, threads, kind):
 
 
 def read_rates(records, experiment, threads):
-    rates = [r["value"] for row in records.rows(experiment)
-             if (r := records.get(experiment, row, threads, "read_gbps"))]
+    rates = [
+        r["value"]
+        for row in records.rows(experiment)
+        if (r := records.get(experiment, row, threads, "read_gbps"))
+    ]
     if not rates:
         return ""
     return f" Memory read {number(min(rates))} to {number(max(rates))} GB/s beside these rows."
@@ -176,18 +254,35 @@ def size_table(report, experiment):
     if not found:
         return []
     touched = len({f["rows_touched"].value for f in found.values() if "rows_touched" in f}) > 1
-    lines = header("row", "parameters", "weights read a token", "a block", "MB a token", "a block",
-                   *(["feed-forward rows"] if touched else []))
+    lines = header(
+        "row",
+        "parameters",
+        "weights read a token",
+        "a block",
+        "MB a token",
+        "a block",
+        *(["feed-forward rows"] if touched else []),
+    )
     for row, figures in found.items():
-        cells = [number(figures[m].value * factor if m in figures else None) for m, factor in
-                 (("parameters", 1), ("token_weights_read", 1), ("block_weights_read", 1),
-                  ("token_bytes", 1e-6), ("block_bytes", 1e-6))]
+        cells = [
+            number(figures[m].value * factor if m in figures else None)
+            for m, factor in (
+                ("parameters", 1),
+                ("token_weights_read", 1),
+                ("block_weights_read", 1),
+                ("token_bytes", 1e-6),
+                ("block_bytes", 1e-6),
+            )
+        ]
         if touched:
             cells.append(cell(report, figures.get("rows_touched")))
         lines.append(line(f"`{row}`", *cells))
     if touched:
-        lines += ["", "Feed-forward rows: different ones, of W1 and of W2 alike, that a block "
-                  "read in a whole decode of 12 tokens; of W2 alone where zeros are skipped."]
+        lines += [
+            "",
+            "Feed-forward rows: different ones, of W1 and of W2 alike, that a block "
+            "read in a whole decode of 12 tokens; of W2 alone where zeros are skipped.",
+        ]
     return lines
 
 
@@ -196,16 +291,30 @@ def transformer_beside_terraformer(report, threads, suffix=""):
     names = tuple(name + suffix.replace(".", "_") for name in ("table1_17b", "table6_17b"))
     if not report.records.rows(names[1]):
         return []
-    lines = header("17B token, ms", *("Transformer, paper", "speed-up", "ours", "speed-up",
-                                      "Terraformer, paper", "speed-up", "ours", "speed-up"))
+    lines = header(
+        "17B token, ms",
+        *(
+            "Transformer, paper",
+            "speed-up",
+            "ours",
+            "speed-up",
+            "Terraformer, paper",
+            "speed-up",
+            "ours",
+            "speed-up",
+        ),
+    )
     for terraformer, transformer in SIDE_BY_SIDE.items():
         cells = []
         for experiment, row in zip(names, (transformer + suffix, terraformer + suffix)):
             theirs = paper.published(experiment, row) or paper.Published()
             figures = decode.row_figures(report.records, experiment, row, threads)
-            cells += [number(theirs.token_ms), number(theirs.token_speedup, "×"),
-                      cell(report, figures.get("token_ms")),
-                      cell(report, figures.get("token_speedup"), "×")]
+            cells += [
+                number(theirs.token_ms),
+                number(theirs.token_speedup, "×"),
+                cell(report, figures.get("token_ms")),
+                cell(report, figures.get("token_speedup"), "×"),
+            ]
         lines.append(line(f"`{terraformer}{suffix}`", *cells))
     return lines
 
@@ -218,33 +327,47 @@ def parts_of(records, experiment, row, threads):
         return measured.get(f"part.{part}.{ending}") or measured.get(f"seat.{part}.{ending}")
 
     pairs = {part: (number_of(part, "ms"), number_of(part, "floor_ms")) for part in PARTS}
-    return {part: (time["value"], floor["value"]) for part, (time, floor) in pairs.items()
-            if time and floor}
+    return {
+        part: (time["value"], floor["value"])
+        for part, (time, floor) in pairs.items()
+        if time and floor
+    }
 
 
 def parts_table(records, experiment, threads):
     """A line a row, a column a part that any row has: "ms (floor over time)"."""
-    rows = {row: found for row in records.rows(experiment)
-            if (found := parts_of(records, experiment, row, threads))}
+    rows = {
+        row: found
+        for row in records.rows(experiment)
+        if (found := parts_of(records, experiment, row, threads))
+    }
     parts = [part for part in PARTS if any(part in found for found in rows.values())]
     if not rows:
         return []
     lines = header("row", *(f"{PARTS[part]}, ms" for part in parts))
     for row, found in rows.items():
-        cells = [f"{number(found[p][0])} ({number(found[p][1] / found[p][0], digits=2)})"
-                 if p in found else "–" for p in parts]
+        cells = [
+            f"{number(found[p][0])} ({number(found[p][1] / found[p][0], digits=2)})"
+            if p in found
+            else "–"
+            for p in parts
+        ]
         lines.append(line(f"`{row}`", *cells))
     return lines + [
-        "", "In brackets the floor over the time. One thread reads the clock between seats, of "
+        "",
+        "In brackets the floor over the time. One thread reads the clock between seats, of "
         "tokens over 0.15 s on every one, else on the last of a decode that is not timed; what it "
         "waits for others counts. Norms are computed by every thread, on numbers that caches "
-        "hold."]
+        "hold.",
+    ]
 
 
 def most_lost(records, experiment, row, threads):
     """In words, the part that is furthest above its floor; empty if parts were not measured."""
-    lost = {part: time - floor for part, (time, floor)
-            in parts_of(records, experiment, row, threads).items()}
+    lost = {
+        part: time - floor
+        for part, (time, floor) in parts_of(records, experiment, row, threads).items()
+    }
     if not lost:
         return ""
     part = max(lost, key=lost.get)
@@ -281,5 +404,10 @@ def write_at(report, experiment, threads, words):
         report.add(f"**Where a block's time goes, {words}**", "", *lines)
 
 
-SECTION = Section(owns=decode.is_table, numbers_at=numbers_at, figures=table_figures.figures,
-                  verdicts=table_claims.verdicts, write=write)
+SECTION = Section(
+    owns=decode.is_table,
+    numbers_at=numbers_at,
+    figures=table_figures.figures,
+    verdicts=table_claims.verdicts,
+    write=write,
+)

@@ -22,8 +22,11 @@ def measured(records, row, metric):
 def ratios(records):
     """{row: Value}: a framework's step over ours."""
     ours = measured(records, "ours", "step_seconds")
-    found = {row: ratio(measured(records, row, "step_seconds"), ours)
-             for row in records.rows(EXPERIMENT) if row != "ours"}
+    found = {
+        row: ratio(measured(records, row, "step_seconds"), ours)
+        for row in records.rows(EXPERIMENT)
+        if row != "ours"
+    }
     return {row: value for row, value in found.items() if value}
 
 
@@ -54,8 +57,9 @@ def numbers(records, _own):
     experiment = None if measured(records, "ours", "mfu") else dense_curve(records)
     mini = bool(experiment) and experiment.name.endswith("_mini")
     prefix = "train.mini." if mini else "train."  # the plain ids are those of `small`
-    return {f"{prefix}{name}": value for name, value in own(records)[0].items()} \
-        | {f"train.vs_{row}": value for row, value in ratios(records).items()}
+    return {f"{prefix}{name}": value for name, value in own(records)[0].items()} | {
+        f"train.vs_{row}": value for row, value in ratios(records).items()
+    }
 
 
 def table(report):
@@ -69,20 +73,33 @@ def table(report):
             continue
         record = records.get(EXPERIMENT, row, threads_of(records), "step_seconds")
         tokens = setting(record, "batch", 0) * setting(record, "length", 0)
-        lines.append(line(NAMES.get(row, row), cell(report, scaled(step, 1e3), spread=True),
-                          cell(report, over.get(row), "×"),
-                          number(tokens / step.value if tokens else None),
-                          record.get("note") or "–"))
+        lines.append(
+            line(
+                NAMES.get(row, row),
+                cell(report, scaled(step, 1e3), spread=True),
+                cell(report, over.get(row), "×"),
+                number(tokens / step.value if tokens else None),
+                record.get("note") or "–",
+            )
+        )
     return lines
 
 
 def setting_words(records):
     """blocks 3, d_model 128, ..."""
-    record = next((r for r in reversed(records.history(EXPERIMENT))
-                  if r["metric"] == "step_seconds"), {})
-    return sizes(record, ("blocks", "layers"), ("d_model", "d_model"), ("d_ff", "d_ff"),
-                 ("heads", "n_heads"), ("vocabulary", "vocab_size"), ("batch", "batch"),
-                 ("positions", "length"))
+    record = next(
+        (r for r in reversed(records.history(EXPERIMENT)) if r["metric"] == "step_seconds"), {}
+    )
+    return sizes(
+        record,
+        ("blocks", "layers"),
+        ("d_model", "d_model"),
+        ("d_ff", "d_ff"),
+        ("heads", "n_heads"),
+        ("vocabulary", "vocab_size"),
+        ("batch", "batch"),
+        ("positions", "length"),
+    )
 
 
 def write(report, _own):
@@ -94,19 +111,25 @@ def write(report, _own):
         return
     report.add("## Training steps")
     if steps:
-        report.add(f"A step of the dense decoder-only model ({setting_words(records)}) at "
-                   f"{threads_of(records)} threads. Every framework in a process of its own, in "
-                   "turn, in random order; medians of rounds ± half of their range.")
+        report.add(
+            f"A step of the dense decoder-only model ({setting_words(records)}) at "
+            f"{threads_of(records)} threads. Every framework in a process of its own, in "
+            "turn, in random order; medians of rounds ± half of their range."
+        )
         report.add(*table(report))
     if "mfu" in found:
-        words = f"Our dense step, {source}: {found['mfu'].value:.0%} of the best linked " \
-                "library's large product in the same process"
+        words = (
+            f"Our dense step, {source}: {found['mfu'].value:.0%} of the best linked "
+            "library's large product in the same process"
+        )
         rate = found.get("tokens_per_s")
         report.add(words + (f", {rate.value:,.0f} tokens/s." if rate else "."))
     if steps:
-        report.repeat("python3 experiments/peers/compare_training.py --results DIR "
-                      "--python pytorch=build/peers/bin/python "
-                      "--python pytorch_1_13=/usr/bin/python3")
+        report.repeat(
+            "python3 experiments/peers/compare_training.py --results DIR "
+            "--python pytorch=build/peers/bin/python "
+            "--python pytorch_1_13=/usr/bin/python3"
+        )
 
 
 SECTION = Section(owns=of("peers", "training"), numbers=numbers, write=write)

@@ -22,21 +22,46 @@ def record(row, metric, value, seed=1, experiment="fig1_small", step=None, data=
     config = {"data": data, **more.pop("config", {})}
     if step is not None:
         config["step"] = step
-    return {"experiment": experiment, "row": row, "against": "dense", "threads": 2,
-            "metric": metric, "value": value, "unit": "nats/token", "spread": 0.0, "status": "ok",
-            "note": "", "config": config, "commit": "c1", "dirty": False, "cpu": "a processor",
-            "cores": 2, "seed": seed, "key": f"{experiment}.{row}.{seed}.{data}",
-            "date": "2026-01-01T00:00:00Z", **more}
+    return {
+        "experiment": experiment,
+        "row": row,
+        "against": "dense",
+        "threads": 2,
+        "metric": metric,
+        "value": value,
+        "unit": "nats/token",
+        "spread": 0.0,
+        "status": "ok",
+        "note": "",
+        "config": config,
+        "commit": "c1",
+        "dirty": False,
+        "cpu": "a processor",
+        "cores": 2,
+        "seed": seed,
+        "key": f"{experiment}.{row}.{seed}.{data}",
+        "date": "2026-01-01T00:00:00Z",
+        **more,
+    }
 
 
 def curve(row, final, seed=1, finished=True, **more):
     """Three evaluations falling to `final`, and the results."""
-    found = [record(row, "evaluation", final + 1 - step / 300, seed, step=step, **more)
-             for step in (100, 200, 300)]
+    found = [
+        record(row, "evaluation", final + 1 - step / 300, seed, step=step, **more)
+        for step in (100, 200, 300)
+    ]
     if finished:
-        found += [record(row, metric, value, seed, **more) for metric, value in
-                  (("params", 1e6), ("bits_per_byte", final / 2), ("mfu", 0.6),
-                   ("tokens_per_s", 5e4), ("log_perplexity", final))]
+        found += [
+            record(row, metric, value, seed, **more)
+            for metric, value in (
+                ("params", 1e6),
+                ("bits_per_byte", final / 2),
+                ("mfu", 0.6),
+                ("tokens_per_s", 5e4),
+                ("log_perplexity", final),
+            )
+        ]
     return found
 
 
@@ -46,16 +71,34 @@ def three(row, final, spread=0.002, **more):
 
 def failed(row, why, seed=1, **more):
     """As a driver writes it: no value, and no text."""
-    found = record(row, "log_perplexity", None, seed,
-                   **{"data": "", "status": "failed", "note": why, "key": f"failed {row} {seed}",
-                      "date": "2026-03-01T00:00:00Z", **more})
+    found = record(
+        row,
+        "log_perplexity",
+        None,
+        seed,
+        **{
+            "data": "",
+            "status": "failed",
+            "note": why,
+            "key": f"failed {row} {seed}",
+            "date": "2026-03-01T00:00:00Z",
+            **more,
+        },
+    )
     del found["value"]
     return found
 
 
-FIGURE1 = three("dense", 1.6) + three("ff_n8", 1.63) + three("ff_n16", 1.66) \
-    + three("ff_qkv", 1.62) + three("iso_read_ff", 1.75) + three("iso_read_model", 1.9) \
-    + three("random_controller", 1.64) + three("hash_selector", 1.631)
+FIGURE1 = (
+    three("dense", 1.6)
+    + three("ff_n8", 1.63)
+    + three("ff_n16", 1.66)
+    + three("ff_qkv", 1.62)
+    + three("iso_read_ff", 1.75)
+    + three("iso_read_model", 1.9)
+    + three("random_controller", 1.64)
+    + three("hash_selector", 1.631)
+)
 
 
 class WithFolder(unittest.TestCase):
@@ -99,8 +142,11 @@ class ExperimentTest(WithFolder):
 
     def test_points_have_mean_and_range_in_steps_that_all_seeds_reached(self):
         def running(seed, final):
-            return [r for r in curve("dense", final, seed, finished=False)
-                    if r["config"]["step"] < 100 * (seed + 1)]
+            return [
+                r
+                for r in curve("dense", final, seed, finished=False)
+                if r["config"]["step"] < 100 * (seed + 1)
+            ]
 
         # A seed that has only begun hides nothing of those that ended.
         ended = self.one(curve("dense", 1.2, 1) + running(2, 1.0))
@@ -115,22 +161,30 @@ class ExperimentTest(WithFolder):
     def test_seeds_of_other_settings_than_the_newest_do_not_count(self):
         short, long = ({"config": {"steps": steps}} for steps in (2000, 3000))
         later = {"date": "2026-02-01T00:00:00Z"}
-        e = self.one(three("dense", 1.6, **short) + curve("dense", 1.4, 2, **long, **later)
-                     + three("ff_n8", 1.7, **short))
+        e = self.one(
+            three("dense", 1.6, **short)
+            + curve("dense", 1.4, 2, **long, **later)
+            + three("ff_n8", 1.7, **short)
+        )
         self.assertEqual(list(e.by_seed("dense", "log_perplexity")), [2])
         self.assertEqual(len(e.by_seed("ff_n8", "log_perplexity")), 3)
         self.assertEqual(e.seeds("dense"), [2])
         report = Report(None)
         self.assertIn("[1]", curves.other_length(report, e, "ff_n8"))
-        self.assertEqual(report.notes,
-                         ["`fig1_small`, `ff_n8`: 2,000 steps, where `dense` has 3,000."])
+        self.assertEqual(
+            report.notes, ["`fig1_small`, `ff_n8`: 2,000 steps, where `dense` has 3,000."]
+        )
         self.assertEqual(curves.other_length(report, e, "dense"), "")
 
     def test_the_same_text_elsewhere_is_alike(self):
-        here, there = (self.one(curve("dense", 1.6, config={"corpus": at, "steps": 9}))
-                       for at in ("a/text", "b/text"))
+        here, there = (
+            self.one(curve("dense", 1.6, config={"corpus": at, "steps": 9}))
+            for at in ("a/text", "b/text")
+        )
         self.assertTrue(training_curves.alike(here, there))
-        self.assertFalse(training_curves.alike(here, self.one(curve("dense", 1.6, config={"steps": 8}))))
+        self.assertFalse(
+            training_curves.alike(here, self.one(curve("dense", 1.6, config={"steps": 8})))
+        )
 
     def test_another_text_or_a_repetition_replaces_the_older(self):
         later = {"date": "2026-02-01T00:00:00Z"}
@@ -169,8 +223,10 @@ class ExperimentTest(WithFolder):
 
     def test_a_failure_on_another_corpus_does_not_count(self):
         wiki, c4 = ({"config": {"corpus": name}} for name in ("wiki", "c4"))
-        items = curve("dense", 1.6, **wiki) + [failed("ff_n8", "a", **c4),
-                                               failed("ff_n16", "b", **wiki)]
+        items = curve("dense", 1.6, **wiki) + [
+            failed("ff_n8", "a", **c4),
+            failed("ff_n16", "b", **wiki),
+        ]
         self.assertEqual(self.one(items).rows, ["dense", "ff_n16"])
 
 
@@ -188,8 +244,9 @@ class SummaryTest(WithFolder):
         self.assertNotIn("fig1.small.dense.gap", found)
 
     def test_experts_stand_under_figure_1_where_it_has_their_baseline(self):
-        experts = [dict(r, experiment="moe_small") for r in three("dense", 1.6)
-                   + three("moe_block", 1.7)]
+        experts = [
+            dict(r, experiment="moe_small") for r in three("dense", 1.6) + three("moe_block", 1.7)
+        ]
         found = summarise.summary(self.load(FIGURE1 + experts))
         self.assertAlmostEqual(found["fig1.small.moe_block.gap"]["value"], 0.1)
         self.assertEqual(found["fig1.small.moe_block.params"], found["moe.small.moe_block.params"])
@@ -205,14 +262,24 @@ class SummaryTest(WithFolder):
 class TrainingSpeedTest(WithFolder):
     def step(self, row, seconds, **more):
         settings = {"d_model": 128, "layers": 3, "batch": 16, "length": 96}
-        return record(row, "step_seconds", seconds, experiment="peers_training", config=settings,
-                      compiler="torch 9", **more)
+        return record(
+            row,
+            "step_seconds",
+            seconds,
+            experiment="peers_training",
+            config=settings,
+            compiler="torch 9",
+            **more,
+        )
 
     def compared(self):
-        return [self.step("ours", 0.02), self.step("pytorch", 0.03, note="torch 9, eager"),
-                self.step("pytorch_1_13", 0.07),
-                record("ours", "mfu", 0.55, experiment="peers_training"),
-                record("ours", "tokens_per_s", 76800.0, experiment="peers_training")]
+        return [
+            self.step("ours", 0.02),
+            self.step("pytorch", 0.03, note="torch 9, eager"),
+            self.step("pytorch_1_13", 0.07),
+            record("ours", "mfu", 0.55, experiment="peers_training"),
+            record("ours", "tokens_per_s", 76800.0, experiment="peers_training"),
+        ]
 
     def test_a_table_beside_other_frameworks_and_one_source_of_the_utilisation(self):
         records = self.load(FIGURE1 + self.compared())
@@ -237,9 +304,11 @@ class TrainingSpeedTest(WithFolder):
     def test_without_the_comparison_the_dense_curve_stands_for_it(self):
         records = self.load(FIGURE1)
         self.assertEqual(summarise.summary(records)["train.mfu"]["value"], 0.6)
-        self.assertIn("while training `dense` of fig1.small: 60% of the best linked library's "
-                      "large product in the same process, 50,000 tokens/s.",
-                      make_report.make(records))
+        self.assertIn(
+            "while training `dense` of fig1.small: 60% of the best linked library's "
+            "large product in the same process, 50,000 tokens/s.",
+            make_report.make(records),
+        )
 
     def test_a_mini_curve_has_ids_of_its_own(self):
         mini = [dict(r, experiment="fig1_mini") for r in FIGURE1]
@@ -257,8 +326,12 @@ class TrainingSpeedTest(WithFolder):
 
 class ProgramsTest(WithFolder):
     def run_program(self, name, *arguments):
-        return subprocess.run([sys.executable, PLOTS / name, "--results", str(self.folder),
-                               *arguments], capture_output=True, text=True, check=False)
+        return subprocess.run(
+            [sys.executable, PLOTS / name, "--results", str(self.folder), *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
 
     def test_report_has_power_table_and_verdicts(self):
         text = make_report.make(self.load(FIGURE1))
@@ -270,11 +343,21 @@ class ProgramsTest(WithFolder):
         self.assertIn("Two gaps *tie* if", text)
 
     def test_report_shows_failures_entropy_and_memory(self):
-        more = [record("ff_qkv", metric, value) for metric, value in
-                (("hard_soft_gap", 0.0123), ("selection_entropy", 1.25),
-                 ("peak_memory_bytes", 456e6))]
-        text = make_report.make(self.load(FIGURE1 + more + [
-            failed("qkv_mult", "no memory"), failed("ff_n16", "diverged", seed=2)]))
+        more = [
+            record("ff_qkv", metric, value)
+            for metric, value in (
+                ("hard_soft_gap", 0.0123),
+                ("selection_entropy", 1.25),
+                ("peak_memory_bytes", 456e6),
+            )
+        ]
+        text = make_report.make(
+            self.load(
+                FIGURE1
+                + more
+                + [failed("qkv_mult", "no memory"), failed("ff_n16", "diverged", seed=2)]
+            )
+        )
         self.assertIn("| `qkv_mult` | – | – | failed: no memory |", text)
         self.assertIn("| +0.0123 | 1.25 | 456 | 3 |", text)
         self.assertIn("`fig1_small`, `ff_n16`: seed 2 failed: diverged.", text)
@@ -290,8 +373,10 @@ class ProgramsTest(WithFolder):
         self.assertIn("unfinished, reached step 300", (self.folder / "report.md").read_text())
 
     def test_every_experiment_with_curves_is_drawn(self):
-        self.load([dict(r, experiment="mine") for r in curve("dense", 1.6)]
-                  + [dict(r, experiment="broken") for r in [failed("dense", "no memory")]])
+        self.load(
+            [dict(r, experiment="mine") for r in curve("dense", 1.6)]
+            + [dict(r, experiment="broken") for r in [failed("dense", "no memory")]]
+        )
         done = self.run_program("draw.py")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertTrue((self.folder / "figures" / "mine.png").exists())

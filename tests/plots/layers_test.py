@@ -14,8 +14,13 @@ from sections import layers  # noqa: E402
 
 
 def entry(name, microseconds, weights, percent=None):
-    made = {"name": name + "/real_time", "run_type": "iteration", "real_time": microseconds,
-            "time_unit": "us", "weights": weights}
+    made = {
+        "name": name + "/real_time",
+        "run_type": "iteration",
+        "real_time": microseconds,
+        "time_unit": "us",
+        "weights": weights,
+    }
     return made if percent is None else {**made, "percent_of_ceiling": percent}
 
 
@@ -27,8 +32,13 @@ DOCUMENT = {
         entry("feed_forward:dense/bf16/t2", 460.0, 8e6, 90.0),
         entry("feed_forward:dense/f32/t1", 1500.0, 8e6, 89.0),
         entry("attention:full/f32/t2", 3.0, 0.0),
-        {"name": "loss:dense/f32/t2/real_time", "error_occurred": True,
-         "error_message": "too little memory"}]}
+        {
+            "name": "loss:dense/f32/t2/real_time",
+            "error_occurred": True,
+            "error_message": "too little memory",
+        },
+    ],
+}
 
 
 class LayersTest(unittest.TestCase):
@@ -41,10 +51,14 @@ class LayersTest(unittest.TestCase):
 
     def test_a_line_a_layer_with_many_weights_first_and_gaps_shown(self):
         lines = layers.table(layers.read(DOCUMENT)[0], 2)
-        self.assertEqual(lines[2:], [
-            "| feed_forward `dense` | 8,000 | 900 | 0.910 | 460 | 0.900 |",
-            "| feed_forward `sparse` | 150 | 50.0 | 0.600 | – | – |",
-            "| attention `full` | – | 3.00 | – | – | – |"])
+        self.assertEqual(
+            lines[2:],
+            [
+                "| feed_forward `dense` | 8,000 | 900 | 0.910 | 460 | 0.900 |",
+                "| feed_forward `sparse` | 150 | 50.0 | 0.600 | – | – |",
+                "| attention `full` | – | 3.00 | – | – | – |",
+            ],
+        )
 
     def test_the_report_has_them_by_threads(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -19,36 +19,71 @@ NAME = "long_sequence"
 
 
 def record(row, metric, value, status="ok", **more):
-    config = {"length": int(row.rsplit("_l", 1)[-1]) if "_l" in row else 4096,
-              **more.pop("config", {})}
-    return {"experiment": "long_sequence", "row": row, "against": row, "threads": 2,
-            "metric": metric, "value": value, "unit": "ms", "spread": 0.0, "status": status,
-            "note": "", "config": config, "commit": "c1", "dirty": False, "cpu": "a processor",
-            "cores": 2, "date": "2026-01-01T00:00:00Z", **more}
+    config = {
+        "length": int(row.rsplit("_l", 1)[-1]) if "_l" in row else 4096,
+        **more.pop("config", {}),
+    }
+    return {
+        "experiment": "long_sequence",
+        "row": row,
+        "against": row,
+        "threads": 2,
+        "metric": metric,
+        "value": value,
+        "unit": "ms",
+        "spread": 0.0,
+        "status": status,
+        "note": "",
+        "config": config,
+        "commit": "c1",
+        "dirty": False,
+        "cpu": "a processor",
+        "cores": 2,
+        "date": "2026-01-01T00:00:00Z",
+        **more,
+    }
 
 
 def core(name, length, milliseconds, heap, **more):
-    return [record(f"{name}_l{length}", metric, value, **more) for metric, value in (
-        ("heap_bytes", heap), ("peak_bytes", 3 * heap), ("step_efficiency", 0.5),
-        ("forward_heap_bytes", heap / 2), ("forward_peak_bytes", 2 * heap),
-        ("forward_efficiency", 0.75),
-        ("step_us_per_token", 1e3 * milliseconds / length), ("forward_ms", milliseconds / 3),
-        ("step_ms", milliseconds))]
+    return [
+        record(f"{name}_l{length}", metric, value, **more)
+        for metric, value in (
+            ("heap_bytes", heap),
+            ("peak_bytes", 3 * heap),
+            ("step_efficiency", 0.5),
+            ("forward_heap_bytes", heap / 2),
+            ("forward_peak_bytes", 2 * heap),
+            ("forward_efficiency", 0.75),
+            ("step_us_per_token", 1e3 * milliseconds / length),
+            ("forward_ms", milliseconds / 3),
+            ("step_ms", milliseconds),
+        )
+    ]
 
 
 def seen(distribution, chunk, rounds, value):
     config = {"distribution": distribution, "lsh_chunk": chunk, "lsh_rounds": rounds}
-    return [record(f"{distribution}_c{chunk}_r{rounds}", metric, v, config=config)
-            for metric, v in (("recall", value), ("density", value / 2))]
+    return [
+        record(f"{distribution}_c{chunk}_r{rounds}", metric, v, config=config)
+        for metric, v in (("recall", value), ("density", value / 2))
+    ]
 
 
 # Full grows with the square, LSH linearly: they meet at 2048, half-way between two lengths.
-CORES = [r for length in (512, 1024, 1024 * 4, 16384)
-         for r in core("full", length, (length / 2048) ** 2, length * 100)
-         + core("lsh", length, length / 2048, length * 40)] + core("lsh", 32768, 16, 32768 * 40)
+CORES = [
+    r
+    for length in (512, 1024, 1024 * 4, 16384)
+    for r in core("full", length, (length / 2048) ** 2, length * 100)
+    + core("lsh", length, length / 2048, length * 40)
+] + core("lsh", 32768, 16, 32768 * 40)
 SKIPPED = record("full_l32768", "step_ms", None, status="skipped", note="too long")
-RECALLS = [r for d in ("random", "clustered") for c in (16, 64) for n in (1, 2)
-           for r in seen(d, c, n, 0.1 * n + c / 1000)]
+RECALLS = [
+    r
+    for d in ("random", "clustered")
+    for c in (16, 64)
+    for n in (1, 2)
+    for r in seen(d, c, n, 0.1 * n + c / 1000)
+]
 
 
 class WithFolder(unittest.TestCase):
@@ -80,16 +115,16 @@ class FiguresTest(WithFolder):
         self.assertIsNone(attention.crossover(self.load(early), NAME))
 
     def test_spread_of_the_crossing_follows_the_slope(self):
-        noisy = [dict(r, spread=0.1 * r["value"]) if r["row"] == "full_l1024" else r
-                 for r in CORES]
+        noisy = [dict(r, spread=0.1 * r["value"]) if r["row"] == "full_l1024" else r for r in CORES]
         crossing = attention.crossover(self.load(noisy), NAME)
         # The ratio grows as length: a tenth of it is a tenth of the length.
         self.assertLessEqual(crossing.spread, 0.1001 * 2048)
 
     def test_summary_has_the_three_figures(self):
         figures = summarise.figures(self.load(CORES + [SKIPPED]))
-        self.assertEqual(set(figures), {"lsh.crossover_length", "lsh.speedup_16384",
-                                        "lsh.memory_exponent"})
+        self.assertEqual(
+            set(figures), {"lsh.crossover_length", "lsh.speedup_16384", "lsh.memory_exponent"}
+        )
         self.assertAlmostEqual(figures["lsh.speedup_16384"].value, 8)
         self.assertAlmostEqual(figures["lsh.memory_exponent"].value, 1)
         self.assertEqual(summarise.figures(rec.Records(self.folder / "nothing")), {})
@@ -106,11 +141,15 @@ class SectionTest(WithFolder):
         report = report_cells.Report(self.load(CORES + [SKIPPED] + RECALLS))
         attention.write(report, report.records.of(attention.SECTION.owns))
         text = report.text()
-        self.assertIn("| 16,384 | 3.91 | 0.488 | 8.00× | 0.100 | 0.0400 | 0.300 | 0.120 | 0.500 "
-                      "| 0.500 |", text)
+        self.assertIn(
+            "| 16,384 | 3.91 | 0.488 | 8.00× | 0.100 | 0.0400 | 0.300 | 0.120 | 0.500 | 0.500 |",
+            text,
+        )
         self.assertIn("| 32,768 | gap [1] | 0.488 | – |", text)
-        self.assertIn("| 16,384 | 1.30 | 0.163 | 8.00× | 0.0500 | 0.0200 | 0.200 | 0.0800 | 0.750 "
-                      "| 0.750 |", text)
+        self.assertIn(
+            "| 16,384 | 1.30 | 0.163 | 8.00× | 0.0500 | 0.0200 | 0.200 | 0.0800 | 0.750 | 0.750 |",
+            text,
+        )
         self.assertIn("| 32,768 | gap [1] | 0.163 | – |", text)
         self.assertIn("2,048 positions on", text)
         self.assertIn("| 64 | 0.164 (0.0820) | 0.264 (0.132) |", text)
@@ -129,9 +168,13 @@ class FigureTest(WithFolder):
             self.assertEqual(len(figure.axes), panels)
             self.assertEqual(figure.axes[0].get_xscale(), "log")
             shown = [axes.get_legend_handles_labels()[1] for axes in figure.axes[:2]]
-            self.assertEqual(shown, [[f"{name}, {words}" for words in pair
-                                      for name in ("full", "LSH")]
-                                     for pair in (("training step", "forward"), ("kept", "peak"))])
+            self.assertEqual(
+                shown,
+                [
+                    [f"{name}, {words}" for words in pair for name in ("full", "LSH")]
+                    for pair in (("training step", "forward"), ("kept", "peak"))
+                ],
+            )
             chart.save(figure, self.folder / "long_sequence")
         self.assertTrue((self.folder / "long_sequence.svg").exists())
 

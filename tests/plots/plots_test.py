@@ -29,22 +29,43 @@ from sections import machine, peers, stacks, sweeps, table_figures, tables  # no
 
 def record(experiment, row, metric, value, threads=2, status="ok", against="baseline", **more):
     config = {"shape": "800m", "weight_type": "f32", **more.pop("config", {})}
-    return {"experiment": experiment, "row": row, "against": against, "threads": threads,
-            "metric": metric, "value": value, "unit": "ms", "spread": 0.0, "status": status,
-            "note": "", "config": config, "commit": "c1", "dirty": False, "cpu": "a processor",
-            "cores": 2, "date": "2026-01-01T00:00:00Z", **more}
+    return {
+        "experiment": experiment,
+        "row": row,
+        "against": against,
+        "threads": threads,
+        "metric": metric,
+        "value": value,
+        "unit": "ms",
+        "spread": 0.0,
+        "status": status,
+        "note": "",
+        "config": config,
+        "commit": "c1",
+        "dirty": False,
+        "cpu": "a processor",
+        "cores": 2,
+        "date": "2026-01-01T00:00:00Z",
+        **more,
+    }
 
 
 def row(experiment, name, token, block, weights, floor, **more):
     """The records of one row; tokens read and cost at least ten times a block."""
-    numbers = {"token_ms": token, "block_ms": block, "block_weights_read": weights,
-               "token_weights_read": 10 * weights, "block_floor_ms": floor,
-               "token_floor_ms": 10 * floor}
+    numbers = {
+        "token_ms": token,
+        "block_ms": block,
+        "block_weights_read": weights,
+        "token_weights_read": 10 * weights,
+        "block_floor_ms": floor,
+        "token_floor_ms": 10 * floor,
+    }
     return [record(experiment, name, metric, value, **more) for metric, value in numbers.items()]
 
 
-TABLE1 = row("table1_800m", "baseline", 40.0, 4.0, 100, 3.6) \
-    + row("table1_800m", "ff_qkv", 10.0, 0.8, 20, 0.6, config={"feed_forward": "sparse"})
+TABLE1 = row("table1_800m", "baseline", 40.0, 4.0, 100, 3.6) + row(
+    "table1_800m", "ff_qkv", 10.0, 0.8, 20, 0.6, config={"feed_forward": "sparse"}
+)
 
 
 def ceilings(read, fma=300.0):
@@ -53,39 +74,62 @@ def ceilings(read, fma=300.0):
 
 def swept(experiment, family, letter, knob, points, **more):
     """Records of a sweep's rows, points = {setting: {metric: value}}."""
-    return [record(experiment, f"{family}_{letter}{x}", metric, value, against=f"dense_{letter}{x}",
-                   config={knob: x, **more.get("config", {})},
-                   **{k: v for k, v in more.items() if k != "config"})
-            for x, metrics in points.items() for metric, value in metrics.items()]
+    return [
+        record(
+            experiment,
+            f"{family}_{letter}{x}",
+            metric,
+            value,
+            against=f"dense_{letter}{x}",
+            config={knob: x, **more.get("config", {})},
+            **{k: v for k, v in more.items() if k != "config"},
+        )
+        for x, metrics in points.items()
+        for metric, value in metrics.items()
+    ]
 
 
 def marked(items, status, **which):
     """The same records, those of `which` fields with another status."""
-    return [dict(r, status=status) if all(r[k] == v for k, v in which.items()) else r
-            for r in items]
+    return [
+        dict(r, status=status) if all(r[k] == v for k, v in which.items()) else r for r in items
+    ]
 
 
 TERRAFORMER = {"shape": "17b", "residual_stack": "reversible", "attention_layers": 2}
-TABLE6 = row("table6_17b", "dense", 400.0, 60.0, 1000, 54.0, against="dense", config=TERRAFORMER) \
-    + row("table6_17b", "ff_qkv", 40.0, 2.0, 20, 1.8, against="dense", config=TERRAFORMER) \
+TABLE6 = (
+    row("table6_17b", "dense", 400.0, 60.0, 1000, 54.0, against="dense", config=TERRAFORMER)
+    + row("table6_17b", "ff_qkv", 40.0, 2.0, 20, 1.8, against="dense", config=TERRAFORMER)
     + row("table6_17b", "ff_qkv_loss4", 20.0, 2.0, 10, 1.8, against="dense", config=TERRAFORMER)
+)
 
 
 def stack(family, depth, batch, **metrics):
     """Records of one point of the reversibility experiment."""
-    return [record("reversibility", f"{family}_d{depth}_b{batch}", metric, value,
-                   config={"decoder_layers": depth, "batch": batch})
-            for metric, value in metrics.items()]
+    return [
+        record(
+            "reversibility",
+            f"{family}_d{depth}_b{batch}",
+            metric,
+            value,
+            config={"decoder_layers": depth, "batch": batch},
+        )
+        for metric, value in metrics.items()
+    ]
 
 
-STACKS = [r for depth, kept in ((2, 40.0), (8, 160.0), (24, 480.0))
-          for r in stack("dense_plain", depth, 4, stack_bytes=kept, step_ms=10.0 * depth)
-          + stack("dense_reversible", depth, 4, stack_bytes=30.0 + depth / 24,
-                  step_ms=13.0 * depth)] \
-    + stack("dense_plain", 6, 1, stack_bytes=30.0, step_ms=15.0) \
-    + stack("dense_plain", 6, 4, stack_bytes=120.0, step_ms=60.0) \
-    + stack("replay_ff", 2, 4, gradient_error=1e-6, reconstruction_error=1e-5) \
+STACKS = (
+    [
+        r
+        for depth, kept in ((2, 40.0), (8, 160.0), (24, 480.0))
+        for r in stack("dense_plain", depth, 4, stack_bytes=kept, step_ms=10.0 * depth)
+        + stack("dense_reversible", depth, 4, stack_bytes=30.0 + depth / 24, step_ms=13.0 * depth)
+    ]
+    + stack("dense_plain", 6, 1, stack_bytes=30.0, step_ms=15.0)
+    + stack("dense_plain", 6, 4, stack_bytes=120.0, step_ms=60.0)
+    + stack("replay_ff", 2, 4, gradient_error=1e-6, reconstruction_error=1e-5)
     + stack("recompute_ff", 2, 4, gradient_error=1e-2, reconstruction_error=1e-5)
+)
 
 
 class WithFolder(unittest.TestCase):
@@ -115,8 +159,9 @@ class ReaderTest(WithFolder):
 
     def test_damaged_lines_are_named_by_file_and_line(self):
         records = self.load([record("e", "r", "m", 1.0)], '{"experiment": "e\n[1]\n{"row": "r"}\n')
-        self.assertEqual([d.split(": ")[0] for d in records.damaged],
-                         ["e.jsonl:2", "e.jsonl:3", "e.jsonl:4"])
+        self.assertEqual(
+            [d.split(": ")[0] for d in records.damaged], ["e.jsonl:2", "e.jsonl:3", "e.jsonl:4"]
+        )
         self.assertIn("lacks experiment", records.damaged[2])
         self.assertEqual(len(records.all()), 1)
 
@@ -125,17 +170,29 @@ class ReaderTest(WithFolder):
         self.assertEqual(len(records.damaged), 2)
 
     def test_later_failure_hides_older_success(self):
-        failed = record("e", "r", "token_ms", None, status="failed", note="no memory",
-                        date="2026-02-01T00:00:00Z")
+        failed = record(
+            "e",
+            "r",
+            "token_ms",
+            None,
+            status="failed",
+            note="no memory",
+            date="2026-02-01T00:00:00Z",
+        )
         records = self.load([record("e", "r", "block_ms", 1.0), failed])
         self.assertIsNone(records.get("e", "r", 2, "block_ms"))
         self.assertEqual(records.gaps["e", "r", 2], "failed: no memory")
 
     def test_quick_replaces_full_only_of_another_commit(self):
         later = {"date": "2026-02-01T00:00:00Z", "config": {"quick": True}}
-        records = self.load([record("e", "r", "m", 1.0), record("e", "r", "m", 2.0, **later),
-                             record("e", "s", "m", 1.0),
-                             record("e", "s", "m", 2.0, **later, **{"commit": "c2"})])
+        records = self.load(
+            [
+                record("e", "r", "m", 1.0),
+                record("e", "r", "m", 2.0, **later),
+                record("e", "s", "m", 1.0),
+                record("e", "s", "m", 2.0, **later, **{"commit": "c2"}),
+            ]
+        )
         self.assertEqual(records.get("e", "r", 2, "m")["value"], 1.0)
         self.assertEqual(records.get("e", "s", 2, "m")["value"], 2.0)
 
@@ -147,8 +204,12 @@ class ReaderTest(WithFolder):
         self.assertEqual(self.load(unknown).all_threads(), 8)
 
     def test_success_after_failure_closes_the_gap(self):
-        records = self.load([record("e", "r", "token_ms", None, status="failed"),
-                             record("e", "r", "token_ms", 1.0, date="2026-02-01T00:00:00Z")])
+        records = self.load(
+            [
+                record("e", "r", "token_ms", None, status="failed"),
+                record("e", "r", "token_ms", 1.0, date="2026-02-01T00:00:00Z"),
+            ]
+        )
         self.assertEqual(records.gaps, {})
 
 
@@ -157,8 +218,10 @@ class AboutTest(WithFolder):
         said = {"study": "decode", "title": "Table 10: windows", "id": "table10"}
         items = [{**r, **said, "experiment": "windows"} for r in TABLE1]
         records = self.load(TABLE1 + items)
-        self.assertEqual(records.about("windows"),
-                         rec.About("windows", "decode", "", "Table 10: windows", "table10"))
+        self.assertEqual(
+            records.about("windows"),
+            rec.About("windows", "decode", "", "Table 10: windows", "table10"),
+        )
         self.assertEqual(summarise.summary(records)["table10.ff_qkv.block_speedup"]["value"], 5)
         text = make_report.make(records)
         self.assertLess(text.index("## Table 1, 800M"), text.index("## Table 10: windows"))
@@ -177,8 +240,13 @@ class AboutTest(WithFolder):
 
 
 class SettingsTest(unittest.TestCase):
-    OLD = {"d_model": 8, "attention": "full", "lsh_chunk": 64, "feed_forward": "dense",
-           "sparsity": 64}
+    OLD = {
+        "d_model": 8,
+        "attention": "full",
+        "lsh_chunk": 64,
+        "feed_forward": "dense",
+        "sparsity": 64,
+    }
 
     def same(self, **more):
         old, new = ({"config": config} for config in (self.OLD, {**self.OLD, **more}))
@@ -202,10 +270,16 @@ class DeriveTest(WithFolder):
 
     def test_ratios_by_hand(self):
         f = self.figures(TABLE1)
-        for name, value in (("token_speedup", 4), ("block_speedup", 5), ("reads_limit", 5),
-                            ("block_reads_limit", 5), ("roofline_limit", 6),
-                            ("token_roofline_limit", 6), ("share_of_roofline", 5 / 6),
-                            ("token_share_of_roofline", 4 / 6)):
+        for name, value in (
+            ("token_speedup", 4),
+            ("block_speedup", 5),
+            ("reads_limit", 5),
+            ("block_reads_limit", 5),
+            ("roofline_limit", 6),
+            ("token_roofline_limit", 6),
+            ("share_of_roofline", 5 / 6),
+            ("token_share_of_roofline", 4 / 6),
+        ):
             self.assertAlmostEqual(f[name].value, value, msg=name)
 
     def test_spreads_add_in_quadrature(self):
@@ -224,26 +298,34 @@ class DeriveTest(WithFolder):
 
     def test_faster_peer_beside_our_dense_counts_by_ratio(self):
         # Measured when memory was twice as fast: ours 2.0 there and 4.0 here, so 1.5 becomes 3.0.
-        others = [record("peers_800m", "baseline", "block_ms", 2.0),
-                  record("peers_800m", "onednn", "block_ms", 1.8),
-                  record("peers_800m", "onednn_own", "block_ms", 1.5)]
+        others = [
+            record("peers_800m", "baseline", "block_ms", 2.0),
+            record("peers_800m", "onednn", "block_ms", 1.8),
+            record("peers_800m", "onednn_own", "block_ms", 1.5),
+        ]
         f = self.figures(TABLE1 + others)
         self.assertAlmostEqual(f["block_speedup"].value, 3.0 / 0.8)
         self.assertAlmostEqual(f["token_speedup"].value, 4)
         records = rec.Records(self.folder)
-        self.assertEqual(decode.dense_reference(records, "table1_800m", "baseline", 2,
-                                                "block_ms")[1], "onednn")
+        self.assertEqual(
+            decode.dense_reference(records, "table1_800m", "baseline", 2, "block_ms")[1], "onednn"
+        )
         self.assertEqual(peers.peer(records, "800m", "onednn", 2)["value"], 1.5)
 
     def test_peer_alone_counts_by_time_but_not_if_slower_untrusted_or_other_weights(self):
-        self.assertAlmostEqual(self.figures(TABLE1 + [
-            record("peers_python", "800m.jax", "block_ms", 3.2)])["block_speedup"].value, 4)
-        for bad in (record("peers_python", "800m.jax", "block_ms", 9.0),
-                    record("peers_python", "800m.jax", "block_ms", 1.0, status="untrusted"),
-                    record("peers_python", "800m.jax.ff_qkv_cross", "block_ms", 1.0),
-                    record("peers_python", "17b.jax", "block_ms", 1.0),
-                    record("peers_python", "800m.jax", "block_ms", 1.0,
-                           config={"weight_type": "bf16"})):
+        self.assertAlmostEqual(
+            self.figures(TABLE1 + [record("peers_python", "800m.jax", "block_ms", 3.2)])[
+                "block_speedup"
+            ].value,
+            4,
+        )
+        for bad in (
+            record("peers_python", "800m.jax", "block_ms", 9.0),
+            record("peers_python", "800m.jax", "block_ms", 1.0, status="untrusted"),
+            record("peers_python", "800m.jax.ff_qkv_cross", "block_ms", 1.0),
+            record("peers_python", "17b.jax", "block_ms", 1.0),
+            record("peers_python", "800m.jax", "block_ms", 1.0, config={"weight_type": "bf16"}),
+        ):
             self.assertAlmostEqual(self.figures(TABLE1 + [bad])["block_speedup"].value, 5, msg=bad)
 
     def test_a_peer_alone_counts_at_equal_bandwidth_where_both_are_known(self):
@@ -255,22 +337,35 @@ class DeriveTest(WithFolder):
 
     def test_a_terraformer_takes_peers_by_ratio_only(self):
         alone = [record("peers_python", "17b.jax", "block_ms", 30.0, config={"shape": "17b"})]
-        beside = [record("peers_17b", "baseline", "block_ms", 50.0, config={"shape": "17b"}),
-                  record("peers_17b", "onednn", "block_ms", 45.0, config={"shape": "17b"})]
+        beside = [
+            record("peers_17b", "baseline", "block_ms", 50.0, config={"shape": "17b"}),
+            record("peers_17b", "onednn", "block_ms", 45.0, config={"shape": "17b"}),
+        ]
         for items, value in ((alone, 60.0), (beside, 54.0)):
-            found, _ = decode.dense_reference(self.load(TABLE6 + items), "table6_17b", "dense", 2,
-                                              "block_ms")
+            found, _ = decode.dense_reference(
+                self.load(TABLE6 + items), "table6_17b", "dense", 2, "block_ms"
+            )
             self.assertAlmostEqual(found.value, value)
 
     def test_dense_by_bf16_dot_counts_where_memory_was_as_fast(self):
         ours = [{**r, **ceilings(30.0)} for r in TABLE1]
         for milliseconds, bandwidth, status, expected, whose in (
-                (3.0, 31.0, "ok", 3.0, "ours by bf16_dot"), (3.0, 60.0, "ok", 4.0, "ours"),
-                (3.0, 31.0, "untrusted", 4.0, "ours"), (5.0, 31.0, "ok", 4.0, "ours")):
-            twin = record("table1_800m", "baseline_dot.bf16", "block_ms", milliseconds,
-                          status=status, **ceilings(bandwidth))
-            found, name = decode.dense_reference(self.load(ours + [twin]), "table1_800m",
-                                                 "baseline", 2, "block_ms")
+            (3.0, 31.0, "ok", 3.0, "ours by bf16_dot"),
+            (3.0, 60.0, "ok", 4.0, "ours"),
+            (3.0, 31.0, "untrusted", 4.0, "ours"),
+            (5.0, 31.0, "ok", 4.0, "ours"),
+        ):
+            twin = record(
+                "table1_800m",
+                "baseline_dot.bf16",
+                "block_ms",
+                milliseconds,
+                status=status,
+                **ceilings(bandwidth),
+            )
+            found, name = decode.dense_reference(
+                self.load(ours + [twin]), "table1_800m", "baseline", 2, "block_ms"
+            )
             self.assertEqual((found.value, name), (expected, whose))
 
     def test_missing_reference_leaves_ratios_out(self):
@@ -279,18 +374,22 @@ class DeriveTest(WithFolder):
         self.assertNotIn("block_speedup", f)
 
     def test_exponent_of_an_exact_power(self):
-        items = [record("width_sweep", f"sparse_d{d}", "block_bytes", 7 * d ** 1.5,
-                        config={"d_model": d}) for d in (512, 1024, 4096)]
+        items = [
+            record("width_sweep", f"sparse_d{d}", "block_bytes", 7 * d**1.5, config={"d_model": d})
+            for d in (512, 1024, 4096)
+        ]
         fit = sweeps.width_exponents(self.load(items), "width_sweep", 2)["sparse", "bytes"]
         self.assertAlmostEqual(fit.value, 1.5)
         self.assertAlmostEqual(fit.spread, 0, places=6)
         self.assertIsNone(values.fit_exponent([(1, fit), (2, fit)]))
 
     def test_ceilings_take_memory_not_cache_and_the_best_library(self):
-        items = [record("ceilings", "read_16MiB", "read_gbps", 200.0, config={"size": 2**24}),
-                 record("ceilings", "read_1GiB", "read_gbps", 50.0, config={"size": 2**30}),
-                 record("ceilings", "eigen", "gemm_gflops", 300.0),
-                 record("ceilings", "onednn", "gemm_gflops", 500.0)]
+        items = [
+            record("ceilings", "read_16MiB", "read_gbps", 200.0, config={"size": 2**24}),
+            record("ceilings", "read_1GiB", "read_gbps", 50.0, config={"size": 2**30}),
+            record("ceilings", "eigen", "gemm_gflops", 300.0),
+            record("ceilings", "onednn", "gemm_gflops", 500.0),
+        ]
         found = machine.ceilings(self.load(items), 2)
         self.assertEqual(found["read_gbps"][0].value, 50)
         self.assertEqual((found["gemm_gflops"][0].value, found["gemm_gflops"][1]), (500, "onednn"))
@@ -301,30 +400,38 @@ class DeriveTest(WithFolder):
         self.assertIsNone(sweeps.overtaking(points[:2]))
 
     def test_what_skips_zeros_is_not_ranked(self):
-        skips = row("table1_800m", "skips", 1.0, 0.1, 50, 1.8,
-                    config={"feed_forward": "dense_relu_skip"})
+        skips = row(
+            "table1_800m", "skips", 1.0, 0.1, 50, 1.8, config={"feed_forward": "dense_relu_skip"}
+        )
         f = self.figures(TABLE1 + skips, "skips")
         self.assertEqual(f["token_ms"].value, 1)
-        self.assertFalse({name for name in f if "speedup" in name or "limit" in name
-                          or "share" in name})
+        self.assertFalse(
+            {name for name in f if "speedup" in name or "limit" in name or "share" in name}
+        )
         self.assertAlmostEqual(self.figures(TABLE1 + skips)["token_speedup"].value, 4)
 
     def test_peers_at_equal_bandwidth(self):
         # 3 ms at 20 GB/s would be 1.5 ms at 40, and 2 ms at 40 stay 2 ms.
-        items = [record("peers_800m", "baseline", "block_ms", 2.0, **ceilings(40.0)),
-                 record("peers_800m", "eigen", "block_ms", 2.2, **ceilings(40.0)),
-                 record("peers_800m", "eigen_own", "block_ms", 3.0, **ceilings(20.0))]
+        items = [
+            record("peers_800m", "baseline", "block_ms", 2.0, **ceilings(40.0)),
+            record("peers_800m", "eigen", "block_ms", 2.2, **ceilings(40.0)),
+            record("peers_800m", "eigen_own", "block_ms", 3.0, **ceilings(20.0)),
+        ]
         records = self.load(items)
-        theirs, ours = peers.peer(records, "800m", "eigen", 2), peers.peers_dense(records, "800m",
-                                                                                  2)
+        theirs, ours = (
+            peers.peer(records, "800m", "eigen", 2),
+            peers.peers_dense(records, "800m", 2),
+        )
         self.assertEqual(theirs["row"], "eigen_own")
         self.assertAlmostEqual(decode.at_equal_bandwidth(theirs, ours).value, 0.75)
-        self.assertIsNone(decode.at_equal_bandwidth(dict(theirs, ceilings={"read_gbps": 0.0}),
-                                                    ours))
+        self.assertIsNone(
+            decode.at_equal_bandwidth(dict(theirs, ceilings={"read_gbps": 0.0}), ours)
+        )
         found = summarise.summary(records)
         self.assertAlmostEqual(found["peers.800m.eigen.over_ours"]["value"], 1.5)
-        self.assertAlmostEqual(found["peers.800m.eigen.over_ours_at_equal_bandwidth"]["value"],
-                               0.75)
+        self.assertAlmostEqual(
+            found["peers.800m.eigen.over_ours_at_equal_bandwidth"]["value"], 0.75
+        )
         text = make_report.make(records)
         self.assertRegex(text, r"\| 800m dense, eigen \| 3.00 \| 2.00 \| 1.50\[\d+\] \| 0.750 \|")
         self.assertEqual(found["peers.800m.eigen.over_ours"]["status"], "untrusted")
@@ -332,26 +439,66 @@ class DeriveTest(WithFolder):
         self.assertIn("multiplied by the read bandwidth", text)
 
     def test_the_faster_way_counts_where_a_bandwidth_is_unknown(self):
-        items = [record("peers_800m", "eigen", "block_ms", 2.2, **ceilings(40.0)),
-                 record("peers_800m", "eigen_own", "block_ms", 3.0)]
+        items = [
+            record("peers_800m", "eigen", "block_ms", 2.2, **ceilings(40.0)),
+            record("peers_800m", "eigen_own", "block_ms", 3.0),
+        ]
         self.assertEqual(peers.peer(self.load(items), "800m", "eigen", 2)["row"], "eigen")
 
 
 # 10 MB at 10 GB/s take 1 ms: memory alone up to 2048, FLOPs a tenth and a half more from 4096 on.
-WIDTHS = swept("width_sweep", "sparse", "d", "d_model", {
-    d: {"block_ms": 2.0, "block_floor_ms": floor, "block_bytes": 10e6}
-    for d, floor in ((1024, 1.0), (2048, 1.1), (4096, 1.6))}, **ceilings(10.0))
+WIDTHS = swept(
+    "width_sweep",
+    "sparse",
+    "d",
+    "d_model",
+    {
+        d: {"block_ms": 2.0, "block_floor_ms": floor, "block_bytes": 10e6}
+        for d, floor in ((1024, 1.0), (2048, 1.1), (4096, 1.6))
+    },
+    **ceilings(10.0),
+)
 DENSE_800M = {"d_model": 1024, "d_ff": 4096}
-CONTEXTS = [r for family, config in (("baseline", DENSE_800M),
-                                     ("ff_qkv", {**DENSE_800M, "projection": "mult_conv"}))
-            for r in swept("context_sweep", family, "c", "context", {
-                # 6 d² weights of projections at 25.165824 GB/s take 1 ms.
-                x: {"block_ms": 2.0 + x / 1000, "block_weights_read": 14 * 2**20}
-                for x in (0, 500, 4000)}, config=config, **ceilings(25.165824))]
-BATCHES = [r for family, time in (("baseline", 2.0), ("ff", 0.5))
-           for r in swept("batch_sweep", family, "b", "batch", {
-               x: {"block_ms": time * x ** 0.5, "token_ms": 100.0, "block_floor_ms": time / 2,
-                   "block_efficiency": 0.5 / x ** 0.5, "rows_touched": 64 * x} for x in (1, 4)})]
+CONTEXTS = [
+    r
+    for family, config in (
+        ("baseline", DENSE_800M),
+        ("ff_qkv", {**DENSE_800M, "projection": "mult_conv"}),
+    )
+    for r in swept(
+        "context_sweep",
+        family,
+        "c",
+        "context",
+        {
+            # 6 d² weights of projections at 25.165824 GB/s take 1 ms.
+            x: {"block_ms": 2.0 + x / 1000, "block_weights_read": 14 * 2**20}
+            for x in (0, 500, 4000)
+        },
+        config=config,
+        **ceilings(25.165824),
+    )
+]
+BATCHES = [
+    r
+    for family, time in (("baseline", 2.0), ("ff", 0.5))
+    for r in swept(
+        "batch_sweep",
+        family,
+        "b",
+        "batch",
+        {
+            x: {
+                "block_ms": time * x**0.5,
+                "token_ms": 100.0,
+                "block_floor_ms": time / 2,
+                "block_efficiency": 0.5 / x**0.5,
+                "rows_touched": 64 * x,
+            }
+            for x in (1, 4)
+        },
+    )
+]
 
 
 class SweepTest(WithFolder):
@@ -367,9 +514,13 @@ class SweepTest(WithFolder):
         self.assertIn("first exceeds 1.1 at d_model 4096 (1.60), and is 1.60 at 4096", text)
 
     def test_times_at_several_bandwidths_give_no_trusted_exponent(self):
-        self.assertEqual(sweeps.width_exponents(self.load(WIDTHS), "width_sweep", 2)["sparse", "time"].status, "ok")
-        mixed = [dict(r, **ceilings(20.0)) if values.setting(r, "d_model") == 1024 else r
-                 for r in WIDTHS]
+        self.assertEqual(
+            sweeps.width_exponents(self.load(WIDTHS), "width_sweep", 2)["sparse", "time"].status,
+            "ok",
+        )
+        mixed = [
+            dict(r, **ceilings(20.0)) if values.setting(r, "d_model") == 1024 else r for r in WIDTHS
+        ]
         fits = sweeps.width_exponents(self.load(mixed), "width_sweep", 2)
         self.assertEqual(fits["sparse", "time"].status, "untrusted")
         self.assertEqual(fits["sparse", "bytes"].status, "ok")
@@ -380,10 +531,13 @@ class SweepTest(WithFolder):
 
     def test_contexts_name_what_attention_passes(self):
         text = make_report.make(self.load(CONTEXTS))
-        self.assertIn("`baseline`: it passes the floor of the projections (1.00 ms: the block's "
-                      "weights but for the feed-forward's, at the bandwidth beside it) at about "
-                      "1,000 positions; it passes all that a block takes at 0 positions, "
-                      "feed-forward and projections together, at about 2,000 positions.", text)
+        self.assertIn(
+            "`baseline`: it passes the floor of the projections (1.00 ms: the block's "
+            "weights but for the feed-forward's, at the bandwidth beside it) at about "
+            "1,000 positions; it passes all that a block takes at 0 positions, "
+            "feed-forward and projections together, at about 2,000 positions.",
+            text,
+        )
         self.assertIn("`ff_qkv`: it passes all", text)
         self.assertIn("What these projections take alone is not recorded.", text)
 
@@ -401,18 +555,23 @@ class SweepTest(WithFolder):
 
 class FigureStatusTest(WithFolder):
     def test_points_that_are_not_ok_are_ringed(self):
-        self.assertEqual(chart.statuses(sweeps.draw_context(self.load(CONTEXTS), "context_sweep")), "")
+        self.assertEqual(
+            chart.statuses(sweeps.draw_context(self.load(CONTEXTS), "context_sweep")), ""
+        )
         doubted = marked(CONTEXTS, "untrusted", row="ff_qkv_c500")
         figure = sweeps.draw_context(self.load(doubted), "context_sweep")
         self.assertEqual(chart.statuses(figure), "ringed: untrusted")
         rings = [line for line in figure.axes[0].lines if line.get_label().startswith("_ringed")]
         self.assertEqual([tuple(r.get_xydata()[0]) for r in rings], [(500, 2.5)])
         chart.save(figure, self.folder / "context_sweep")
-        self.assertIn("ringed: untrusted, see the report",
-                      [text.get_text() for text in figure.texts])
+        self.assertIn(
+            "ringed: untrusted, see the report", [text.get_text() for text in figure.texts]
+        )
 
     def test_bars_that_are_not_ok_have_a_star(self):
-        self.assertEqual(chart.statuses(table_figures.draw_bars(self.load(TABLE1), "table1_800m")), "")
+        self.assertEqual(
+            chart.statuses(table_figures.draw_bars(self.load(TABLE1), "table1_800m")), ""
+        )
         doubted = marked(TABLE1, "extrapolated", row="ff_qkv", metric="token_ms")
         figure = table_figures.draw_bars(self.load(doubted), "table1_800m")
         self.assertEqual(chart.statuses(figure), "starred (*): extrapolated")
@@ -420,32 +579,45 @@ class FigureStatusTest(WithFolder):
 
 
 # Counts as the driver writes them; the last row skips what is zero.
-TABLE2 = [dict(r, experiment="table2") for r in TABLE1 if r["row"] == "baseline"] \
-    + row("table2", "n64", 20.0, 2.0, 50, 1.8,
-          config={"feed_forward": "sparse", "sparsity": 64}) \
-    + row("table2", "dense_relu_skip", 4.0, 0.4, 75, 2.7,
-          config={"feed_forward": "dense_relu_skip"}) \
-    + [record("table2", name, metric, value) for name, values in
-       (("baseline", (772050176, 4e9, 4e8, 4096)), ("n64", (787778816, 2e9, 2e8, 64)),
-        ("dense_relu_skip", (772050176, 3e9, 3e8, 4000)))
-       for metric, value in zip(("parameters", "token_bytes", "block_bytes", "rows_touched"),
-                                values)]
+TABLE2 = (
+    [dict(r, experiment="table2") for r in TABLE1 if r["row"] == "baseline"]
+    + row("table2", "n64", 20.0, 2.0, 50, 1.8, config={"feed_forward": "sparse", "sparsity": 64})
+    + row(
+        "table2", "dense_relu_skip", 4.0, 0.4, 75, 2.7, config={"feed_forward": "dense_relu_skip"}
+    )
+    + [
+        record("table2", name, metric, value)
+        for name, values in (
+            ("baseline", (772050176, 4e9, 4e8, 4096)),
+            ("n64", (787778816, 2e9, 2e8, 64)),
+            ("dense_relu_skip", (772050176, 3e9, 3e8, 4000)),
+        )
+        for metric, value in zip(
+            ("parameters", "token_bytes", "block_bytes", "rows_touched"), values
+        )
+    ]
+)
 
 
 class Table2Test(WithFolder):
     def test_counts_stand_in_a_table_of_their_own(self):
         text = make_report.make(self.load(TABLE2))
-        self.assertIn("| row | parameters | weights read a token | a block | MB a token | a block "
-                      "| feed-forward rows |", text)
+        self.assertIn(
+            "| row | parameters | weights read a token | a block | MB a token | a block "
+            "| feed-forward rows |",
+            text,
+        )
         self.assertIn("| `n64` | 787,778,816 | 500 | 50.0 | 2,000 | 200 | 64.0 |", text)
-        self.assertIn("| `dense_relu_skip` | 772,050,176 | 750 | 75.0 | 3,000 | 300 | 4,000 |",
-                      text)
+        self.assertIn(
+            "| `dense_relu_skip` | 772,050,176 | 750 | 75.0 | 3,000 | 300 | 4,000 |", text
+        )
 
     def test_what_skips_zeros_is_shown_without_rank(self):
         records = self.load(TABLE2)
         text = make_report.make(records)
-        mark = re.search(r"\| `dense_relu_skip`(\[\d+\]) \| – \| 4\.00 \| – \| – \| – \| – \| – \|",
-                         text)
+        mark = re.search(
+            r"\| `dense_relu_skip`(\[\d+\]) \| – \| 4\.00 \| – \| – \| – \| – \| – \|", text
+        )
         self.assertTrue(mark)
         note = mark.group(1).strip("[]")
         self.assertIn(f"\n{note}. Skips weights of zero activations; not ranked.", text)
@@ -453,9 +625,15 @@ class Table2Test(WithFolder):
         found = summarise.summary(records)
         self.assertIn("table2.dense_relu_skip.token_ms", found)
         self.assertFalse([n for n in found if "relu_skip" in n and "speedup" in n])
-        lines = {line.get_label(): line for line in table_figures.draw_sparsity(records, "table2").axes[0].lines}
-        ours = next(c for c in table_figures.draw_sparsity(records, "table2").axes[0].containers
-                    if c.get_label() == "ours")
+        lines = {
+            line.get_label(): line
+            for line in table_figures.draw_sparsity(records, "table2").axes[0].lines
+        }
+        ours = next(
+            c
+            for c in table_figures.draw_sparsity(records, "table2").axes[0].containers
+            if c.get_label() == "ours"
+        )
         self.assertEqual(list(ours.lines[0].get_xdata()), [1, 64])
         self.assertEqual(list(lines["ours, floor"].get_xdata()), [1, 64])
 
@@ -467,21 +645,36 @@ class Table2Test(WithFolder):
 class LimitTest(WithFolder):
     def test_a_share_above_its_limit_tells_how_far_ceilings_differed(self):
         # The sparse row's machine was faster: its floor is too small for the baseline's time.
-        items = row("table1_800m", "baseline", 40.0, 4.0, 100, 3.6, **ceilings(30.0)) \
-            + row("table1_800m", "ff_qkv", 10.0, 0.8, 20, 0.9, **ceilings(24.0))
+        items = row("table1_800m", "baseline", 40.0, 4.0, 100, 3.6, **ceilings(30.0)) + row(
+            "table1_800m", "ff_qkv", 10.0, 0.8, 20, 0.9, **ceilings(24.0)
+        )
         text = make_report.make(self.load(items))
         self.assertRegex(text, r"\| 4\.00× \| 1\.25\[\d+\] \|")
-        self.assertIn("`ff_qkv`, a block at 2 threads: above its limit; the two rows' ceilings, "
-                      "this one's and those of `baseline`, differed by 25.0% in reading and 0.0% "
-                      "in multiply-adds.", text)
+        self.assertIn(
+            "`ff_qkv`, a block at 2 threads: above its limit; the two rows' ceilings, "
+            "this one's and those of `baseline`, differed by 25.0% in reading and 0.0% "
+            "in multiply-adds.",
+            text,
+        )
         self.assertNotIn("above its limit", make_report.make(self.load(TABLE1)))
 
     def test_rates_of_two_instructions_do_not_differ(self):
-        items = [row("table1_800m", name, token, block, weights, floor,
-                     config={"kernels": kernels}, **ceilings(30.0, fma))
-                 for name, token, block, weights, floor, kernels, fma in (
-                     ("baseline", 40.0, 4.0, 100, 3.6, "simd", 500.0),
-                     ("ff_qkv_dot.bf16", 10.0, 0.8, 20, 0.9, "bf16_dot", 1000.0))]
+        items = [
+            row(
+                "table1_800m",
+                name,
+                token,
+                block,
+                weights,
+                floor,
+                config={"kernels": kernels},
+                **ceilings(30.0, fma),
+            )
+            for name, token, block, weights, floor, kernels, fma in (
+                ("baseline", 40.0, 4.0, 100, 3.6, "simd", 500.0),
+                ("ff_qkv_dot.bf16", 10.0, 0.8, 20, 0.9, "bf16_dot", 1000.0),
+            )
+        ]
         text = make_report.make(self.load(items[0] + items[1]))
         self.assertIn("above its limit", text)
         self.assertNotIn("in multiply-adds", text)
@@ -498,34 +691,45 @@ class GoalsTest(WithFolder):
         name = "table1.800m.ff_qkv.block_speedup"
         self.assertEqual(self.verdict(TABLE6, name), "not measured")
         self.assertEqual(self.verdict(TABLE1, name), "met")  # 5 of 3.8
-        slow = [dict(r, value=1.1) if (r["row"], r["metric"]) == ("ff_qkv", "block_ms") else r
-                for r in TABLE1]
+        slow = [
+            dict(r, value=1.1) if (r["row"], r["metric"]) == ("ff_qkv", "block_ms") else r
+            for r in TABLE1
+        ]
         self.assertEqual(self.verdict(slow, name), "missed")  # 3.64
 
     def test_a_doubted_figure_says_so_in_its_verdict(self):
         name = "table1.800m.ff_qkv.block_speedup"
-        doubted = [dict(r, status="untrusted") if (r["row"], r["metric"]) == ("ff_qkv", "block_ms")
-                   else r for r in TABLE1]
+        doubted = [
+            dict(r, status="untrusted") if (r["row"], r["metric"]) == ("ff_qkv", "block_ms") else r
+            for r in TABLE1
+        ]
         self.assertEqual(self.verdict(doubted, name), "met but untrusted")
 
     def test_a_speed_up_between_two_bandwidths_is_doubted_its_share_is_not(self):
         def figures(rate):
-            items = row("table1_800m", "baseline", 40.0, 4.0, 100, 3.6, **ceilings(50.0)) \
-                + row("table1_800m", "ff_qkv", 10.0, 0.8, 20, 0.6, **ceilings(rate))
+            items = row("table1_800m", "baseline", 40.0, 4.0, 100, 3.6, **ceilings(50.0)) + row(
+                "table1_800m", "ff_qkv", 10.0, 0.8, 20, 0.6, **ceilings(rate)
+            )
             return decode.row_figures(self.load(items), "table1_800m", "ff_qkv", 2)
+
         for rate, status in ((52.0, "ok"), (80.0, "untrusted")):
             found = figures(rate)
-            self.assertEqual({found[n].status for n in (
-                "token_speedup", "block_speedup", "roofline_limit")}, {status})
+            self.assertEqual(
+                {found[n].status for n in ("token_speedup", "block_speedup", "roofline_limit")},
+                {status},
+            )
             self.assertEqual(found["share_of_roofline"].status, "ok")
 
     def test_rows_measured_long_after_their_baseline_or_again_say_so(self):
         def at(name, metric, value, date, **more):
             return record("table7", name, metric, value, date=date, **more)
-        items = [at("baseline", "token_ms", 2.0, "2026-01-01T10:00:00Z"),
-                 at("s2", "token_ms", 1.0, "2026-01-01T10:20:00Z"),
-                 at("s4", "token_ms", 1.1, "2026-01-01T10:20:00Z"),
-                 at("s4", "token_ms", 1.0, "2026-01-01T11:00:00Z")]
+
+        items = [
+            at("baseline", "token_ms", 2.0, "2026-01-01T10:00:00Z"),
+            at("s2", "token_ms", 1.0, "2026-01-01T10:20:00Z"),
+            at("s4", "token_ms", 1.1, "2026-01-01T10:20:00Z"),
+            at("s4", "token_ms", 1.0, "2026-01-01T11:00:00Z"),
+        ]
         text = make_report.make(self.load(items))
         self.assertEqual(text.count("60 minutes apart from `baseline`"), 1)
         self.assertEqual(text.count("minutes apart"), 1)
@@ -533,19 +737,26 @@ class GoalsTest(WithFolder):
 
     def test_a_missed_time_tells_what_the_hardware_allows(self):
         name = "table6.ff_qkv_loss4.bf16"
-        items = row("table6_17b_bf16", "ff_qkv_loss4.bf16", 20.0, 2.0, 10, 1.25, **ceilings(24.0))\
-            + [record("table6_17b_bf16", "ff_qkv_loss4.bf16", metric, value, **ceilings(24.0))
-               for metric, value in (("token_bytes", 3e8), ("token_flops", 3.2e9))]
+        items = row(
+            "table6_17b_bf16", "ff_qkv_loss4.bf16", 20.0, 2.0, 10, 1.25, **ceilings(24.0)
+        ) + [
+            record("table6_17b_bf16", "ff_qkv_loss4.bf16", metric, value, **ceilings(24.0))
+            for metric, value in (("token_bytes", 3e8), ("token_flops", 3.2e9))
+        ]
         self.assertEqual(self.verdict(items, f"{name}.token_ms", "<="), "missed")
         text = make_report.make(self.load(items))
-        self.assertIn(f"| `{name}.token_ms` | 20.0 ms | ≤ 13 ms | **missed** | token 20.0 ms, "
-                      "floor 12.5 ms at 24.0 GB/s and 300 GFLOP/s for 300 MB and 3,200 MFLOP |",
-                      text)
+        self.assertIn(
+            f"| `{name}.token_ms` | 20.0 ms | ≤ 13 ms | **missed** | token 20.0 ms, "
+            "floor 12.5 ms at 24.0 GB/s and 300 GFLOP/s for 300 MB and 3,200 MFLOP |",
+            text,
+        )
 
     def test_a_library_counts_at_equal_bandwidth_where_that_is_known(self):
-        items = [record("peers_800m", "baseline", "block_ms", 2.0, **ceilings(40.0)),
-                 record("peers_800m", "eigen", "block_ms", 1.8, **ceilings(44.0)),
-                 record("peers_800m", "onednn", "block_ms", 1.8)]
+        items = [
+            record("peers_800m", "baseline", "block_ms", 2.0, **ceilings(40.0)),
+            record("peers_800m", "eigen", "block_ms", 1.8, **ceilings(44.0)),
+            record("peers_800m", "onednn", "block_ms", 1.8),
+        ]
         name = "peers.800m.eigen.over_ours_at_equal_bandwidth"
         self.assertEqual(self.verdict(items, name), "met")  # 0.99
         self.assertEqual(self.verdict(items, "peers.800m.onednn.over_ours"), "missed")  # 0.90
@@ -556,19 +767,37 @@ class GoalsTest(WithFolder):
         def verdict(value, spread):
             return goals.verdict(goal, values.Value(value, "1", spread, "ok", "c"))
 
-        self.assertEqual([verdict(0.3, 0.1), verdict(0.1, 0.1), verdict(0.3, 0.0), verdict(0, 0)],
-                         ["met", "missed", "undecided, one seed", "missed"])
+        self.assertEqual(
+            [verdict(0.3, 0.1), verdict(0.1, 0.1), verdict(0.3, 0.0), verdict(0, 0)],
+            ["met", "missed", "undecided, one seed", "missed"],
+        )
 
     def test_every_figure_of_a_table_is_one_of_its_config(self):
-        ids = {name: known[3] for name, known in legacy.EXPERIMENTS.items()
-               if known[:2] == ("decode", "")}
-        rows = {experiment: re.findall(r"^row = ([^:\s]+)", (
-            ROOT / "experiments" / "configs" / "decode" / f"{experiment}.cfg").read_text(), re.MULTILINE)
-            for experiment in ids}
-        known = {f"{prefix}.{name}.{ending}" for experiment, prefix in ids.items()
-                 for name in rows[experiment] for ending in tables.ENDINGS}
-        named = [name for goal in goals.GOALS for name in goal.ids if name.startswith("table")
-                 and not name.startswith("table4")]
+        ids = {
+            name: known[3]
+            for name, known in legacy.EXPERIMENTS.items()
+            if known[:2] == ("decode", "")
+        }
+        rows = {
+            experiment: re.findall(
+                r"^row = ([^:\s]+)",
+                (ROOT / "experiments" / "configs" / "decode" / f"{experiment}.cfg").read_text(),
+                re.MULTILINE,
+            )
+            for experiment in ids
+        }
+        known = {
+            f"{prefix}.{name}.{ending}"
+            for experiment, prefix in ids.items()
+            for name in rows[experiment]
+            for ending in tables.ENDINGS
+        }
+        named = [
+            name
+            for goal in goals.GOALS
+            for name in goal.ids
+            if name.startswith("table") and not name.startswith("table4")
+        ]
         self.assertGreater(len(named), 20)
         self.assertEqual([name for name in named if name not in known], [])
 
@@ -578,7 +807,9 @@ class ReversibilityTest(WithFolder):
         records = self.load(STACKS)
 
         def xs(metric, over):
-            return [x for x, _ in stacks.curve(records, "reversibility", "dense_plain", metric, over)]
+            return [
+                x for x, _ in stacks.curve(records, "reversibility", "dense_plain", metric, over)
+            ]
 
         self.assertEqual(xs("step_ms", "decoder_layers"), [2, 6, 8, 24])
         self.assertEqual(xs("stack_bytes", "batch"), [1, 4])
@@ -586,9 +817,13 @@ class ReversibilityTest(WithFolder):
 
     def test_figures_by_hand(self):
         found = summarise.figures(self.load(STACKS))
-        for name, value in (("activation_growth", 31 / (30 + 2 / 24)),
-                            ("plain_activation_growth", 12), ("step_cost", 1.3),
-                            ("stack_bytes", 31), ("recompute_ff.gradient_error", 1e-2)):
+        for name, value in (
+            ("activation_growth", 31 / (30 + 2 / 24)),
+            ("plain_activation_growth", 12),
+            ("step_cost", 1.3),
+            ("stack_bytes", 31),
+            ("recompute_ff.gradient_error", 1e-2),
+        ):
             self.assertAlmostEqual(found[f"reversible.{name}"].value, value, msg=name)
         self.assertNotIn("reversible.step_cost_over_stored", found)
 
@@ -604,7 +839,8 @@ class ReversibilityTest(WithFolder):
         self.assertIn("| training step, ms: dense, reversible | 26.0 | – | 104 | 312 |", text)
         self.assertIn("| gradient, `recompute_ff` | 0.01 |", text)
         verdict = {c: (v, e) for c, v, e, *_ in make_report.verdicts(records)}[
-            "Reversible blocks keep activations from growing with depth (§4.2)"]
+            "Reversible blocks keep activations from growing with depth (§4.2)"
+        ]
         self.assertEqual(verdict[0], "reproduced")
         self.assertIn("24 blocks keeps 1.03× what 2 keep, a plain one 12×", verdict[1])
 
@@ -613,8 +849,10 @@ class SummaryTest(WithFolder):
     def test_ids_values_and_one_thread_prefix(self):
         one = row("table1_800m", "baseline", 80.0, 8.0, 100, 7.0, threads=1)
         found = summarise.summary(self.load(TABLE1 + one))
-        self.assertEqual(found["table1.800m.ff_qkv.block_speedup"],
-                         {"value": 5.0, "unit": "x", "spread": 0.0, "status": "ok", "commit": "c1"})
+        self.assertEqual(
+            found["table1.800m.ff_qkv.block_speedup"],
+            {"value": 5.0, "unit": "x", "spread": 0.0, "status": "ok", "commit": "c1"},
+        )
         self.assertEqual(found["threads1.table1.800m.baseline.block_ms"]["value"], 8)
         self.assertNotIn("threads1.table1.800m.ff_qkv.block_ms", found)
 
@@ -623,29 +861,42 @@ class SummaryTest(WithFolder):
         self.assertIn("table1.17b.baseline.bf16.block_ms", summarise.summary(self.load(items)))
 
     def test_terraformer_ids(self):
-        items = TABLE6 + row("table6_17b_bf16", "dense.bf16", 300.0, 50.0, 100, 40,
-                             against="dense.bf16") \
-            + row("table8", "transformer", 40.0, 4.0, 100, 3.6, against="transformer") \
-            + row("table8", "terraformer", 5.0, 0.4, 10, 0.3, against="transformer") + STACKS
+        items = (
+            TABLE6
+            + row("table6_17b_bf16", "dense.bf16", 300.0, 50.0, 100, 40, against="dense.bf16")
+            + row("table8", "transformer", 40.0, 4.0, 100, 3.6, against="transformer")
+            + row("table8", "terraformer", 5.0, 0.4, 10, 0.3, against="transformer")
+            + STACKS
+        )
         found = summarise.summary(self.load(items))
-        for name, value in (("table6.ff_qkv_loss4.token_speedup", 20),
-                            ("table6.dense.bf16.token_ms", 300),
-                            ("table8.terraformer.token_speedup", 8),
-                            ("reversible.plain_activation_growth", 12)):
+        for name, value in (
+            ("table6.ff_qkv_loss4.token_speedup", 20),
+            ("table6.dense.bf16.token_ms", 300),
+            ("table8.terraformer.token_speedup", 8),
+            ("reversible.plain_activation_growth", 12),
+        ):
             self.assertAlmostEqual(found[name]["value"], value, msg=name)
         self.assertNotIn("threads1.reversible.step_cost", found)
 
     def test_peer_ids(self):
-        items = [record("peers_17b", "baseline", "block_ms", 100.0),
-                 record("peers_17b", "openblas", "block_ms", 110.0),
-                 record("peers_python", "17b.jax.ff_qkv_cross", "block_ms", 9.0),
-                 record("peers_python", "17b.jax", "block_ms", 120.0)]
+        items = [
+            record("peers_17b", "baseline", "block_ms", 100.0),
+            record("peers_17b", "openblas", "block_ms", 110.0),
+            record("peers_python", "17b.jax.ff_qkv_cross", "block_ms", 9.0),
+            record("peers_python", "17b.jax", "block_ms", 120.0),
+        ]
         found = summarise.summary(self.load(items))
-        self.assertEqual({k for k in found if k.startswith("peers")},
-                         {"peers.17b.ours.block_ms", "peers.17b.openblas.block_ms",
-                          "peers.17b.openblas.over_ours", "peers.17b.jax.over_ours",
-                          "peers.17b.jax.block_ms",
-                          "peers.17b.jax.ff_qkv_cross.block_ms"})
+        self.assertEqual(
+            {k for k in found if k.startswith("peers")},
+            {
+                "peers.17b.ours.block_ms",
+                "peers.17b.openblas.block_ms",
+                "peers.17b.openblas.over_ours",
+                "peers.17b.jax.over_ours",
+                "peers.17b.jax.block_ms",
+                "peers.17b.jax.ff_qkv_cross.block_ms",
+            },
+        )
 
     def test_dirty_commits_show(self):
         found = summarise.summary(self.load([dict(r, dirty=True) for r in TABLE1]))
@@ -672,14 +923,21 @@ class PaperTest(unittest.TestCase):
 
 class ReportTest(WithFolder):
     def test_numbers_have_three_digits_without_exponent(self):
-        for value, text in ((1595, "1,595"), (12.34, "12.3"), (0.04561, "0.0456"), (1, "1.00"),
-                            (0, "0"), (None, "–")):
+        for value, text in (
+            (1595, "1,595"),
+            (12.34, "12.3"),
+            (0.04561, "0.0456"),
+            (1, "1.00"),
+            (0, "0"),
+            (None, "–"),
+        ):
             self.assertEqual(report_cells.number(value), text)
 
     def test_statuses_gaps_and_damage_are_shown(self):
         items = [dict(r, status="extrapolated") if r["metric"] == "token_ms" else r for r in TABLE1]
-        items.append(record("table1_800m", "qkv", "token_ms", None, status="failed",
-                            note="too big"))
+        items.append(
+            record("table1_800m", "qkv", "token_ms", None, status="failed", note="too big")
+        )
         text = make_report.make(self.load(items, "nonsense\n"))
         self.assertIn("Extrapolated:", text)
         self.assertIn("`table1_800m`, `qkv`, 2 threads: failed: too big.", text)
@@ -687,23 +945,28 @@ class ReportTest(WithFolder):
         self.assertIn("table1_800m.jsonl:14:", text)
         self.assertIn("| 1.90 | 0.800 | 3.05× | 5.00× | 5.00× | 6.00× | 0.833 |", text)
         self.assertNotIn("## Table 2", text)
-        self.assertIn("Not measured: 13 claims; `./run_all.sh` measures 9, `./run_all.sh --full` "
-                      "measures 4.", text)
+        self.assertIn(
+            "Not measured: 13 claims; `./run_all.sh` measures 9, `./run_all.sh --full` measures 4.",
+            text,
+        )
         self.assertRegex(text, r"Not measured: \d+ figures; .*`./run_all.sh --peers` measures 5\.")
         self.assertNotIn("**not measured**", text)
         self.assertIn("--config experiments/configs/decode/table1_800m.cfg", text)
 
     def test_seats_stand_beside_their_floors(self):
-        items = TABLE1 + [record("table1_800m", "ff_qkv", f"seat.{seat}.{ending}", value)
-                          for seat, *values in (("projection", 0.5, 0.25),
-                                                ("feed_forward", 0.3, 0.27))
-                          for ending, value in zip(("ms", "floor_ms"), values)]
+        items = TABLE1 + [
+            record("table1_800m", "ff_qkv", f"seat.{seat}.{ending}", value)
+            for seat, *values in (("projection", 0.5, 0.25), ("feed_forward", 0.3, 0.27))
+            for ending, value in zip(("ms", "floor_ms"), values)
+        ]
         records = self.load(items)
         text = make_report.make(records)
         self.assertIn("| row | projections, ms | feed-forward, ms |", text)
         self.assertIn("| `ff_qkv` | 0.500 (0.50) | 0.300 (0.90) |", text)
-        self.assertEqual(tables.most_lost(records, "table1_800m", "ff_qkv", 2),
-                         "; 0.25 ms of a block lost in its projections")
+        self.assertEqual(
+            tables.most_lost(records, "table1_800m", "ff_qkv", 2),
+            "; 0.25 ms of a block lost in its projections",
+        )
         self.assertEqual(tables.parts_table(records, "table1_800m", 1), [])
         self.assertEqual(tables.most_lost(records, "table1_800m", "baseline", 2), "")
 
@@ -715,8 +978,9 @@ class ReportTest(WithFolder):
     def test_tables_1_and_6_stand_side_by_side(self):
         items = TABLE6 + row("table1_17b", "baseline", 420.0, 65.0, 1000, 54.0)
         text = make_report.make(self.load(items))
-        self.assertIn("| `dense` | 3,690 | 1.00× | 420 | 1.00× | 3,651 | 1.00× | 400 | 1.00× |",
-                      text)
+        self.assertIn(
+            "| `dense` | 3,690 | 1.00× | 420 | 1.00× | 3,651 | 1.00× | 400 | 1.00× |", text
+        )
         self.assertIn("| `ff_qkv_loss4` | – | – | – | – | 97.0 | 37.6× | 20.0 | 20.0× |", text)
         self.assertIn("to the last digit", text)
 
@@ -724,8 +988,12 @@ class ReportTest(WithFolder):
         verdicts = {c: v for c, v, *_ in make_report.verdicts(self.load(TABLE1))}
         self.assertEqual(verdicts["... and an 800M decoder block (Table 1)"], "reproduced")
         self.assertEqual(verdicts["... and a 17B decoder block (Table 1)"], "not measured")
-        slow = [dict(r, value=2 * r["value"]) if r["row"] == "ff_qkv" and r["metric"] == "block_ms"
-                else r for r in TABLE1]
+        slow = [
+            dict(r, value=2 * r["value"])
+            if r["row"] == "ff_qkv" and r["metric"] == "block_ms"
+            else r
+            for r in TABLE1
+        ]
         verdicts = {c: v for c, v, *_ in make_report.verdicts(self.load(slow))}
         self.assertEqual(verdicts["... and an 800M decoder block (Table 1)"], "partly reproduced")
 
@@ -733,12 +1001,17 @@ class ReportTest(WithFolder):
         for token, words in ((42.0, "ours 0.952× (opposite sign)"), (39.0, "ours 1.03×")):
             items = TABLE1 + row("table1_800m", "qkv", token, 4.0, 100, 3.6)
             evidence = {c: e for c, _, e, *_ in make_report.verdicts(self.load(items))}
-            self.assertEqual(evidence["Sparse QKV alone changes an 800M token little (Table 1)"],
-                             f"paper 1.05×, {words}")
+            self.assertEqual(
+                evidence["Sparse QKV alone changes an 800M token little (Table 1)"],
+                f"paper 1.05×, {words}",
+            )
 
     def test_the_papers_numbers_come_from_its_tables(self):
-        items = TABLE2 + row("table2", "n128", 19.0, 1.9, 45, 1.7) \
+        items = (
+            TABLE2
+            + row("table2", "n128", 19.0, 1.9, 45, 1.7)
             + row("table2", "moe64", 21.0, 2.0, 50, 1.8)
+        )
         evidence = " ".join(e for _, _, e, *_ in make_report.verdicts(self.load(items)))
         self.assertIn("paper 1.72× and 1.8×, ours 2× and 2.11×, ± 0", evidence)
         self.assertIn("paper 93 ms against 110 ms, ours 20 ms against 21 ms", evidence)
@@ -746,22 +1019,37 @@ class ReportTest(WithFolder):
 
     def test_claims_of_terraformers(self):
         verdicts = {c: v for c, v, *_ in make_report.verdicts(self.load(TABLE6))}
-        self.assertEqual(verdicts["Sparse FF, QKV and loss together make a 17B Terraformer's token "
-                                  "faster (Table 6)"], "partly reproduced")
-        self.assertEqual(verdicts["... where a sparse loss (S=4) nearly halves the sparse token "
-                                  "(Table 6)"], "reproduced")
+        self.assertEqual(
+            verdicts[
+                "Sparse FF, QKV and loss together make a 17B Terraformer's token faster (Table 6)"
+            ],
+            "partly reproduced",
+        )
+        self.assertEqual(
+            verdicts["... where a sparse loss (S=4) nearly halves the sparse token (Table 6)"],
+            "reproduced",
+        )
 
 
 class KernelsTest(unittest.TestCase):
     def test_rates_and_errors(self):
         name = "multiplicative/800m/simd/f32/1"
-        runs = machine.read_kernels({"benchmarks": [
-            {"name": name, "bytes/s": 2e9, "FLOP/s": 4e9, "%ceiling": 50.0},
-            {"name": "dense/17b/simd/bf16/1", "bytes/s": 5e10, "FLOP/s": 1e11},
-            {"name": "softmax/800m/ref/f32/1", "error_occurred": True,
-             "error_message": "differs"}]})
-        self.assertEqual((runs[0].kernel, runs[0].shape, runs[0].kernel_set),
-                         tuple(name.split("/")[:3]))
+        runs = machine.read_kernels(
+            {
+                "benchmarks": [
+                    {"name": name, "bytes/s": 2e9, "FLOP/s": 4e9, "%ceiling": 50.0},
+                    {"name": "dense/17b/simd/bf16/1", "bytes/s": 5e10, "FLOP/s": 1e11},
+                    {
+                        "name": "softmax/800m/ref/f32/1",
+                        "error_occurred": True,
+                        "error_message": "differs",
+                    },
+                ]
+            }
+        )
+        self.assertEqual(
+            (runs[0].kernel, runs[0].shape, runs[0].kernel_set), tuple(name.split("/")[:3])
+        )
         self.assertAlmostEqual(runs[0].gbps, 2)
         self.assertAlmostEqual(runs[0].gflops, 4)
         self.assertAlmostEqual(runs[1].intensity, 2)
@@ -775,27 +1063,42 @@ class KernelsTest(unittest.TestCase):
 
 class RooflineTest(WithFolder):
     def test_the_report_names_threads_and_commit(self):
-        (self.folder / "kernels.json").write_text(json.dumps(
-            {"context": {"team_threads": "2", "commit": "c7"},
-             "benchmarks": [{"name": "dense/17b/simd/f32/1", "bytes/s": 5e10, "FLOP/s": 1e11}]}))
-        records = self.load([record("ceilings", "read_1GiB", "read_gbps", 50.0),
-                             record("ceilings", "fma", "fma_gflops", 300.0)])
-        self.assertIn("Kernels of the roofline at 2 threads, commit c7.",
-                      make_report.make(records))
+        (self.folder / "kernels.json").write_text(
+            json.dumps(
+                {
+                    "context": {"team_threads": "2", "commit": "c7"},
+                    "benchmarks": [
+                        {"name": "dense/17b/simd/f32/1", "bytes/s": 5e10, "FLOP/s": 1e11}
+                    ],
+                }
+            )
+        )
+        records = self.load(
+            [
+                record("ceilings", "read_1GiB", "read_gbps", 50.0),
+                record("ceilings", "fma", "fma_gflops", 300.0),
+            ]
+        )
+        self.assertIn("Kernels of the roofline at 2 threads, commit c7.", make_report.make(records))
         self.assertEqual(machine.draw(records).axes[0].get_ylabel(), "GFLOP/s (2 threads)")
 
 
 class ReadmeTest(unittest.TestCase):
     def test_the_headline_table_is_that_of_the_published_results(self):
-        done = subprocess.run([sys.executable, PLOTS / "readme_table.py", "--check"],
-                              capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, PLOTS / "readme_table.py", "--check"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         self.assertEqual(done.returncode, 0, done.stderr)
 
 
 class ProgramsTest(WithFolder):
     def run_program(self, name, *arguments):
-        return subprocess.run([sys.executable, PLOTS / name, *arguments], capture_output=True,
-                              text=True, check=False)
+        return subprocess.run(
+            [sys.executable, PLOTS / name, *arguments], capture_output=True, text=True, check=False
+        )
 
     def test_programs_write_their_files_and_draw_what_there_is(self):
         self.load(TABLE1 + TABLE6 + STACKS)
@@ -805,8 +1108,14 @@ class ProgramsTest(WithFolder):
             if name == "draw.py":
                 self.assertIn("skipped roofline: ", done.stdout)
         made = {p.name for p in (self.folder / "figures").iterdir()}
-        self.assertEqual(made, {f"{name}.{ending}" for ending in ("svg", "png")
-                                for name in ("table1_800m", "table6_17b", "reversibility")})
+        self.assertEqual(
+            made,
+            {
+                f"{name}.{ending}"
+                for ending in ("svg", "png")
+                for name in ("table1_800m", "table6_17b", "reversibility")
+            },
+        )
         self.assertIn("figures/table1_800m.png", (self.folder / "report.md").read_text())
         json.loads((self.folder / "summary.json").read_text())
 

@@ -17,16 +17,24 @@ class PublishedTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as temporary:
             copy = pathlib.Path(temporary) / folder
             shutil.copytree(source, copy, ignore=shutil.ignore_patterns("curves", name))
-            done = subprocess.run([sys.executable, ROOT / "plots" / program, "--results", copy],
-                                  capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                [sys.executable, ROOT / "plots" / program, "--results", copy],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
             self.assertEqual(done.returncode, 0, done.stderr)
-            return (copy / name).read_text(encoding="utf-8"), \
-                (source / name).read_text(encoding="utf-8")
+            return (copy / name).read_text(encoding="utf-8"), (source / name).read_text(
+                encoding="utf-8"
+            )
 
     def test_summaries_and_reports(self):
         self.maxDiff = 4000
         for folder in ("published", "published_xeon"):
-            for program, name in (("summarise.py", "summary.json"), ("make_report.py", "report.md")):
+            for program, name in (
+                ("summarise.py", "summary.json"),
+                ("make_report.py", "report.md"),
+            ):
                 with self.subTest(f"{folder}/{name}"):
                     again, published = self.made_again(folder, program, name)
                     self.assertEqual(again.split("\n"), published.split("\n"))

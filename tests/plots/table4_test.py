@@ -23,18 +23,25 @@ def row(name, tokens, sequences, **more):
     found = []
     for seed, (token, sequence) in enumerate(zip(tokens, sequences), start=1):
         settings = {"digits_max": 16, "eval_digits_min": 32, "eval_digits_max": 38}
-        for metric, value in (("params", 2e5), ("accuracy", token), ("sequence_accuracy", sequence),
-                              ("trained_length_accuracy", 0.999), ("log_perplexity", 1.0)):
+        for metric, value in (
+            ("params", 2e5),
+            ("accuracy", token),
+            ("sequence_accuracy", sequence),
+            ("trained_length_accuracy", 0.999),
+            ("log_perplexity", 1.0),
+        ):
             found.append(made_up.record(name, metric, value, seed, NAME, config=settings, **more))
         found.append(made_up.record(name, "evaluation", 1.0, seed, NAME, step=100, **more))
     return found
 
 
-REDUCED = row("transformer.copy", (0.3, 0.4, 0.2, 0.35, 0.25), (0, 0, 0, 0, 0)) \
-    + row("terraformer.copy", (0.9, 1.0, 0.99, 0.98, 0.97), (0.5, 1.0, 0.9, 0.8, 0.7)) \
-    + row("transformer.addition", (0.3, 0.4, 0.2, 0.35, 0.25), (0, 0, 0, 0, 0)) \
-    + row("terraformer.addition", (0.3, 0.5, 0.2, 0.4, 0.3), (0, 0, 0, 0, 0)) \
+REDUCED = (
+    row("transformer.copy", (0.3, 0.4, 0.2, 0.35, 0.25), (0, 0, 0, 0, 0))
+    + row("terraformer.copy", (0.9, 1.0, 0.99, 0.98, 0.97), (0.5, 1.0, 0.9, 0.8, 0.7))
+    + row("transformer.addition", (0.3, 0.4, 0.2, 0.35, 0.25), (0, 0, 0, 0, 0))
+    + row("terraformer.addition", (0.3, 0.5, 0.2, 0.4, 0.3), (0, 0, 0, 0, 0))
     + row("no_sru.copy", (0.5, 0.4, 0.45), (0, 0.1, 0))
+)
 
 
 class Table4Test(made_up.WithFolder):
@@ -49,9 +56,11 @@ class Table4Test(made_up.WithFolder):
         self.assertAlmostEqual(entry.value, 0.98)
         self.assertAlmostEqual(entry.spread, 0.0396232, places=6)
         self.assertAlmostEqual(
-            found["table4_reduced.terraformer.copy.token_accuracy.best"].value, 1.0)
+            found["table4_reduced.terraformer.copy.token_accuracy.best"].value, 1.0
+        )
         self.assertAlmostEqual(
-            found["table4_reduced.no_sru.copy.sequence_accuracy.best"].value, 0.1)
+            found["table4_reduced.no_sru.copy.sequence_accuracy.best"].value, 0.1
+        )
         self.assertEqual(found["table4_reduced.transformer.addition.sequence_accuracy"].value, 0)
 
     def test_differences_have_both_deviations_and_a_verdict(self):
@@ -62,18 +71,25 @@ class Table4Test(made_up.WithFolder):
         self.assertEqual(number_tasks.verdict(e, "copy", "token_accuracy"), "ahead")
         self.assertEqual(number_tasks.verdict(e, "addition", "token_accuracy"), "not ahead")
         self.assertEqual(number_tasks.verdict(e, "addition", "sequence_accuracy"), "not ahead")
-        _, weak = self.of(row("transformer.copy", (0.3, 0.5), (0, 0))
-                          + row("terraformer.copy", (0.4, 0.6), (0.1, 0.1)))
-        self.assertEqual(number_tasks.verdict(weak, "copy", "token_accuracy"), "ahead by less than 2 sd")
+        _, weak = self.of(
+            row("transformer.copy", (0.3, 0.5), (0, 0))
+            + row("terraformer.copy", (0.4, 0.6), (0.1, 0.1))
+        )
+        self.assertEqual(
+            number_tasks.verdict(weak, "copy", "token_accuracy"), "ahead by less than 2 sd"
+        )
         self.assertEqual(number_tasks.verdict(weak, "copy", "sequence_accuracy"), "ahead")
         self.assertEqual(number_tasks.verdict(weak, "addition", "token_accuracy"), "not measured")
-        _, behind = self.of(row("transformer.copy", (0.9, 0.91), (0, 0))
-                            + row("terraformer.copy", (0.4, 0.41), (0, 0)))
+        _, behind = self.of(
+            row("transformer.copy", (0.9, 0.91), (0, 0))
+            + row("terraformer.copy", (0.4, 0.41), (0, 0))
+        )
         self.assertEqual(number_tasks.verdict(behind, "copy", "token_accuracy"), "behind")
 
     def test_one_seed_decides_nothing(self):
-        _, e = self.of(row("transformer.copy", (0.3,), (0,))
-                       + row("terraformer.copy", (0.9,), (0.5,)))
+        _, e = self.of(
+            row("transformer.copy", (0.3,), (0,)) + row("terraformer.copy", (0.9,), (0.5,))
+        )
         self.assertEqual(number_tasks.verdict(e, "copy", "token_accuracy"), "undecided, one seed")
 
     def test_report_shows_every_seed_beside_the_paper(self):
@@ -82,17 +98,27 @@ class Table4Test(made_up.WithFolder):
         number_tasks.write(report, [])
         text = report.text()
         self.assertIn("trained on at most 16 digits, evaluated on 32 to 38", text)
-        self.assertIn("| copy, sequences | 0.0 | 80.0 ± 19.2 | +80.0 ± 19.2 | **ahead** | 0 "
-                      "| 93.9 |", text)
+        self.assertIn(
+            "| copy, sequences | 0.0 | 80.0 ± 19.2 | +80.0 ± 19.2 | **ahead** | 0 | 93.9 |", text
+        )
         self.assertIn("90.0 100.0 99.0 98.0 97.0", text)
         self.assertIn("| `no_sru.copy` | 200,000 | 99.9 |", text)
         self.assertIn("--config experiments/configs/training/table4_reduced.cfg", text)
 
     def test_accuracy_by_length(self):
-        extra = [made_up.record(f"{model}.copy", f"accuracy.to_{digits}_digits", value, seed, NAME,
-                                config={"digits_max": 16})
-                 for model, values in (("transformer", (1, 0.5)), ("terraformer", (1, 0.7)))
-                 for digits, value in zip((16, 38), values) for seed in (1, 2)]
+        extra = [
+            made_up.record(
+                f"{model}.copy",
+                f"accuracy.to_{digits}_digits",
+                value,
+                seed,
+                NAME,
+                config={"digits_max": 16},
+            )
+            for model, values in (("transformer", (1, 0.5)), ("terraformer", (1, 0.7)))
+            for digits, value in zip((16, 38), values)
+            for seed in (1, 2)
+        ]
         records, e = self.of(REDUCED + extra)
         points = number_tasks.by_digits(e, "terraformer.copy", "token_accuracy")
         self.assertEqual([(x, v.value) for x, v in points], [(16, 1), (38, 0.7)])
@@ -117,8 +143,9 @@ class Table4Test(made_up.WithFolder):
     def test_unfinished_rows_say_how_far_they_are(self):
         running = [made_up.record("terraformer.copy", "evaluation", 1.0, 1, NAME, step=300)]
         records, e = self.of(row("transformer.copy", (0.3,), (0,)) + running)
-        self.assertIn("unfinished, reached step 300",
-                      "\n".join(number_tasks.rows_table(Report(records), e)))
+        self.assertIn(
+            "unfinished, reached step 300", "\n".join(number_tasks.rows_table(Report(records), e))
+        )
         self.assertEqual(number_tasks.verdict(e, "copy", "token_accuracy"), "not measured")
         chart.save(number_tasks.draw_accuracies(records, NAME), self.folder / "table4_reduced")
 
@@ -132,24 +159,33 @@ class Table4Test(made_up.WithFolder):
         self.assertNotIn("table4_reduced.difference.no_reversible.copy.token_accuracy", found)
         self.assertEqual(number_tasks.verdict(e, "copy", "token_accuracy", "no_sru"), "ahead")
         lines = number_tasks.parts_table(e)
-        self.assertEqual(lines[2:], ["| without the SRU | +53.0 ± 6.4 **ahead** | +80.0 ± 20.1 "
-                                     "**ahead** | not measured | not measured |"])
+        self.assertEqual(
+            lines[2:],
+            [
+                "| without the SRU | +53.0 ± 6.4 **ahead** | +80.0 ± 20.1 "
+                "**ahead** | not measured | not measured |"
+            ],
+        )
         report = Report(records)
         number_tasks.write(report, [])
         self.assertIn(lines[2], report.text())
-        self.assertEqual(number_tasks.parts_table(self.of(row("transformer.copy", (1,), (1,)))[1]), [])
+        self.assertEqual(
+            number_tasks.parts_table(self.of(row("transformer.copy", (1,), (1,)))[1]), []
+        )
 
     def test_failed_rows_and_seeds_are_named(self):
         items = REDUCED + [
             made_up.failed("no_reversible.copy", "diverged", experiment=NAME),
-            made_up.failed("no_sru.copy", "no memory", seed=3, experiment=NAME)]
+            made_up.failed("no_sru.copy", "no memory", seed=3, experiment=NAME),
+        ]
         records, e = self.of(items)
         report = Report(records)
         text = "\n".join(number_tasks.rows_table(report, e))
         self.assertIn("| `no_reversible.copy` | failed: diverged |", text)
         self.assertIn("| `no_sru.copy`[1] |", text)
-        self.assertEqual(report.notes, ["`table4_reduced`, `no_sru.copy`: seed 3 failed: "
-                                        "no memory."])
+        self.assertEqual(
+            report.notes, ["`table4_reduced`, `no_sru.copy`: seed 3 failed: no memory."]
+        )
 
     def test_curves_of_text_are_apart_and_still_drawn(self):
         records = self.load(made_up.FIGURE1 + REDUCED)
@@ -163,13 +199,17 @@ class Table4Test(made_up.WithFolder):
 
 
 def three(name, final):
-    return made_up.three(name, final, experiment="table8_small",
-                         config={"steps": 2100, "batch": 64})
+    return made_up.three(
+        name, final, experiment="table8_small", config={"steps": 2100, "batch": 64}
+    )
 
 
 class Table8Test(made_up.WithFolder):
-    CURVES = three("transformer", 1.5) + three("sparse_transformer", 1.56) \
+    CURVES = (
+        three("transformer", 1.5)
+        + three("sparse_transformer", 1.56)
         + three("terraformer_175k", 1.52)
+    )
 
     def rename_baseline(self, items):
         return [dict(r, against="transformer") for r in items]
@@ -182,10 +222,16 @@ class Table8Test(made_up.WithFolder):
         self.assertIn("| 175,000 | 16 | 1.59 | +0.02 |", lines[-1])
 
     def test_verdict(self):
-        for final, expected in ((1.52, "reproduced"), (1.56, "tie within the seeds' spread"),
-                                (1.7, "not reproduced")):
-            items = three("transformer", 1.5) + three("sparse_transformer", 1.56) \
+        for final, expected in (
+            (1.52, "reproduced"),
+            (1.56, "tie within the seeds' spread"),
+            (1.7, "not reproduced"),
+        ):
+            items = (
+                three("transformer", 1.5)
+                + three("sparse_transformer", 1.56)
                 + three("terraformer_175k", final)
+            )
             verdicts = self.verdicts(self.rename_baseline(items))
             self.assertEqual([v for c, v in verdicts.items() if "Table 8" in c], [expected])
 

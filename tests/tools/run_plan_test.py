@@ -51,8 +51,13 @@ class RunPlanTest(unittest.TestCase):
         (self.root / "experiments" / "plan.toml").write_text(PLAN)
         for name in ("ceilings", "decode_time", "perplexity", "bench_kernels"):
             self.program(f"build/release/experiments/{name}")
-        for name in ("install_dependencies.sh", "build.sh", "plots/summarise.py", "plots/draw.py",
-                     "plots/make_report.py"):
+        for name in (
+            "install_dependencies.sh",
+            "build.sh",
+            "plots/summarise.py",
+            "plots/draw.py",
+            "plots/make_report.py",
+        ):
             self.program(name)
 
     def program(self, name):
@@ -64,8 +69,13 @@ class RunPlanTest(unittest.TestCase):
         (self.root / "does" / name).write_text(text)
 
     def run_all(self, *arguments):
-        return subprocess.run([self.root / "run_all.sh", *arguments], cwd=self.root.parent,
-                              capture_output=True, text=True, check=False)
+        return subprocess.run(
+            [self.root / "run_all.sh", *arguments],
+            cwd=self.root.parent,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
 
     def calls(self):
         """What ran, and forgets it."""
@@ -79,11 +89,20 @@ class RunPlanTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         into = "--results results/local/here"
         cores = len(os.sched_getaffinity(0))
-        self.assertEqual([line for line in self.calls() if "benchmark" not in line], [
-            "install_dependencies.sh", "build.sh release", "decode_time --where", f"ceilings {into}",
-            f"decode_time --config experiments/configs/decode/table1.cfg {into} --rows a,b --threads {cores}",
-            f"perplexity --config experiments/configs/training/fig1.cfg {into}",
-            f"summarise.py {into}", f"draw.py {into}", f"make_report.py {into}"])
+        self.assertEqual(
+            [line for line in self.calls() if "benchmark" not in line],
+            [
+                "install_dependencies.sh",
+                "build.sh release",
+                "decode_time --where",
+                f"ceilings {into}",
+                f"decode_time --config experiments/configs/decode/table1.cfg {into} --rows a,b --threads {cores}",
+                f"perplexity --config experiments/configs/training/fig1.cfg {into}",
+                f"summarise.py {into}",
+                f"draw.py {into}",
+                f"make_report.py {into}",
+            ],
+        )
         self.assertIn("== Plan: 7.5 minutes at most", done.stdout)
         self.assertIn("== [2/4] table1: 2.5 min at most, about 7 min left in all", done.stdout)
         self.assertIn("report: results/local/here/report.md", done.stdout)
@@ -99,22 +118,32 @@ class RunPlanTest(unittest.TestCase):
         self.assertIn("already measured", self.run_all().stdout)
         self.assertEqual(ran(), [])
         out = self.root / "results/local/here/kernels.json"
-        out.write_text(out.read_text().replace('"benchmarks": []', '"benchmarks": [{"error_occurred": true}]'))
+        out.write_text(
+            out.read_text().replace('"benchmarks": []', '"benchmarks": [{"error_occurred": true}]')
+        )
         self.run_all()
         self.assertEqual(len(ran()), 1)
-        with open(self.root / "build/release/experiments/bench_kernels", "a", encoding="utf-8") as program:
+        with open(
+            self.root / "build/release/experiments/bench_kernels", "a", encoding="utf-8"
+        ) as program:
             program.write("# built again\n")
         self.run_all()
         self.assertEqual(len(ran()), 1)
 
     def test_a_text_goes_to_the_curves_alone_and_paths_are_the_callers(self):
         (self.root.parent / "text.txt").write_text("words")
-        self.assertEqual(self.run_all("--corpus", "text.txt", "--results", "mine", "--full").returncode, 0)
+        self.assertEqual(
+            self.run_all("--corpus", "text.txt", "--results", "mine", "--full").returncode, 0
+        )
         with_text = [line for line in self.calls() if "--corpus" in line]
         self.assertEqual(len(with_text), 2)
         for line in with_text:
             self.assertTrue(line.startswith("perplexity "))
-            self.assertTrue(line.endswith(f"--results {self.root.parent}/mine --corpus {self.root.parent}/text.txt"))
+            self.assertTrue(
+                line.endswith(
+                    f"--results {self.root.parent}/mine --corpus {self.root.parent}/text.txt"
+                )
+            )
 
     def test_a_failing_step_leaves_the_others_and_is_named(self):
         self.does("decode_time", "sys.exit(0 if '--where' in sys.argv else 3)")
@@ -140,13 +169,22 @@ class RunPlanTest(unittest.TestCase):
         self.does("decode_time", "sys.exit(0 if '--where' in sys.argv else 130)")
         done = self.run_all("--results", "a b")
         self.assertEqual(done.returncode, 130)
-        self.assertIn(f"go on with:\n  ./run_all.sh --results '{self.root.parent}/a b'", done.stderr)
+        self.assertIn(
+            f"go on with:\n  ./run_all.sh --results '{self.root.parent}/a b'", done.stderr
+        )
         for number in (signal.SIGINT, signal.SIGTERM):
             self.calls()
-            self.does("decode_time", "open('begun', 'w')\nif '--where' not in sys.argv: time.sleep(1)")
+            self.does(
+                "decode_time", "open('begun', 'w')\nif '--where' not in sys.argv: time.sleep(1)"
+            )
             (self.root / "begun").unlink(missing_ok=True)
-            running = subprocess.Popen([self.root / "run_all.sh", "--results", "mine"], cwd=self.root.parent,
-                                       stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            running = subprocess.Popen(
+                [self.root / "run_all.sh", "--results", "mine"],
+                cwd=self.root.parent,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
             end = time.monotonic() + 30
             while not (self.root / "begun").exists() and time.monotonic() < end:
                 time.sleep(0.02)
@@ -166,7 +204,9 @@ class PlanTest(unittest.TestCase):
         for step in steps:
             self.assertTrue((ROOT / "experiments" / f"{step['program']}.cpp").exists(), step)
             if "config" in step:
-                self.assertTrue((ROOT / "experiments" / "configs" / f"{step['config']}.cfg").exists(), step)
+                self.assertTrue(
+                    (ROOT / "experiments" / "configs" / f"{step['config']}.cfg").exists(), step
+                )
             self.assertGreater(step["minutes"], 0)
 
 
