@@ -3,11 +3,10 @@
 import matplotlib
 
 matplotlib.use("Agg")
+import records as rec  # noqa: E402
 from matplotlib import pyplot  # noqa: E402  (the backend is chosen first)
 from matplotlib.container import ErrorbarContainer  # noqa: E402
 from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator  # noqa: E402
-
-import records as rec  # noqa: E402
 
 WIDTH = 3.4  # inches: one column of a two-column paper
 

@@ -2,7 +2,7 @@
 
 import csv
 import functools
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import records as rec
 
@@ -14,10 +14,10 @@ TEXT_UNITS = {"s_per_token": ("token_ms", 1e3), "x": ("token_speedup", 1)}
 class Published(NamedTuple):
     """One row as printed; speed-ups as printed where they are, else from the printed times."""
 
-    token_ms: Optional[float] = None
-    block_ms: Optional[float] = None
-    token_speedup: Optional[float] = None
-    block_speedup: Optional[float] = None
+    token_ms: float | None = None
+    block_ms: float | None = None
+    token_speedup: float | None = None
+    block_speedup: float | None = None
     note: str = ""
 
 

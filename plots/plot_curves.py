@@ -1,6 +1,7 @@
 """Draws the curves of a training experiment, again and again while the run goes on."""
 
 import argparse
+import contextlib
 import pathlib
 import time
 
@@ -54,7 +55,5 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
+    with contextlib.suppress(KeyboardInterrupt):
         main()
-    except KeyboardInterrupt:
-        pass

@@ -70,18 +70,16 @@ def table(summary):
         theirs = paper.published(experiment, row)
         sparse = row.removesuffix(".bf16") not in ("baseline", "dense")
 
-        def ours(ending):
-            return number(found[ending], "×") if sparse else ""
-
+        ours = {e: number(entry, "×") if sparse else "" for e, entry in found.items()}
         cells = [
             words,
             number(found["token_ms"]),
             number(found["block_ms"]),
-            ours("token_speedup"),
+            ours["token_speedup"],
             factor(theirs.token_speedup) if sparse and theirs else "",
-            ours("block_speedup"),
+            ours["block_speedup"],
             factor(theirs.block_speedup) if sparse and theirs else "",
-            ours("roofline_limit"),
+            ours["roofline_limit"],
         ]
         lines.append("| " + " | ".join(cells) + " |")
     if commits:

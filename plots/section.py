@@ -1,7 +1,7 @@
 """What a study gives to summary.json, to the figures and to the report."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Callable
 
 
 def _nothing(*_):

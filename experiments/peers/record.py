@@ -103,7 +103,7 @@ class RecordFile:
 
     def append(self, records):
         """Adds lines at once; each may override what the file says of all."""
-        now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         with open(self.path, "a", encoding="utf-8") as file:
             file.write(
                 "".join(

@@ -4,7 +4,7 @@ All gaps and differences are in nats per token.
 """
 
 import math
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import training_curves
 from claims import Verdict
@@ -18,9 +18,9 @@ SURE = 2  # a difference counts from so many standard errors of a difference of 
 class Power(NamedTuple):
     """Whether an experiment can decide: the gap of iso_read_ff against what seeds do."""
 
-    gap: Optional[Value]
-    spread: Optional[float]  # sd of log-perplexities over seeds, pooled over rows
-    paired: Optional[float]  # sd of that gap, taken seed by seed
+    gap: Value | None
+    spread: float | None  # sd of log-perplexities over seeds, pooled over rows
+    paired: float | None  # sd of that gap, taken seed by seed
 
     @property
     def decides(self):

@@ -7,7 +7,6 @@ import decode
 from claims import Verdict, missing
 from report import cell, header, line, number, thread_counts
 from section import Section
-from sections.tables import DECODE
 from values import (
     ceiling,
     fit_exponent,
@@ -19,6 +18,8 @@ from values import (
     sweep,
     sweep_records,
 )
+
+from sections.tables import DECODE
 
 BENT = 1.1  # a floor so many times the time of its bytes alone is bent by FLOPs
 PAPER = {"dense": 2.0, "sparse": 1.5}  # exponents of d_model

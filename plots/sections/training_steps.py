@@ -3,7 +3,8 @@
 import training_curves
 from report import cell, header, line, number, sizes
 from section import Section, of
-from values import measured as value_of, ratio, scaled, setting
+from values import measured as value_of
+from values import ratio, scaled, setting
 
 EXPERIMENT = "peers_training"
 NAMES = {"ours": "ours", "pytorch": "PyTorch", "pytorch_1_13": "PyTorch 1.13"}
