@@ -1,7 +1,9 @@
-"""The documents: sections of docs/paper.md that the code cites exist, links lead somewhere, README.md stays short."""
+"""The documents: what they cite, link and name exists, README.md stays short, the guide's code compiles."""
 
 import pathlib
 import re
+import subprocess
+import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -13,6 +15,7 @@ CITATION = re.compile(
 BRACKETS = re.compile(r"\[(\d+\.\d+(?:, \d+\.\d+)*)\]")
 LINE_BREAK_IN_COMMENT = re.compile(r"\s*\n\s*(?:///|//|#)?<?\s*")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+SKELETON = re.compile(r"<!-- file: (\S+) -->\n```cpp\n(.*?)```", re.DOTALL)
 NAMED = re.compile(
     r"`((?:apps|docs|examples|experiments|kernels|models|plots|tests|tools)/[\w./-]*)`"
 )
@@ -96,6 +99,41 @@ class Documents(unittest.TestCase):
                 if anchor:
                     self.assertIn(anchor, anchors(found.read_text(encoding="utf-8")), where)
         self.assertGreater(links, 0)
+
+
+class Skeletons(unittest.TestCase):
+    def test_those_of_the_guide_compile(self):
+        files = dict(SKELETON.findall((ROOT / "docs" / "adding.md").read_text(encoding="utf-8")))
+        self.assertGreater(len(files), 2)
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in files.items():
+                path = pathlib.Path(folder) / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+            for name in files:
+                if not name.endswith(".cpp"):
+                    continue
+                done = subprocess.run(
+                    [
+                        "g++",
+                        "-std=c++20",
+                        "-fsyntax-only",
+                        "-Wall",
+                        "-Wextra",
+                        "-Wshadow",
+                        "-Wconversion",
+                        "-Werror",
+                        f"-I{ROOT}",
+                        f"-I{folder}",
+                        "-isystem",
+                        "/usr/include/eigen3",
+                        str(pathlib.Path(folder) / name),
+                    ],
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                )
+                self.assertEqual(done.returncode, 0, f"{name} of docs/adding.md:\n{done.stderr}")
 
 
 def documents():
