@@ -2,21 +2,25 @@
 
 from sections import (
     attention,
+    batch_sweep,
+    context_sweep,
     curves,
     layers,
     machine,
     number_tasks,
     peers,
     stacks,
-    sweeps,
     tables,
     training_steps,
+    width_sweep,
 )
 
 # In the report's order. A new study adds its section here.
 SECTIONS = (
     tables.SECTION,
-    sweeps.SECTION,
+    width_sweep.SECTION,
+    context_sweep.SECTION,
+    batch_sweep.SECTION,
     stacks.SECTION,
     attention.SECTION,
     curves.SECTION,

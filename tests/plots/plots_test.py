@@ -24,7 +24,16 @@ import records as rec  # noqa: E402
 import report as report_cells  # noqa: E402
 import summarise  # noqa: E402
 import values  # noqa: E402
-from sections import machine, peers, stacks, sweeps, table_figures, tables  # noqa: E402
+from sections import (  # noqa: E402
+    batch_sweep,
+    context_sweep,
+    machine,
+    peers,
+    stacks,
+    table_figures,
+    tables,
+    width_sweep,
+)
 
 
 def record(experiment, row, metric, value, threads=2, status="ok", against="baseline", **more):
@@ -378,7 +387,7 @@ class DeriveTest(WithFolder):
             record("width_sweep", f"sparse_d{d}", "block_bytes", 7 * d**1.5, config={"d_model": d})
             for d in (512, 1024, 4096)
         ]
-        fit = sweeps.width_exponents(self.load(items), "width_sweep", 2)["sparse", "bytes"]
+        fit = width_sweep.width_exponents(self.load(items), "width_sweep", 2)["sparse", "bytes"]
         self.assertAlmostEqual(fit.value, 1.5)
         self.assertAlmostEqual(fit.spread, 0, places=6)
         self.assertIsNone(values.fit_exponent([(1, fit), (2, fit)]))
@@ -396,8 +405,8 @@ class DeriveTest(WithFolder):
 
     def test_overtaking_is_where_the_block_doubles(self):
         points = [(x, values.Value(1 + x / 100, "ms", 0, "ok", "")) for x in (0, 50, 400)]
-        self.assertAlmostEqual(sweeps.overtaking(points), 100)
-        self.assertIsNone(sweeps.overtaking(points[:2]))
+        self.assertAlmostEqual(context_sweep.overtaking(points), 100)
+        self.assertIsNone(context_sweep.overtaking(points[:2]))
 
     def test_what_skips_zeros_is_not_ranked(self):
         skips = row(
@@ -504,30 +513,32 @@ BATCHES = [
 class SweepTest(WithFolder):
     def test_the_first_width_where_flops_bend_is_named(self):
         records = self.load(WIDTHS)
-        over = sweeps.floors_over_bytes(records, "width_sweep", 2)["sparse"]
+        over = width_sweep.floors_over_bytes(records, "width_sweep", 2)["sparse"]
         for width, value in ((1024, 1), (2048, 1.1), (4096, 1.6)):
             self.assertAlmostEqual(over[width], value)
-        self.assertEqual(sweeps.flops_bend_from({**over, 2048.0: 1.1}), 4096)
-        self.assertIsNone(sweeps.flops_bend_from({1024.0: 1.0}))
+        self.assertEqual(width_sweep.flops_bend_from({**over, 2048.0: 1.1}), 4096)
+        self.assertIsNone(width_sweep.flops_bend_from({1024.0: 1.0}))
         text = make_report.make(records)
         self.assertIn("| 4096 | – | 2.00 | – | – | 1.60 |", text)
         self.assertIn("first exceeds 1.1 at d_model 4096 (1.60), and is 1.60 at 4096", text)
 
     def test_times_at_several_bandwidths_give_no_trusted_exponent(self):
         self.assertEqual(
-            sweeps.width_exponents(self.load(WIDTHS), "width_sweep", 2)["sparse", "time"].status,
+            width_sweep.width_exponents(self.load(WIDTHS), "width_sweep", 2)[
+                "sparse", "time"
+            ].status,
             "ok",
         )
         mixed = [
             dict(r, **ceilings(20.0)) if values.setting(r, "d_model") == 1024 else r for r in WIDTHS
         ]
-        fits = sweeps.width_exponents(self.load(mixed), "width_sweep", 2)
+        fits = width_sweep.width_exponents(self.load(mixed), "width_sweep", 2)
         self.assertEqual(fits["sparse", "time"].status, "untrusted")
         self.assertEqual(fits["sparse", "bytes"].status, "ok")
 
     def test_without_ceilings_the_bend_is_not_known(self):
         records = self.load([dict(r, ceilings={}) for r in WIDTHS])
-        self.assertEqual(sweeps.floors_over_bytes(records, "width_sweep", 2), {})
+        self.assertEqual(width_sweep.floors_over_bytes(records, "width_sweep", 2), {})
 
     def test_contexts_name_what_attention_passes(self):
         text = make_report.make(self.load(CONTEXTS))
@@ -548,7 +559,7 @@ class SweepTest(WithFolder):
         self.assertIn("| speed-up of a block | 4.00× | 4.00× |", text)
         self.assertIn("| its roofline limit | 4.00× | 4.00× |", text)
         self.assertIn("| feed-forward rows a block read in 12 steps | 64.0 | 256 |", text)
-        top, bottom = sweeps.draw_batch(records, "batch_sweep").axes
+        top, bottom = batch_sweep.draw(records, "batch_sweep").axes
         self.assertEqual(list(top.lines[0].get_ydata()), [2.0, 1.0])
         self.assertEqual(list(bottom.lines[0].get_ydata()), [4.0, 4.0])
 
@@ -556,10 +567,10 @@ class SweepTest(WithFolder):
 class FigureStatusTest(WithFolder):
     def test_points_that_are_not_ok_are_ringed(self):
         self.assertEqual(
-            chart.statuses(sweeps.draw_context(self.load(CONTEXTS), "context_sweep")), ""
+            chart.statuses(context_sweep.draw(self.load(CONTEXTS), "context_sweep")), ""
         )
         doubted = marked(CONTEXTS, "untrusted", row="ff_qkv_c500")
-        figure = sweeps.draw_context(self.load(doubted), "context_sweep")
+        figure = context_sweep.draw(self.load(doubted), "context_sweep")
         self.assertEqual(chart.statuses(figure), "ringed: untrusted")
         rings = [line for line in figure.axes[0].lines if line.get_label().startswith("_ringed")]
         self.assertEqual([tuple(r.get_xydata()[0]) for r in rings], [(500, 2.5)])
