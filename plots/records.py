@@ -106,19 +106,12 @@ class Records:
         return list(self._order)
 
     def about(self, experiment):
-        """As its newest record that says so has it, else as legacy.py knows it."""
+        """As its newest record that says so has it; what it does not say is as legacy.py knows it."""
         history = self.history(experiment)
-        said = next((r for r in reversed(history) if r.get("study")), None)
-        if said is None:
-            trained = any(r["metric"] in ("evaluation", "log_perplexity") for r in history)
-            return About(experiment, *legacy.about(experiment, trained))
-        return About(
-            experiment,
-            said["study"],
-            said.get("section") or "",
-            said.get("title") or experiment,
-            said.get("id") or experiment,
-        )
+        said = next((r for r in reversed(history) if r.get("study")), {})
+        trained = any(r["metric"] in ("evaluation", "log_perplexity") for r in history)
+        known = About(experiment, *legacy.about(experiment, trained))
+        return known._replace(**{f: said[f] for f in About._fields[1:] if said.get(f)})
 
     def of(self, owns):
         """[About] of the experiments that `owns` says yes to, in the report's order."""

@@ -311,12 +311,14 @@ def is_whole(path, made):
     )
 
 
-def know_the_processor():
-    """Debian 12's OpenBLAS takes processors with AVX-512 that it does not know for slower ones, AMD's for a Haswell
-    and Intel's newest for a Prescott: products at half their rate and less. The kernels of SKYLAKEX run on all."""
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        if "avx512f" in file.read().split():
-            os.environ.setdefault("OPENBLAS_CORETYPE", "SKYLAKEX")
+def know_the_processor(cpuinfo="/proc/cpuinfo"):
+    """Debian 12's OpenBLAS takes processors with AVX-512 that it does not know for slower ones: AMD's
+    for a Haswell, Intel's newest without AMX for a Prescott, with products at half their rate and
+    less. Whoever made it, what has the extensions of a Skylake-X runs the kernels of one.
+    """
+    words = set(Path(cpuinfo).read_text(encoding="utf-8").split())
+    if {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= words:
+        os.environ.setdefault("OPENBLAS_CORETYPE", "SKYLAKEX")
 
 
 def measure(measuring, steps):

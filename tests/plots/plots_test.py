@@ -236,6 +236,15 @@ class AboutTest(WithFolder):
         self.assertLess(text.index("## Table 1, 800M"), text.index("## Table 10: windows"))
         self.assertIn("windows", draw.figures(records))
 
+    def test_what_a_record_leaves_out_is_known_by_name(self):
+        items = [
+            {**r, "study": "decode", "section": "", "title": "New words", "id": ""} for r in TABLE1
+        ]
+        self.assertEqual(
+            self.load(items).about("table1_800m"),
+            rec.About("table1_800m", "decode", "", "New words", "table1.800m"),
+        )
+
     def test_what_older_records_say_of_themselves_is_known_by_name(self):
         records = self.load(TABLE1 + [record("mine", "r", "block_ms", 1.0)])
         self.assertEqual(records.about("table1_800m").id, "table1.800m")

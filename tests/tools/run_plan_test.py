@@ -10,8 +10,12 @@ import tempfile
 import time
 import tomllib
 import unittest
+from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+import run_plan  # noqa: E402
+
 PLAN = """
 default = [
   { minutes = 1, program = "ceilings" },
@@ -193,6 +197,27 @@ class RunPlanTest(unittest.TestCase):
             self.assertEqual(running.returncode, 130)
             self.assertIn("Stopped. Finished records stay", said)
             self.assertFalse([line for line in self.calls() if line.startswith("perplexity")])
+
+
+class ProcessorTest(unittest.TestCase):
+    def coretype(self, flags, **environment):
+        with (
+            tempfile.NamedTemporaryFile("w", suffix="cpuinfo") as file,
+            mock.patch.dict(os.environ, environment),
+        ):
+            os.environ.pop("OPENBLAS_CORETYPE", None)
+            os.environ.update(environment)
+            file.write(f"vendor_id : GenuineIntel\nflags : fpu {flags}\n")
+            file.flush()
+            run_plan.know_the_processor(file.name)
+            return os.environ.get("OPENBLAS_CORETYPE")
+
+    def test_whoever_made_it_a_skylake_is_named_unless_the_user_names_another(self):
+        whole = "avx2 avx512f avx512dq avx512bw avx512vl"
+        self.assertEqual(self.coretype(whole), "SKYLAKEX")
+        self.assertEqual(self.coretype(whole, OPENBLAS_CORETYPE="ZEN"), "ZEN")
+        for lacking in ("avx2", "avx2 avx512f avx512cd avx512er"):
+            self.assertIsNone(self.coretype(lacking))
 
 
 class PlanTest(unittest.TestCase):
