@@ -351,7 +351,7 @@ def run(runner, options, steps, temporary):
     print("== Install", flush=True)
     runner.must("./install_dependencies.sh", *(["--peers"] if options.peers else []))
     print("== Build", flush=True)
-    runner.must("./build.sh", "release")
+    runner.must("./build.sh", "release", "drivers")
     results = options.results or temporary
     if options.publish:
         results = "results/published"

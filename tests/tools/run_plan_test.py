@@ -97,7 +97,7 @@ class RunPlanTest(unittest.TestCase):
             [line for line in self.calls() if "benchmark" not in line],
             [
                 "install_dependencies.sh",
-                "build.sh release",
+                "build.sh release drivers",
                 "decode_time --where",
                 f"ceilings {into}",
                 f"decode_time --config experiments/configs/decode/table1.cfg {into} --rows a,b --threads {cores}",
@@ -160,7 +160,7 @@ class RunPlanTest(unittest.TestCase):
     def test_a_failing_build_is_the_end(self):
         self.does("build.sh", "sys.exit(4)")
         self.assertEqual(self.run_all("--smoke").returncode, 4)
-        self.assertEqual(self.calls(), ["install_dependencies.sh", "build.sh release"])
+        self.assertEqual(self.calls(), ["install_dependencies.sh", "build.sh release drivers"])
 
     def test_smoke_leaves_nothing(self):
         done = self.run_all("--smoke")
