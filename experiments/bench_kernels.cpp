@@ -16,7 +16,7 @@
 #include "kernels/ceilings.h"
 #include "kernels/check.h"
 #include "kernels/clock.h"
-#include "kernels/library_threads.h"
+#include "kernels/libraries.h"
 #include "kernels/simd/simd.h"
 
 namespace scaling {

@@ -1,12 +1,11 @@
-// The list of libraries, and which of them is fastest.
+// Which library multiplies, and which of them is fastest.
 #include "kernels/gemm.h"
 
 #include <algorithm>
 #include <chrono>
 
 #include "kernels/check.h"
-#include "kernels/library_backends.h"
-#include "kernels/library_threads.h"
+#include "kernels/libraries.h"
 #include "kernels/openmp_threads.h"
 
 namespace scaling {
@@ -38,15 +37,11 @@ const Gemm& fastest() {
 }  // namespace
 
 const std::vector<Gemm>& gemms() {
-  static const std::vector<Gemm> all = {
-      {"eigen", eigen_gemm},
-#ifdef SCALING_OPENBLAS
-      {"openblas", openblas_gemm},
-#endif
-#ifdef SCALING_ONEDNN
-      {"onednn", onednn_gemm},
-#endif
-  };
+  static const std::vector<Gemm> all = [] {
+    std::vector<Gemm> found;
+    for (const Library& library : libraries()) found.push_back({library.name, library.gemm});
+    return found;
+  }();
   return all;
 }
 
@@ -61,7 +56,7 @@ const Gemm& find_gemm(const std::string& name) {
 }
 
 void set_gemm_threads(int threads) {
-  for (const std::string& set : library_sets()) set_library_threads(set, threads);
+  for (const Library& library : libraries()) set_library_threads(library.name, threads);
   use_openmp_threads(threads);
 }
 

@@ -6,15 +6,13 @@
 #include <vector>
 
 #include "kernels/check.h"
-#include "kernels/kernels.h"
-#include "kernels/library_threads.h"
+#include "kernels/libraries.h"
 #include "kernels/random.h"
 
 namespace scaling {
 
 double gemm_gflops(const std::string& kernel_set, std::int64_t n, int threads) {
-  const auto& known = library_sets();
-  if (std::find(known.begin(), known.end(), kernel_set) == known.end()) {
+  if (library_description(kernel_set).empty()) {
     throw UserError("kernel set '" + kernel_set +
                     "' has no library to multiply matrices with; eigen always has");
   }
@@ -42,7 +40,9 @@ double gemm_gflops(const std::string& kernel_set, std::int64_t n, int threads) {
 
 double best_gemm_gflops(std::int64_t n, int threads) {
   double best = 0;
-  for (const std::string& set : library_sets()) best = std::max(best, gemm_gflops(set, n, threads));
+  for (const Library& library : libraries()) {
+    best = std::max(best, gemm_gflops(library.name, n, threads));
+  }
   return best;
 }
 

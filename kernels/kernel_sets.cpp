@@ -3,7 +3,7 @@
 
 #include "kernels/check.h"
 #include "kernels/kernels.h"
-#include "kernels/library_threads.h"
+#include "kernels/libraries.h"
 
 namespace scaling {
 
@@ -11,13 +11,7 @@ const std::vector<const KernelSet*>& kernel_sets() {
   static const std::vector<const KernelSet*> sets = [] {
     std::vector<const KernelSet*> all = {&ref_kernels(), &simd_kernels()};
     if (const KernelSet* bf16_dot = bf16_dot_kernels()) all.push_back(bf16_dot);
-    all.push_back(&eigen_kernels());
-#ifdef SCALING_OPENBLAS
-    all.push_back(&openblas_kernels());
-#endif
-#ifdef SCALING_ONEDNN
-    all.push_back(&onednn_kernels());
-#endif
+    for (const Library& library : libraries()) all.push_back(&library.kernels());
     return all;
   }();
   return sets;

@@ -6,7 +6,7 @@
 
 #include "experiments/study/interrupt.h"
 #include "experiments/study/statistics.h"
-#include "kernels/library_threads.h"
+#include "kernels/libraries.h"
 
 namespace scaling {
 namespace {

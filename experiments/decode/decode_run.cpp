@@ -12,7 +12,7 @@
 #include "experiments/study/interrupt.h"
 #include "experiments/study/run_experiment.h"
 #include "kernels/check.h"
-#include "kernels/library_threads.h"
+#include "kernels/libraries.h"
 
 namespace scaling {
 namespace {

@@ -6,6 +6,7 @@
 #include "experiments/study/cfg_file.h"
 #include "kernels/check.h"
 #include "kernels/kernels.h"
+#include "kernels/libraries.h"
 
 namespace scaling {
 namespace {
@@ -140,7 +141,7 @@ void check_row(const Row& row) {
            std::to_string(kDecodeTokens) + " decoded tokens need " + std::to_string(positions) +
            "; raise max_length");
   }
-  const std::vector<std::string> libraries = {"eigen", "openblas", "onednn"};
+  const std::vector<std::string>& libraries = library_names();
   if (row.own_threads && !contains(libraries, row.kernels)) {
     refuse("own_threads is for the kernel sets " + joined(libraries) + ", not for '" + row.kernels +
            "'");

@@ -9,7 +9,7 @@
 #include "kernels/check.h"
 #include "kernels/clock.h"
 #include "kernels/gemm_rate.h"
-#include "kernels/library_threads.h"
+#include "kernels/libraries.h"
 
 namespace scaling {
 namespace {
@@ -51,9 +51,10 @@ void add_cases(int threads, bool quick, std::vector<CeilingCase>& cases) {
   cases.push_back({CeilingCase::Kind::barrier, "barrier", "barrier_us", "us", threads, 0, ""});
   const std::uint64_t size = quick ? kQuickGemmSize : kGemmSize;
   const std::string suffix = size == kGemmSize ? "" : "_" + std::to_string(size);
-  for (const std::string& library : library_sets()) {
-    cases.push_back({CeilingCase::Kind::gemm, "gemm_" + library + suffix, "gemm_gflops" + suffix,
-                     "GFLOP/s", threads, size, library});
+  for (const Library& library : libraries()) {
+    const std::string row = std::string("gemm_") + library.name + suffix;
+    cases.push_back({CeilingCase::Kind::gemm, row, "gemm_gflops" + suffix, "GFLOP/s", threads, size,
+                     library.name});
   }
 }
 

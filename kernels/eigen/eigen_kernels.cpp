@@ -2,8 +2,7 @@
 #include <Eigen/Core>
 #include <string>
 
-#include "kernels/library_backends.h"
-#include "kernels/library_threads.h"
+#include "kernels/libraries.h"
 #include "kernels/openmp_threads.h"
 
 namespace scaling {
@@ -58,11 +57,9 @@ void dense_transposed(const WeightView& w, const float* h, int tokens, float* y,
       Rows(h + inputs.begin, tokens, inputs.size(), Eigen::OuterStride<>(w.rows)) * weights;
 }
 
-}  // namespace
-
-void eigen_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k,
-                const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float beta,
-                float* c, std::int64_t ldc) {
+void gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k,
+          const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float beta, float* c,
+          std::int64_t ldc) {
   use_openmp_threads(threads_of_calls);
   const Rows left(a, transpose_a ? k : m, transpose_a ? m : k, Eigen::OuterStride<>(lda));
   const Rows right(b, transpose_b ? n : k, transpose_b ? k : n, Eigen::OuterStride<>(ldb));
@@ -85,23 +82,23 @@ void eigen_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t
   }
 }
 
-void set_eigen_threads(int threads) {
+void set_threads(int threads) {
   threads_of_calls = threads;
   Eigen::setNbThreads(threads);
 }
 
-std::string eigen_description() {
+std::string description() {
   return "Eigen " + std::to_string(EIGEN_WORLD_VERSION) + "." +
          std::to_string(EIGEN_MAJOR_VERSION) + "." + std::to_string(EIGEN_MINOR_VERSION);
 }
 
-const KernelSet& eigen_kernels() {
+const KernelSet& kernels() {
   static const KernelSet set = [] {
-    set_eigen_threads(1);
+    set_threads(1);
     KernelSet s = simd_kernels();
     s.takes_pieces = false;
     s.name = "eigen";
-    s.description = eigen_description() + ": f32 dense products; the rest is simd's";
+    s.description = description() + ": f32 dense products; the rest is simd's";
     s.own = {"dense", "dense_transposed"};
     s.own_types = {WeightType::f32};
     s.dense = dense;
@@ -110,5 +107,9 @@ const KernelSet& eigen_kernels() {
   }();
   return set;
 }
+
+}  // namespace
+
+Library eigen_library() { return {"eigen", kernels, gemm, set_threads, description}; }
 
 }  // namespace scaling

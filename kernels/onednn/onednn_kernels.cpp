@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "kernels/check.h"
-#include "kernels/library_backends.h"
-#include "kernels/library_threads.h"
+#include "kernels/libraries.h"
 #include "kernels/onednn/matmul.h"
 #include "kernels/openmp_threads.h"
 
@@ -78,31 +77,29 @@ void dense_transposed(const WeightView& w, const float* h, int tokens, float* y,
   }
 }
 
-}  // namespace
-
-void onednn_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k,
-                 const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float beta,
-                 float* c, std::int64_t ldc) {
+void gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k,
+          const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float beta, float* c,
+          std::int64_t ldc) {
   use_openmp_threads(threads_of_calls);
   const dnnl_status_t status = dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k,
                                           1, a, lda, b, ldb, beta, c, ldc);
   SCALING_CHECK(status == dnnl_success);
 }
 
-void set_onednn_threads(int threads) { threads_of_calls = threads; }
+void set_threads(int threads) { threads_of_calls = threads; }
 
-std::string onednn_description() {
+std::string description() {
   const dnnl_version_t* v = dnnl_version();
   return "oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." +
          std::to_string(v->patch);
 }
 
-const KernelSet& onednn_kernels() {
+const KernelSet& kernels() {
   static const KernelSet set = [] {
     KernelSet s = simd_kernels();
     s.takes_pieces = false;
     s.name = "onednn";
-    s.description = onednn_description() +
+    s.description = description() +
                     ": dense products, activations rounded to bf16 for bf16 weights; the rest is "
                     "simd's";
     s.own = {"dense", "dense_transposed"};
@@ -113,5 +110,9 @@ const KernelSet& onednn_kernels() {
   }();
   return set;
 }
+
+}  // namespace
+
+Library onednn_library() { return {"onednn", kernels, gemm, set_threads, description}; }
 
 }  // namespace scaling

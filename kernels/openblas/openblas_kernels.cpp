@@ -4,8 +4,7 @@
 #include <algorithm>
 #include <string>
 
-#include "kernels/library_backends.h"
-#include "kernels/library_threads.h"
+#include "kernels/libraries.h"
 #include "kernels/openmp_threads.h"
 
 // In OpenBLAS's own cblas.h but not in the plain one that may be found in its place.
@@ -61,23 +60,21 @@ void dense_transposed(const WeightView& w, const float* h, int tokens, float* y,
   }
 }
 
-}  // namespace
-
-void openblas_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n,
-                   std::int64_t k, const float* a, std::int64_t lda, const float* b,
-                   std::int64_t ldb, float beta, float* c, std::int64_t ldc) {
+void gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k,
+          const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float beta, float* c,
+          std::int64_t ldc) {
   use_openmp_threads(threads_of_calls);
   cblas_sgemm(CblasRowMajor, transpose_a ? CblasTrans : CblasNoTrans,
               transpose_b ? CblasTrans : CblasNoTrans, int(m), int(n), int(k), 1, a, int(lda), b,
               int(ldb), beta, c, int(ldc));
 }
 
-void set_openblas_threads(int threads) {
+void set_threads(int threads) {
   threads_of_calls = threads;
   openblas_set_num_threads(threads);
 }
 
-std::string openblas_description() {
+std::string description() {
   // "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ...": the version is the second word.
   const std::string config = openblas_get_config();
   const std::size_t space = config.find(' ');
@@ -85,13 +82,13 @@ std::string openblas_description() {
   return version + ", core " + openblas_get_corename();
 }
 
-const KernelSet& openblas_kernels() {
+const KernelSet& kernels() {
   static const KernelSet set = [] {
-    set_openblas_threads(1);
+    set_threads(1);
     KernelSet s = simd_kernels();
     s.takes_pieces = false;
     s.name = "openblas";
-    s.description = openblas_description() + ": f32 dense products; the rest is simd's";
+    s.description = description() + ": f32 dense products; the rest is simd's";
     s.own = {"dense", "dense_transposed"};
     s.own_types = {WeightType::f32};
     s.dense = dense;
@@ -100,5 +97,9 @@ const KernelSet& openblas_kernels() {
   }();
   return set;
 }
+
+}  // namespace
+
+Library openblas_library() { return {"openblas", kernels, gemm, set_threads, description}; }
 
 }  // namespace scaling

@@ -8,7 +8,7 @@
 
 #include "experiments/study/record.h"
 #include "kernels/ceilings.h"
-#include "kernels/library_threads.h"
+#include "kernels/libraries.h"
 #include "tests/experiments/driver_run.h"
 #include "tests/experiments/harness_helpers.h"
 
@@ -28,7 +28,7 @@ TEST(Ceilings, MeasuresTheRowsThatAreAskedFor) {
   const Folder folder;
   // The last is someone else's where there is one: fast under sanitizers too. A smaller product is
   // another row and another metric than that of 2048.
-  const std::string product = "gemm_" + library_sets().back() + "_1024";
+  const std::string product = std::string("gemm_") + libraries().back().name + "_1024";
   const std::string arguments = "--quick --threads 1,2 --results '" + folder.path() +
                                 "' --rows fma,read_1MiB,barrier," + product;
   const Outcome outcome = run_driver("ceilings", arguments);

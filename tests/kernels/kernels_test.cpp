@@ -9,7 +9,7 @@
 #include "kernels/cases.h"
 #include "kernels/check.h"
 #include "kernels/gemm_rate.h"
-#include "kernels/library_threads.h"
+#include "kernels/libraries.h"
 #include "kernels/simd/simd.h"
 
 namespace scaling {
@@ -204,7 +204,8 @@ TEST(KernelSets, UnknownNamesAreRefused) {
 
 TEST(KernelSets, LibrariesWithTheirOwnThreadsAgreeToo) {
   Team team(1);
-  for (const std::string& name : library_sets()) {
+  for (const Library& library : libraries()) {
+    const std::string name = library.name;
     EXPECT_FALSE(library_description(name).empty());
     set_library_threads(name, 2);
     for (const Case& c : test_cases()) {
