@@ -1,12 +1,8 @@
 """What all figures share: column width, type size, and series told apart without colour."""
 
-import matplotlib
+import functools
 
-matplotlib.use("Agg")
-import records as rec  # noqa: E402
-from matplotlib import pyplot  # noqa: E402  (the backend is chosen first)
-from matplotlib.container import ErrorbarContainer  # noqa: E402
-from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator  # noqa: E402
+import records as rec
 
 WIDTH = 3.4  # inches: one column of a two-column paper
 
@@ -37,35 +33,45 @@ RING = {
     "zorder": 4,
 }
 
-pyplot.rcParams.update(
-    {
-        "font.size": 8,
-        "axes.labelsize": 8,
-        "axes.titlesize": 8,
-        "xtick.labelsize": 7,
-        "ytick.labelsize": 7,
-        "legend.fontsize": 7,
-        "axes.linewidth": 0.6,
-        "lines.linewidth": 1.1,
-        "lines.markersize": 4,
-        "hatch.linewidth": 0.5,
-        "legend.frameon": False,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "legend.handlelength": 2.6,
-        "svg.hashsalt": "scaling",
-        "savefig.dpi": 220,
-    }
-)
+STYLE = {
+    "font.size": 8,
+    "axes.labelsize": 8,
+    "axes.titlesize": 8,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "legend.fontsize": 7,
+    "axes.linewidth": 0.6,
+    "lines.linewidth": 1.1,
+    "lines.markersize": 4,
+    "hatch.linewidth": 0.5,
+    "legend.frameon": False,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.handlelength": 2.6,
+    "svg.hashsalt": "scaling",
+    "savefig.dpi": 220,
+}
 
 
 class Missing(Exception):
     """The figure has no data; the text says which."""
 
 
+@functools.cache
+def pyplot():
+    """Imported when something is drawn: summary and report need no pictures."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as made
+
+    made.rcParams.update(STYLE)
+    return made
+
+
 def new(height, panels=1, **arguments):
     """(figure, list of axes): panels stacked at column width."""
-    figure, axes = pyplot.subplots(
+    figure, axes = pyplot().subplots(
         panels, 1, figsize=(WIDTH, height), squeeze=False, constrained_layout=True, **arguments
     )
     return figure, [row[0] for row in axes]
@@ -76,7 +82,7 @@ def save(figure, path):
     explain_statuses(figure)
     figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
     figure.savefig(path.with_suffix(".png"), metadata={"Software": None})
-    pyplot.close(figure)
+    pyplot().close(figure)
 
 
 def curve(axes, points, **look):
@@ -149,6 +155,8 @@ def plain(value, _=None):
 
 def plain_log(axis, ticks=None):
     """A log axis with plain numbers; `ticks`: exactly these."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
+
     axis.set_major_formatter(FuncFormatter(plain))
     axis.set_minor_formatter(NullFormatter())
     if ticks is not None:
@@ -158,6 +166,8 @@ def plain_log(axis, ticks=None):
 
 def legend_above(axes, handles=None, labels=None, columns=2):
     """Legend over the axes, measured series (those with error bars) before the lines."""
+    from matplotlib.container import ErrorbarContainer
+
     if handles is None:
         handles, labels = axes.get_legend_handles_labels()
         pairs = sorted(zip(handles, labels), key=lambda p: not isinstance(p[0], ErrorbarContainer))

@@ -158,13 +158,14 @@ def write_head(report):
     commits = sorted({of_record(r).commit for r in everything})
     protocols = sorted({p for r in everything if (p := setting(r, "protocol"))})
     dates = distinct("date")
-    quick = "; partly --quick, with few samples" if any(map(rec.is_quick, everything)) else ""
+    if any(map(rec.is_quick, everything)):
+        protocols.append("partly --quick, with few samples")
     facts = [
         ("machine", machines(timed or everything)),
         ("build", "; ".join(builds)),
         ("commit", ", ".join(commits)),
         ("measured", f"{dates[0]} to {dates[-1]}" if dates else ""),
-        ("protocol", ", ".join(protocols) + quick),
+        ("protocol", "; ".join(protocols)),
     ]
     if timed and len(distinct("cpu")) > len(distinct("cpu", timed)):
         facts.insert(1, ("curves trained on", machines(learned)))

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+
 from block import MODULE_TAPS, TAPS
 
 NAME = f"jax {jax.__version__}"

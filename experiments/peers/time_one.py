@@ -52,8 +52,9 @@ def rounded(weights, dtype):
 
 def check(peer_module, way, variant, dtype):
     """Runs a tiny stack for a few tokens; the largest relative error, in the norm, against numpy."""
-    import block
     import numpy as np
+
+    import block
 
     shape = block.SHAPES["tiny"]
     rng = np.random.default_rng(3)
@@ -77,8 +78,9 @@ def check(peer_module, way, variant, dtype):
 
 
 def build(peer_module, shape_name, variant, dtype, way, blocks):
-    import block
     import numpy as np
+
+    import block
 
     shape = block.SHAPES[shape_name]
     rng = np.random.default_rng(1)

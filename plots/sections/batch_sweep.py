@@ -2,9 +2,8 @@
 
 import chart
 from report import cell, header, line
-from values import ratio, scaled, sweep
-
 from sections import sweeps
+from values import ratio, scaled, sweep
 
 
 def table(report, experiment, threads):

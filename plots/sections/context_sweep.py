@@ -3,9 +3,8 @@
 import chart
 import decode
 from report import cell, header, line, number
-from values import ceiling, setting, sweep
-
 from sections import sweeps
+from values import ceiling, setting, sweep
 
 
 def table(report, experiment, threads):

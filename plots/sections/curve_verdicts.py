@@ -7,7 +7,6 @@ import math
 
 import paper
 import training_curves
-
 from sections.curve_judge import ENOUGH, Judge
 
 NEURONS = 128  # d_ff / N where N stands for the paper's 64 (4096 / 64 there)

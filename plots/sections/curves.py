@@ -9,10 +9,9 @@ import paper
 import section
 import training_curves
 from report import cell, failed_seeds, header, line
-from values import ratio, scaled, setting
-
 from sections import curve_verdicts
 from sections.curve_judge import POWER_GAP, POWER_SPREADS, SURE, power
+from values import ratio, scaled, setting
 
 ENDINGS = ("log_perplexity", "gap", "bits_per_byte", "params")
 TRAIN = "./build/release/experiments/perplexity --config experiments/configs/training/{}.cfg"

@@ -4,7 +4,6 @@ import functools
 
 from report import thread_counts
 from section import Section, of
-
 from sections.tables import DECODE
 
 

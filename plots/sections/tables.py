@@ -6,9 +6,8 @@ import decode
 import paper
 from report import cell, gap, header, line, number, thread_counts
 from section import Section
-from values import ceiling, setting
-
 from sections import table_claims, table_figures
+from values import ceiling, setting
 
 BF16 = "The paper's rows are float32."
 BF16_DOT = (

@@ -3,6 +3,7 @@
 import chart
 from claims import Verdict, missing
 from report import cell, header, line, number
+from sections import sweeps
 from values import (
     ceiling,
     fit_exponent,
@@ -11,8 +12,6 @@ from values import (
     sweep,
     sweep_records,
 )
-
-from sections import sweeps
 
 BENT = 1.1  # a floor so many times the time of its bytes alone is bent by FLOPs
 PAPER = {"dense": 2.0, "sparse": 1.5}  # exponents of d_model
