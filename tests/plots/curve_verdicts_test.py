@@ -31,7 +31,7 @@ def without(row, items=tuple(FIGURE1)):
 ENOUGH = without("hash_selector") + three("hash_selector", 1.66)
 
 
-class Verdicts(made_up.WithFolder):
+class Verdicts(made_up.WithCurves):
     def lines(self, items):
         return curve_verdicts.judged(self.load(items))
 

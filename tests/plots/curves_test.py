@@ -1,21 +1,20 @@
 """Tests of the curves in plots/ on small made-up ones: means, gaps, failures, ids, programs."""
 
-import json
 import pathlib
 import subprocess
 import sys
-import tempfile
 import unittest
 
-PLOTS = pathlib.Path(__file__).resolve().parents[2] / "plots"
-sys.path.insert(0, str(PLOTS))
+HERE = pathlib.Path(__file__).resolve().parent
+PLOTS = HERE.parents[1] / "plots"
+sys.path[:0] = [str(HERE), str(PLOTS)]
 
 import make_report  # noqa: E402
-import records as rec  # noqa: E402
 import summarise  # noqa: E402
 import training_curves  # noqa: E402
 from report import Report  # noqa: E402
 from sections import curve_verdicts, curves  # noqa: E402
+from with_folder import WithFolder  # noqa: E402
 
 
 def record(row, metric, value, seed=1, experiment="fig1_small", step=None, data="d1", **more):
@@ -101,23 +100,7 @@ FIGURE1 = (
 )
 
 
-class WithFolder(unittest.TestCase):
-    def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = pathlib.Path(temporary.name)
-
-    def load(self, items):
-        """A folder of these records alone."""
-        files = {}
-        for older in self.folder.glob("*.jsonl"):
-            older.unlink()
-        for item in items:
-            files.setdefault(item["experiment"], []).append(json.dumps(item))
-        for name, lines in files.items():
-            (self.folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
-        return rec.Records(self.folder)
-
+class WithCurves(WithFolder):
     def one(self, items, name="fig1_small"):
         return training_curves.experiments(self.load(items))[name]
 
@@ -125,7 +108,7 @@ class WithFolder(unittest.TestCase):
         return {line.claim: line.verdict for line in curve_verdicts.judged(self.load(items))}
 
 
-class ExperimentTest(WithFolder):
+class ExperimentTest(WithCurves):
     def test_results_are_means_over_seeds_with_their_deviation(self):
         e = self.one(FIGURE1)
         value = e.result("dense", "log_perplexity")
@@ -230,7 +213,7 @@ class ExperimentTest(WithFolder):
         self.assertEqual(self.one(items).rows, ["dense", "ff_n16"])
 
 
-class SummaryTest(WithFolder):
+class SummaryTest(WithCurves):
     def test_ids(self):
         found = summarise.summary(self.load(FIGURE1 + curve("dense", 1.5, experiment="moe_mini")))
         entry = found["fig1.small.ff_qkv.gap"]
@@ -259,7 +242,7 @@ class SummaryTest(WithFolder):
             self.assertNotIn("fig1.small.moe_block.gap", found)
 
 
-class TrainingSpeedTest(WithFolder):
+class TrainingSpeedTest(WithCurves):
     def step(self, row, seconds, **more):
         settings = {"d_model": 128, "layers": 3, "batch": 16, "length": 96}
         return record(
@@ -324,7 +307,7 @@ class TrainingSpeedTest(WithFolder):
         self.assertNotIn("## Training steps", text)
 
 
-class ProgramsTest(WithFolder):
+class ProgramsTest(WithCurves):
     def run_program(self, name, *arguments):
         return subprocess.run(
             [sys.executable, PLOTS / name, "--results", str(self.folder), *arguments],

@@ -1,19 +1,18 @@
 """Tests of the long-sequence part of plots/ on small made-up records: crossing, exponents, gaps."""
 
-import json
 import pathlib
 import sys
-import tempfile
 import unittest
 
-PLOTS = pathlib.Path(__file__).resolve().parents[2] / "plots"
-sys.path.insert(0, str(PLOTS))
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "plots")]
 
 import chart  # noqa: E402
 import records as rec  # noqa: E402
 import report as report_cells  # noqa: E402
 import summarise  # noqa: E402
 from sections import attention  # noqa: E402
+from with_folder import WithFolder  # noqa: E402
 
 NAME = "long_sequence"
 
@@ -84,18 +83,6 @@ RECALLS = [
     for n in (1, 2)
     for r in seen(d, c, n, 0.1 * n + c / 1000)
 ]
-
-
-class WithFolder(unittest.TestCase):
-    def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = pathlib.Path(temporary.name)
-
-    def load(self, items):
-        text = "\n".join(json.dumps(item) for item in items) + "\n"
-        (self.folder / "long_sequence.jsonl").write_text(text)
-        return rec.Records(self.folder)
 
 
 class FiguresTest(WithFolder):

@@ -6,12 +6,12 @@ import pathlib
 import re
 import subprocess
 import sys
-import tempfile
 import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
 PLOTS = ROOT / "plots"
-sys.path.insert(0, str(PLOTS))
+sys.path[:0] = [str(HERE), str(PLOTS)]
 
 import chart  # noqa: E402
 import decode  # noqa: E402
@@ -34,6 +34,7 @@ from sections import (  # noqa: E402
     tables,
     width_sweep,
 )
+from with_folder import WithFolder  # noqa: E402
 
 
 def record(experiment, row, metric, value, threads=2, status="ok", against="baseline", **more):
@@ -139,21 +140,6 @@ STACKS = (
     + stack("replay_ff", 2, 4, gradient_error=1e-6, reconstruction_error=1e-5)
     + stack("recompute_ff", 2, 4, gradient_error=1e-2, reconstruction_error=1e-5)
 )
-
-
-class WithFolder(unittest.TestCase):
-    def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = pathlib.Path(temporary.name)
-
-    def load(self, items, extra=""):
-        files = {}
-        for item in items:
-            files.setdefault(item["experiment"], []).append(json.dumps(item))
-        for name, lines in files.items():
-            (self.folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n" + extra)
-        return rec.Records(self.folder)
 
 
 class ReaderTest(WithFolder):

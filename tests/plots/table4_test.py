@@ -44,7 +44,7 @@ REDUCED = (
 )
 
 
-class Table4Test(made_up.WithFolder):
+class Table4Test(made_up.WithCurves):
     def of(self, items):
         records = self.load(items)
         return records, number_tasks.experiments(records)[NAME]
@@ -204,7 +204,7 @@ def three(name, final):
     )
 
 
-class Table8Test(made_up.WithFolder):
+class Table8Test(made_up.WithCurves):
     CURVES = (
         three("transformer", 1.5)
         + three("sparse_transformer", 1.56)
