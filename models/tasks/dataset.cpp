@@ -170,9 +170,9 @@ struct Dataset::Impl {
   void shape(Batch& out, std::int64_t examples) const {
     out.examples = examples;
     out.source_length = spans ? config.length : 0;
-    out.target_length = spans ? config.target_length : config.length;
+    out.input_length = spans ? config.target_length : config.length;
     out.source.resize(std::size_t(examples * out.source_length));
-    out.target.resize(std::size_t(examples * out.target_length));
+    out.target.resize(std::size_t(examples * out.input_length));
     out.weights.resize(out.target.size());
     out.bytes = 0;
   }
@@ -180,8 +180,8 @@ struct Dataset::Impl {
   /// Fills row `row` of the batch with a chunk. counted false: with weights 0.
   void fill(const TokenFile& file, std::uint64_t chunk, std::uint64_t span_key, bool counted,
             std::int64_t row, Batch& out) const {
-    int* target = out.target.data() + row * out.target_length;
-    float* weights = out.weights.data() + row * out.target_length;
+    int* target = out.target.data() + row * out.input_length;
+    float* weights = out.weights.data() + row * out.input_length;
     const float weight = counted ? 1.0f : 0.0f;
     const std::uint64_t first = chunk * std::uint64_t(config.length);
     double bytes = 0;
@@ -207,11 +207,11 @@ struct Dataset::Impl {
       std::fill(source + read, source + out.source_length, 0);
 
       const auto& wanted = corrupted.target;
-      const auto told = std::min<std::int64_t>(std::int64_t(wanted.size()), out.target_length);
+      const auto told = std::min<std::int64_t>(std::int64_t(wanted.size()), out.input_length);
       std::copy_n(wanted.begin(), told, target);
-      std::fill(target + told, target + out.target_length, 0);
+      std::fill(target + told, target + out.input_length, 0);
       std::fill_n(weights, told, weight);
-      std::fill(weights + told, weights + out.target_length, 0.0f);
+      std::fill(weights + told, weights + out.input_length, 0.0f);
       for (std::int64_t i = 0; i < told; ++i) {
         if (corrupted.taken[std::size_t(i)]) bytes += tokenizer->bytes_of(target[i]);
       }
@@ -306,6 +306,7 @@ void Dataset::train_batch(std::int64_t step, std::int64_t piece, std::int64_t pi
     const std::uint64_t chunk = d.validation ? index : Impl::training_chunk(index);
     d.fill(*d.text, chunk, key_of(d.config.data_seed, kSpans, epoch), true, i - first, out);
   }
+  shift_right(out.target, out.examples, out.input);
 }
 
 void Dataset::validation_batch(std::int64_t index, Batch& out) const {
@@ -325,6 +326,7 @@ void Dataset::validation_batch(std::int64_t index, Batch& out) const {
     const std::uint64_t chunk = d.validation ? held : Impl::held_chunk(held);
     d.fill(d.validation ? *d.validation : *d.text, chunk, kValidationKey, counted, row, out);
   }
+  shift_right(out.target, out.examples, out.input);
 }
 
 void Dataset::evaluate_on_digits(std::int64_t least, std::int64_t most) {

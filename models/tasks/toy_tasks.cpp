@@ -155,20 +155,21 @@ void ToyTask::make_batch(std::int64_t index, std::int64_t first, std::int64_t la
   }
   out.examples = last - first;
   out.source_length = rounded_up(std::int64_t(source), pad_to);
-  out.target_length = rounded_up(std::int64_t(target), pad_to);
+  out.input_length = rounded_up(std::int64_t(target), pad_to);
   out.source.assign(std::size_t(out.examples * out.source_length), 0);
-  out.target.assign(std::size_t(out.examples * out.target_length), 0);
+  out.target.assign(std::size_t(out.examples * out.input_length), 0);
   out.weights.assign(out.target.size(), 0.0f);
   out.bytes = 0;
   for (std::size_t i = 0; i < examples.size(); ++i) {
     const Example& e = examples[i];
-    const auto at = std::ptrdiff_t(i) * out.target_length;
+    const auto at = std::ptrdiff_t(i) * out.input_length;
     std::copy(e.source.begin(), e.source.end(),
               out.source.begin() + std::ptrdiff_t(i) * out.source_length);
     std::copy(e.target.begin(), e.target.end(), out.target.begin() + at);
     std::fill(out.weights.begin() + at + std::ptrdiff_t(e.told),
               out.weights.begin() + at + std::ptrdiff_t(e.target.size()), 1.0f);
   }
+  shift_right(out.target, out.examples, out.input);
 }
 
 ToyTask training_task(const TrainConfig& config) {

@@ -333,7 +333,7 @@ double Trainer::Impl::flops_per_step() const {
   for (std::int64_t at = 0; at < kLookedAt; ++at) {
     for (std::int64_t piece = 0; piece < config.accumulate; ++piece) {
       data.train_batch(at, piece, config.accumulate, batch);
-      flops += model.training_flops(batch.examples, batch.source_length, batch.target_length);
+      flops += model.training_flops(batch.examples, batch.source_length, batch.input_length);
     }
   }
   return flops / double(kLookedAt);

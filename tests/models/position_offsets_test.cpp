@@ -224,7 +224,7 @@ TEST(PositionOffsets, GradientsAreTheSlopesOfTheLoss) {
   for (const char* name : {"encoder_positions", "decoder_positions"}) {
     Parameter& table = run.named(name);
     const std::int64_t first = (name[0] == 'e' ? kept->encoder : kept->decoder).embedding.first;
-    const std::int64_t length = name[0] == 'e' ? batch.source_length : batch.target_length;
+    const std::int64_t length = name[0] == 'e' ? batch.source_length : batch.input_length;
     const Mat gradient = Eigen::Map<const Mat>(table.gradient, table.rows, table.cols);
     EXPECT_EQ(gradient.topRows(first).cwiseAbs().maxCoeff(), 0);
     EXPECT_EQ(gradient.bottomRows(table.rows - first - length).cwiseAbs().maxCoeff(), 0);
@@ -264,6 +264,7 @@ TEST(PositionOffsets, EvaluationIsThatOfEachExampleAlone) {
       Batch one = batch;
       one.examples = 1;
       one.source = part(batch.source);
+      one.input = part(batch.input);
       one.target = part(batch.target);
       one.weights = part(batch.weights);
       Pass alone{.gemm = find_gemm("eigen")};

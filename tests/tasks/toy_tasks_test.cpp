@@ -39,18 +39,18 @@ std::vector<int> unpadded_ids(const std::vector<int>& ids, std::int64_t row, std
 /// Weights must be 0, then 1 up to the end of the target, then 0 again.
 std::vector<Row> rows_of(const Batch& b) {
   EXPECT_EQ(b.source.size(), std::size_t(b.examples * b.source_length));
-  EXPECT_EQ(b.target.size(), std::size_t(b.examples * b.target_length));
+  EXPECT_EQ(b.target.size(), std::size_t(b.examples * b.input_length));
   EXPECT_EQ(b.weights.size(), b.target.size());
   EXPECT_EQ(b.bytes, 0);
   std::vector<Row> rows;
   for (std::int64_t i = 0; i < b.examples; ++i) {
     Row row{
-        unpadded_ids(b.source, i, b.source_length), unpadded_ids(b.target, i, b.target_length), {}};
-    const float* weights = b.weights.data() + i * b.target_length;
+        unpadded_ids(b.source, i, b.source_length), unpadded_ids(b.target, i, b.input_length), {}};
+    const float* weights = b.weights.data() + i * b.input_length;
     while (row.told < row.target.size() && weights[row.told] == 0) ++row.told;
     row.asked.assign(row.target.begin() + std::ptrdiff_t(row.told), row.target.end());
     EXPECT_FALSE(row.asked.empty());
-    for (std::size_t t = row.told; t < std::size_t(b.target_length); ++t) {
+    for (std::size_t t = row.told; t < std::size_t(b.input_length); ++t) {
       EXPECT_EQ(weights[t], t < row.target.size() ? 1.0f : 0.0f);
     }
     rows.push_back(row);
@@ -115,7 +115,7 @@ void expect_padded(const Batch& batch, const std::vector<Row>& rows, std::int64_
     return (std::int64_t(n) + multiple - 1) / multiple * multiple;
   };
   EXPECT_EQ(batch.source_length, rounded(source));
-  EXPECT_EQ(batch.target_length, rounded(target));
+  EXPECT_EQ(batch.input_length, rounded(target));
 }
 
 TEST(Addition, SumsAreRight) {
@@ -127,7 +127,7 @@ TEST(Addition, SumsAreRight) {
     EXPECT_EQ(batch.source_length, 0);
     const std::vector<Row> rows = rows_of(batch);
     expect_padded(batch, rows, 32);
-    EXPECT_LE(batch.target_length, t.longest_target());
+    EXPECT_LE(batch.input_length, t.longest_target());
     for (const Row& row : rows) {
       // S x + y S z, of which z is asked for.
       ASSERT_GE(row.told, 5u);
@@ -203,7 +203,7 @@ TEST(Addition, PairsHaveTheQuestionAsSource) {
     const std::vector<Row> rows = rows_of(batch);
     expect_padded(batch, rows, 32);
     EXPECT_LE(batch.source_length, t.longest_source());
-    EXPECT_LE(batch.target_length, t.longest_target());
+    EXPECT_LE(batch.input_length, t.longest_target());
     for (const Row& row : rows) {
       EXPECT_EQ(row.told, 0u);
       const Question q = question_of(row.source);

@@ -103,8 +103,8 @@ constexpr std::int64_t kByteVocab = 320;
 std::vector<std::string> texts_of(const Dataset& data, const Batch& batch) {
   std::vector<std::string> texts;
   for (std::int64_t e = 0; e < batch.examples; ++e) {
-    const auto first = batch.target.begin() + e * batch.target_length;
-    texts.push_back(data.tokenizer().decode({first, first + batch.target_length}));
+    const auto first = batch.target.begin() + e * batch.input_length;
+    texts.push_back(data.tokenizer().decode({first, first + batch.input_length}));
   }
   return texts;
 }
@@ -461,7 +461,7 @@ TEST(Dataset, EveryEpochIsAPermutationOfTheTrainingChunks) {
     data.train_batch(step, 0, 1, batch);
     EXPECT_EQ(batch.examples, 4);
     EXPECT_EQ(batch.source_length, 0);
-    EXPECT_EQ(batch.target_length, 18);
+    EXPECT_EQ(batch.input_length, 18);
     EXPECT_EQ(batch.bytes, 72);
     EXPECT_EQ(std::accumulate(batch.weights.begin(), batch.weights.end(), 0.0f), 72);
     for (const std::string& text : texts_of(data, batch)) epochs[step / 49].push_back(text);

@@ -145,12 +145,12 @@ TEST_F(TrainerTest, DecodingTheBestCheckpointIsItsEvaluation) {
   for (std::int64_t index = 0; index < corpus.validation_batches(); ++index) {
     corpus.validation_batch(index, batch);
     for (std::int64_t row = 0; row < batch.examples; ++row) {
-      const auto at = row * batch.target_length;
+      const auto at = row * batch.input_length;
       const std::vector<int> target(batch.target.begin() + at,
-                                    batch.target.begin() + at + batch.target_length);
+                                    batch.target.begin() + at + batch.input_length);
       const std::vector<float> weights(batch.weights.begin() + at,
-                                       batch.weights.begin() + at + batch.target_length);
-      Decoder decoder(decoded, find_kernel_set("simd"), team, 1, batch.target_length, 0);
+                                       batch.weights.begin() + at + batch.input_length);
+      Decoder decoder(decoded, find_kernel_set("simd"), team, 1, batch.input_length, 0);
       const CrossEntropy one = decode_cross_entropy(decoder, {}, target, weights);
       loss += one.loss;
       weight += one.weight;
@@ -400,14 +400,15 @@ Batch fixed_batch(const ModelConfig& config) {
   Batch b;
   b.examples = 2;
   b.source_length = config.decoder_only() ? 0 : 6;
-  b.target_length = 10;
+  b.input_length = 10;
   for (std::int64_t e = 0; e < b.examples; ++e) {
     for (std::int64_t i = 0; i < b.source_length; ++i) b.source.push_back(2 + int(rng.below(22)));
-    for (std::int64_t i = 0; i < b.target_length; ++i) {
+    for (std::int64_t i = 0; i < b.input_length; ++i) {
       b.target.push_back(i == 0 ? 2 + int(e) : 2 + int(rng.below(22)));
       b.weights.push_back(i == 0 ? 0.0f : 1.0f);
     }
   }
+  shift_right(b.target, b.examples, b.input);
   return b;
 }
 
