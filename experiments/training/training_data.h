@@ -5,7 +5,7 @@
 #include <string>
 
 #include "models/text/corpus.h"
-#include "models/training/train_config.h"
+#include "models/train_config.h"
 
 namespace scaling {
 

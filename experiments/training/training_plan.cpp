@@ -14,7 +14,7 @@
 #include "experiments/training/training_records.h"
 #include "experiments/training/training_state.h"
 #include "kernels/check.h"
-#include "models/tasks/toy_tasks.h"
+#include "models/tasks/numbers.h"
 #include "models/transformer/transformer.h"
 
 namespace scaling {

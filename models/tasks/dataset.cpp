@@ -7,7 +7,7 @@
 
 #include "kernels/check.h"
 #include "models/tasks/span_corruption.h"
-#include "models/tasks/toy_tasks.h"
+#include "models/tasks/numbers.h"
 #include "models/text/generator.h"
 #include "models/text/hash.h"
 #include "models/text/permutation.h"

@@ -17,7 +17,7 @@
 #include "models/batch.h"
 #include "models/text/corpus.h"
 #include "models/text/tokenizer.h"
-#include "models/training/train_config.h"
+#include "models/train_config.h"
 
 namespace scaling {
 

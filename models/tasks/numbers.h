@@ -15,7 +15,7 @@
 #include <cstdint>
 
 #include "models/batch.h"
-#include "models/training/train_config.h"
+#include "models/train_config.h"
 
 namespace scaling {
 

@@ -1,12 +1,12 @@
 // Reading, writing and checking the knobs of a training run.
-#include "models/training/train_config.h"
+#include "models/train_config.h"
 
 #include <algorithm>
 
 #include "kernels/check.h"
 #include "kernels/gemm.h"
 #include "models/knobs.h"
-#include "models/tasks/toy_tasks.h"
+#include "models/tasks/numbers.h"
 
 namespace scaling {
 namespace {

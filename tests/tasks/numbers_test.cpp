@@ -1,6 +1,6 @@
 // Copying and addition against their specification (reference 10.1): sequences are read back into
 // numbers; then as data sets, and trained on.
-#include "models/tasks/toy_tasks.h"
+#include "models/tasks/numbers.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Draws lengths and digits, adds as one does on paper.
-#include "models/tasks/toy_tasks.h"
+#include "models/tasks/numbers.h"
 
 #include <algorithm>
 #include <cmath>
