@@ -6,12 +6,17 @@
 
 namespace scaling {
 
+void shift_right(std::span<const int> ids, std::span<int> shifted) {
+  if (ids.empty()) return;
+  std::copy(ids.begin(), ids.end() - 1, shifted.begin() + 1);
+  shifted[0] = 0;
+}
+
 void shift_right(const std::vector<int>& ids, std::int64_t examples, std::vector<int>& shifted) {
-  shifted.assign(ids.size(), 0);
-  const auto length = std::ptrdiff_t(ids.size()) / examples;
-  for (std::ptrdiff_t e = 0; length > 0 && e < examples; ++e) {
-    const auto first = ids.begin() + e * length;
-    std::copy(first, first + length - 1, shifted.begin() + e * length + 1);
+  shifted.resize(ids.size());
+  const std::size_t length = ids.size() / std::size_t(examples);
+  for (std::size_t at = 0; at < ids.size(); at += length) {
+    shift_right(std::span(ids).subspan(at, length), std::span(shifted).subspan(at, length));
   }
 }
 

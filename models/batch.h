@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace scaling {
@@ -21,5 +22,7 @@ struct Batch {
 /// Each example one position later, after a 0; the last id of each is left out. Input of a decoder
 /// that predicts every target from those before it.
 void shift_right(const std::vector<int>& ids, std::int64_t examples, std::vector<int>& shifted);
+/// The same of one example, into as many ids.
+void shift_right(std::span<const int> ids, std::span<int> shifted);
 
 }  // namespace scaling

@@ -7,6 +7,7 @@
 
 #include "kernels/check.h"
 #include "kernels/random.h"
+#include "models/text/hash.h"
 
 namespace scaling {
 namespace {
@@ -16,6 +17,7 @@ constexpr std::uint64_t kEvaluationKey = 0x746f796576616c;  // the same whatever
 /// The reference pads to 32; what is padded has no weight and nothing before it sees it, but at 16
 /// digits 8 saves up to half the positions.
 constexpr std::int64_t kPadTo = 8;
+constexpr std::int64_t kMostDigits = 1 << 20;
 
 struct Example {
   std::vector<int> source, target;
@@ -78,13 +80,13 @@ Example copied(std::vector<int> number, bool has_source) {
 
 Example added(const std::vector<int>& x, const std::vector<int>& y, bool has_source) {
   std::vector<int> question = x;
-  question.push_back(ToyTask::kPlus);
+  question.push_back(Numbers::kPlus);
   append(question, y);
   if (has_source) return {question, sum_of(x, y), 0};
   Example made;
-  made.target.push_back(ToyTask::kSeparator);
+  made.target.push_back(Numbers::kSeparator);
   append(made.target, question);
-  made.target.push_back(ToyTask::kSeparator);
+  made.target.push_back(Numbers::kSeparator);
   made.told = made.target.size();
   append(made.target, sum_of(x, y));
   return made;
@@ -95,12 +97,12 @@ struct FirstAddend {
   std::int64_t least, most;
 };
 
-FirstAddend first_addend(const ToyTask& task) {
+FirstAddend first_addend(const Numbers& task) {
   const std::int64_t least = std::max<std::int64_t>(1, task.digits_min / 2);
   return {least, least + (task.digits_max + 2 - least) / 2 - 1};
 }
 
-Example drawn_sum(const ToyTask& task, Rng& rng) {
+Example drawn_sum(const Numbers& task, Rng& rng) {
   const FirstAddend range = first_addend(task);
   const std::int64_t first = between(rng, range.least, range.most);
   const std::int64_t least =
@@ -110,31 +112,22 @@ Example drawn_sum(const ToyTask& task, Rng& rng) {
   return added(x, random_number(rng, second), task.has_source);
 }
 
-std::int64_t longest_sum(const ToyTask& task) {
+std::int64_t longest_sum(const Numbers& task) {
   const FirstAddend range = first_addend(task);
   return std::max(range.most, task.digits_max - range.least) + 1;
 }
 
-ToyTask task_of(const TrainConfig& config) {
-  return {.kind = config.task.rfind("copy", 0) == 0 ? ToyTask::Kind::copy : ToyTask::Kind::addition,
-          .has_source = config.has_source(),
-          .batch = config.batch,
-          .pad_to = kPadTo};
-}
-
 }  // namespace
 
-std::int64_t ToyTask::longest_source() const {
-  if (!has_source) return 0;
-  return rounded_up(digits_max + numbers() - 1, pad_to);
+Lengths Numbers::longest() const {
+  const std::int64_t source = has_source ? digits_max + numbers() - 1 : 0;
+  const std::int64_t target = kind == Kind::copy
+                                  ? (has_source ? digits_max : 2 * digits_max + 2)
+                                  : longest_sum(*this) + (has_source ? 0 : digits_max + 3);
+  return {rounded_up(source, pad_to), rounded_up(target, pad_to)};
 }
 
-std::int64_t ToyTask::longest_target() const {
-  if (kind == Kind::copy) return rounded_up(has_source ? digits_max : 2 * digits_max + 2, pad_to);
-  return rounded_up(longest_sum(*this) + (has_source ? 0 : digits_max + 3), pad_to);
-}
-
-void ToyTask::make_batch(std::int64_t index, std::int64_t first, std::int64_t last,
+void Numbers::make_batch(std::int64_t index, std::int64_t first, std::int64_t last,
                          Batch& out) const {
   SCALING_CHECK(index >= 0 && first >= 0 && first < last && last <= batch);
   SCALING_CHECK(digits_min >= 1 && digits_min <= digits_max && numbers() <= digits_max);
@@ -172,22 +165,146 @@ void ToyTask::make_batch(std::int64_t index, std::int64_t first, std::int64_t la
   shift_right(out.target, out.examples, out.input);
 }
 
-ToyTask training_task(const TrainConfig& config) {
-  ToyTask task = task_of(config);
-  const auto bits = random_bits(config.data_seed, kTrainingStream, 0);
-  task.key = std::uint64_t(bits[1]) << 32 | bits[0];
-  task.digits_min = config.digits_min;
-  task.digits_max = config.digits_max;
-  return task;
+namespace {
+
+void require_digits(const char* least, std::int64_t min, const char* most, std::int64_t max,
+                    std::int64_t numbers) {
+  require_at_least(least, min, 1);
+  require_at_least(most, max, numbers);
+  if (min > max) {
+    throw UserError(std::string(least) + " " + std::to_string(min) + " exceeds " + most + " " +
+                    std::to_string(max) + "; change one of the two");
+  }
+  if (max > kMostDigits) {
+    throw UserError(std::string(most) + " " + std::to_string(max) + " exceeds " +
+                    std::to_string(kMostDigits) + ", the most of this build; give fewer");
+  }
 }
 
-ToyTask evaluation_task(const TrainConfig& config) {
-  ToyTask task = task_of(config);
-  task.key = kEvaluationKey;
-  task.spreads_lengths = true;
-  task.digits_min = config.eval_digits_min;
-  task.digits_max = config.eval_digits_max;
-  return task;
+Numbers numbers_of(const TrainConfig& config, std::int64_t digits_min, std::int64_t digits_max) {
+  const auto has = [&config](const char* part) {
+    return config.task.find(part) != std::string::npos;
+  };
+  return {.kind = has("copy") ? Numbers::Kind::copy : Numbers::Kind::addition,
+          .has_source = has("_pairs"),
+          .digits_min = digits_min,
+          .digits_max = digits_max,
+          .batch = config.batch,
+          .pad_to = kPadTo};
+}
+
+/// Drawn by data_seed.
+Numbers trained_on(const TrainConfig& config) {
+  Numbers numbers = numbers_of(config, config.digits_min, config.digits_max);
+  const auto bits = random_bits(config.data_seed, kTrainingStream, 0);
+  numbers.key = std::uint64_t(bits[1]) << 32 | bits[0];
+  return numbers;
+}
+
+/// The same whatever the seeds.
+Numbers evaluated_on(const TrainConfig& config, std::int64_t digits_min, std::int64_t digits_max) {
+  Numbers numbers = numbers_of(config, digits_min, digits_max);
+  numbers.key = kEvaluationKey;
+  numbers.spreads_lengths = true;
+  return numbers;
+}
+
+class NumberTask : public Task {
+ public:
+  explicit NumberTask(const TrainConfig& config) : config_(config), trained_(trained_on(config)) {
+    sets_.push_back({{}, evaluated_on(config, config.eval_digits_min, config.eval_digits_max)});
+    // Longer examples than were trained on say nothing of whether the task was learnt at all.
+    sets_.push_back({{.prefix = "trained_length_"},
+                     evaluated_on(config, config.digits_min, config.digits_max)});
+    // How accuracy falls with length: ten ranges.
+    const std::int64_t longest = config.eval_digits_max;
+    const std::int64_t range = std::max<std::int64_t>(2, (longest + 9) / 10);
+    for (std::int64_t least = 1; least <= longest; least += range) {
+      const std::int64_t most = std::min(longest, least + range - 1);
+      Numbers numbers = evaluated_on(config, least, most);
+      numbers.is_strict = true;
+      sets_.push_back(
+          {{.suffix = ".to_" + std::to_string(most) + "_digits", .only_at_end = true}, numbers});
+    }
+  }
+
+  void train_batch(std::int64_t step, std::int64_t piece, std::int64_t pieces,
+                   Batch& out) const override {
+    SCALING_CHECK(step >= 0 && piece >= 0 && piece < pieces);
+    trained_.make_batch(step, config_.batch * piece / pieces, config_.batch * (piece + 1) / pieces,
+                        out);
+  }
+
+  std::vector<ValidationSet> validation_sets() const override {
+    std::vector<ValidationSet> sets;
+    for (const Set& set : sets_) sets.push_back(set.shown);
+    return sets;
+  }
+
+  std::int64_t validation_batches() const override {
+    return config_.evaluate_batches * config_.accumulate;
+  }
+
+  void validation_batch(std::size_t set, std::int64_t index, Batch& out) const override {
+    SCALING_CHECK(set < sets_.size() && index >= 0 && index < validation_batches());
+    const std::int64_t examples = config_.batch / config_.accumulate;
+    const std::int64_t first = index % config_.accumulate * examples;
+    sets_[set].numbers.make_batch(index / config_.accumulate, first, first + examples, out);
+  }
+
+  /// Results on the same digits may stand beside each other, whatever is done with them.
+  std::string identity(Purpose purpose) const override {
+    const bool resumes = purpose == Purpose::resuming;
+    Hash all;
+    all.text("toy 2").text(resumes ? config_.task : "copy");
+    all.number(resumes ? config_.data_seed : 1);
+    all.number(resumes ? std::uint64_t(config_.batch) : 1);
+    for (const Numbers& numbers : {trained_, sets_.front().numbers}) {
+      all.number(std::uint64_t(numbers.digits_min)).number(std::uint64_t(numbers.digits_max));
+    }
+    return hex_of(all.value());
+  }
+
+  std::string description() const override {
+    const auto digits = [](const Numbers& numbers) {
+      return std::to_string(numbers.digits_min) + " to " + std::to_string(numbers.digits_max) +
+             " digits";
+    };
+    const std::int64_t examples = config_.evaluate_batches * config_.batch;
+    return config_.task + " of " + digits(trained_) + ", evaluated on " +
+           plural(std::uint64_t(examples), "example") + " of " + digits(sets_.front().numbers) +
+           "; " + plural(std::uint64_t(config_.steps), "step") + " draw " +
+           scaled(double(config_.steps) * double(config_.batch)) + " examples";
+  }
+
+ private:
+  struct Set {
+    ValidationSet shown;
+    Numbers numbers;
+  };
+  TrainConfig config_;
+  Numbers trained_;
+  std::vector<Set> sets_;
+};
+
+}  // namespace
+
+Needs needs_of_numbers(const TrainConfig& config) {
+  const Numbers trained = trained_on(config);
+  const Numbers evaluated = evaluated_on(config, config.eval_digits_min, config.eval_digits_max);
+  const std::int64_t least = trained.numbers();
+  require_digits("digits_min", config.digits_min, "digits_max", config.digits_max, least);
+  require_digits("eval_digits_min", config.eval_digits_min, "eval_digits_max",
+                 config.eval_digits_max, least);
+  return {.trained = trained.longest(),
+          .evaluated = evaluated.longest(),
+          .least_vocab_size = trained.least_vocab_size(),
+          .length_knobs = "digits_max, eval_digits_max"};
+}
+
+std::unique_ptr<Task> make_numbers(const TrainConfig& config, std::int64_t,
+                                   std::unique_ptr<TextStore>) {
+  return std::make_unique<NumberTask>(config);
 }
 
 }  // namespace scaling
