@@ -223,16 +223,16 @@ void add_losses(const ModelConfig& config, const KernelSet& kernels) {
 
 void add_attentions(const ModelConfig& config, const KernelSet& kernels) {
   for (const std::string& name : implementations_of("attention")) {
-    const auto cache = std::make_shared<KeyValueCache>(1, config.n_heads, kCached, config.d_head());
-    cache->more = make_attention(name, config)->make_memory(1, kCached);
-    const Seat<Attention> seat{
+    const std::shared_ptr<AttentionCache> cache =
+        make_attention(name, config)->make_cache(1, kCached);
+    const Seat<SelfAttention> seat{
         [name](const ModelConfig& c) { return make_attention(name, c); },
-        [cache](const Attention& layer, const StepContext& ctx, LayerState*, Buffers& b) {
+        [cache](const SelfAttention& layer, const StepContext& ctx, LayerState*, Buffers& b) {
           StepContext last = ctx;
           last.position = kCached - 1;
           layer.step(last, *cache, b.in.data(), b.in.data(), b.v.data(), b.q.data());
         },
-        [](const Attention& layer, WeightType) { return layer.step_cost(1, kCached); }};
+        [](const SelfAttention& layer, WeightType) { return layer.step_cost(1, kCached); }};
     add("attention", name, seat, config, kernels);
   }
 }

@@ -90,13 +90,6 @@ Mat CrossProjection::forward_output(const Mat& o) const {
   return y;
 }
 
-Mat Attention::forward(const Mat& q, const Mat& k, const Mat& v, bool causal) const {
-  Pass pass = evaluation_pass();
-  Mat o;
-  forward(pass, q, k, v, {.causal = causal}, *make_activations(), o);
-  return o;
-}
-
 Mat Loss::forward(const Mat& x) const {
   Pass pass = evaluation_pass();
   Mat logits;

@@ -19,6 +19,7 @@
 #include "kernels/cost.h"
 #include "kernels/kernels.h"
 #include "kernels/team.h"
+#include "models/block_part.h"
 #include "models/config.h"
 #include "models/matrix.h"
 #include "models/parameter.h"
@@ -37,6 +38,8 @@ struct StepContext {
   float* workspace;       ///< shared by the team, at least workspace_floats of the running layer
   /// Current token of every sequence, for layers that choose by token; may be null if none does.
   const int* ids = nullptr;
+  /// Of thread 0 in a profiled step, else null.
+  PartClock* clock = nullptr;
   /// Of Barrier::claim, since the last sync; counted alike by every thread.
   mutable int queue = 0;
 
@@ -47,10 +50,14 @@ struct StepContext {
     barrier.wait();
     queue = 0;
   }
+  /// From here on time is the part's.
+  void enter(BlockPart part) const {
+    if (clock) clock->enter(part);
+  }
 
-  /// How n rows are dealt out: most in equal shares, the rest in pieces to whoever is done first,
+  /// How n rows are divided: most in equal shares, the rest in pieces to whoever is done first,
   /// since equal shares of memory's bandwidth never end together.
-  struct Deal {
+  struct RowPartition {
     std::int64_t n, shared, piece;
     std::int64_t pieces() const { return (n - shared + piece - 1) / piece; }
     Range rows(std::int64_t p) const {
@@ -59,18 +66,18 @@ struct StepContext {
   };
   /// Whole shares only for a single thread, for few bytes, and for kernel sets that suffer from
   /// small pieces.
-  Deal deal(std::int64_t n, std::int64_t row_bytes) const;
+  RowPartition partition(std::int64_t n, std::int64_t row_bytes) const;
   static constexpr std::int64_t kMaxPieces = 16;
   /// fn(part, rows) for the thread's share (part = thread) and for the pieces it gets hold of (part
   /// = threads + piece).
   template <class Fn>
-  void for_rows(const Deal& deal, Fn&& fn) const {
-    fn(thread, share_of(deal.shared, thread, threads, 16));
-    if (deal.shared == deal.n) return;
+  void for_rows(const RowPartition& partition, Fn&& fn) const {
+    fn(thread, share_of(partition.shared, thread, threads, 16));
+    if (partition.shared == partition.n) return;
     for (const int own = queue++;;) {
       const int piece = barrier.claim(own);
-      if (piece >= deal.pieces()) return;
-      fn(threads + piece, deal.rows(piece));
+      if (piece >= partition.pieces()) return;
+      fn(threads + piece, partition.rows(piece));
     }
   }
 };
@@ -198,70 +205,6 @@ class CrossProjection : public Layer {
   /// As Projection's, of a position that asks, and FLOP of keys and values of one that is asked.
   virtual double forward_flops() const { return total(step_cost(1, WeightType::f32)).flops; }
   virtual double memory_flops() const = 0;
-  virtual double activation_floats() const = 0;
-};
-
-/// Keys and values of one attention: (tokens, heads, capacity, d_head) each.
-struct KeyValueCache {
-  KeyValueCache(int tokens, std::int64_t heads, std::int64_t capacity, std::int64_t d_head);
-  float* keys_of(int token, std::int64_t head);
-  float* values_of(int token, std::int64_t head);
-  float* scores_of(int token, std::int64_t head);
-  int tokens;
-  std::int64_t heads, capacity, d_head;
-  std::vector<float> keys, values,
-      scores;                        ///< scores: (tokens, heads, capacity), scratch of one step
-  std::unique_ptr<LayerState> more;  ///< Attention::make_memory's, or null
-};
-
-/// Which keys a query may see.
-struct AttentionMask {
-  bool causal = false;                 ///< key position <= query position; as many keys as queries
-  const std::uint8_t* keys = nullptr;  ///< (examples * key length), 0: padding; null: all are seen
-};
-
-/// What a forward of one sequence computes, all heads together.
-struct AttentionWork {
-  double pairs = 0;   ///< of a query and a key that meet: a score, and a share of the key's value
-  double choice = 0;  ///< FLOP of finding out who meets; backward does not repeat them
-  /// FLOP of a forward: two products of a pair. Of a forward and its backward: six; scores that
-  /// backward makes again do not count.
-  double forward_flops(std::int64_t d_head) const { return choice + 4 * double(d_head) * pairs; }
-  double step_flops(std::int64_t d_head) const { return choice + 12 * double(d_head) * pairs; }
-};
-
-/// Everything between projections: q, k, v -> o. Has no parameters.
-class Attention : public Layer {
- public:
-  void visit_parameters(const ParameterVisitor&) override {}
-  /// What step remembers beside keys and values, for KeyValueCache::more; most remember nothing.
-  virtual std::unique_ptr<LayerState> make_memory(int /*tokens*/, std::int64_t /*capacity*/) const {
-    return nullptr;
-  }
-  /// q, o: (examples * query length, d_model); k, v: (examples * key length, d_model). Drops
-  /// attention probabilities in training.
-  virtual void forward(Pass& pass, const Mat& q, const Mat& k, const Mat& v,
-                       const AttentionMask& mask, Activations& kept, Mat& o) const = 0;
-  virtual void backward(Pass& pass, const Mat& q, const Mat& k, const Mat& v,
-                        const AttentionMask& mask, Activations& kept, const Mat& do_, Mat& dq,
-                        Mat& dk, Mat& dv) const = 0;
-  /// Evaluation of one sequence.
-  Mat forward(const Mat& q, const Mat& k, const Mat& v, bool causal) const;
-  /// Appends k, v at ctx.position and attends over positions [0, ctx.position].
-  virtual void step(const StepContext& ctx, KeyValueCache& cache, const float* q, const float* k,
-                    const float* v, float* o) const = 0;
-  /// Attends over the first `length` cached positions (cross-attention).
-  virtual void step_fixed(const StepContext& ctx, KeyValueCache& cache, std::int64_t length,
-                          const float* q, float* o) const = 0;
-  virtual Cost step_cost(int tokens, std::int64_t length) const = 0;
-  /// Of one sequence; an expectation where who meets depends on the values.
-  virtual AttentionWork work(std::int64_t queries, std::int64_t keys, bool causal) const = 0;
-  /// Counted after a forward of one sequence without padding.
-  virtual AttentionWork work_of(const Activations& /*kept*/, std::int64_t length,
-                                bool causal) const {
-    return work(length, length, causal);
-  }
-  /// Floats that Activations hold for each query; linear in length for every implementation.
   virtual double activation_floats() const = 0;
 };
 

@@ -13,7 +13,6 @@
 #include "kernels/gemm_rate.h"
 #include "kernels/parallel.h"
 #include "kernels/random.h"
-#include "models/layers/attention/lsh.h"
 #include "models/layers/catalog.h"
 
 namespace scaling {
@@ -72,34 +71,15 @@ class Core {
 
   /// Those of the last forward, as CoreCost says.
   void count_flops(std::int64_t length, CoreCost* cost) const {
-    double pairs = double(model_.n_heads) * double(length) * double(length + 1) / 2, hashes = 0;
-    if (const auto* lsh = dynamic_cast<const LshAttention*>(attention_.get())) {
-      pairs = pairs_in_view(*lsh, length);
-      hashes = 2.0 * double(length * model_.d_model) *
-               double(model_.lsh_rounds * lsh->hashing_of(length).columns());
-    }
-    cost->forward_flops = hashes + 4 * pairs * double(model_.d_head());
-    cost->step_flops = hashes + 12 * pairs * double(model_.d_head());
+    const AttentionWork work = attention_->work_of(*kept_, length, /*causal=*/true);
+    cost->forward_flops = work.forward_flops(model_.d_head());
+    cost->step_flops = work.step_flops(model_.d_head());
   }
 
  private:
-  double pairs_in_view(const LshAttention& lsh, std::int64_t length) const {
-    double pairs = 0;
-    for (std::int64_t head = 0; head < model_.n_heads; ++head) {
-      lsh.visit_views(static_cast<const LshAttention::Kept&>(*kept_), head, length, nullptr,
-                      [&pairs](auto queries, auto keys) {
-                        for (const std::int32_t t : queries) {
-                          const auto end = std::lower_bound(keys.begin(), keys.end(), t);
-                          pairs += double(end - keys.begin());
-                        }
-                      });
-    }
-    return pairs;
-  }
-
   const ModelConfig model_;
   const Gemm& gemm_;
-  std::unique_ptr<Attention> attention_;
+  std::unique_ptr<SelfAttention> attention_;
   std::unique_ptr<Activations> kept_;
 };
 

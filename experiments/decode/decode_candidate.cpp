@@ -48,9 +48,7 @@ double middle(const std::vector<double>& values, Protocol protocol) {
 }  // namespace
 
 std::uint64_t cache_bytes(const Row& row, const Transformer& model) {
-  return std::uint64_t(model.blocks() * 2 * model.config().d_model * row.batch *
-                       (capacity_of(row) + row.source_length)) *
-         sizeof(float);
+  return model.state_bytes(model.decode_sizes(row.batch, capacity_of(row), row.source_length));
 }
 
 std::int64_t middle_length(const Row& row) {
@@ -129,11 +127,11 @@ Decode RowSubject::decode(int number) {
     block.push_back(timing.block_seconds);
     if (has_long_tokens_) {
       const Ceilings after = ceilings();
-      long_tokens.push_back({{token.back(), block.back(), decoder_.seat_seconds()}, before, after});
+      long_tokens.push_back({{token.back(), block.back(), decoder_.part_seconds()}, before, after});
       before = after;
     }
   }
-  return {{middle(token, settings_.kind), middle(block, settings_.kind), decoder_.seat_seconds()},
+  return {{middle(token, settings_.kind), middle(block, settings_.kind), decoder_.part_seconds()},
           touched.mean(),
           std::move(long_tokens)};
 }

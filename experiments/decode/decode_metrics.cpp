@@ -29,14 +29,14 @@ struct Columns {
   std::vector<double> token_ms, block_ms, token_floor, block_floor, token_efficiency,
       block_efficiency;
   std::vector<double> rows_touched, read, fma;
-  PerSeat<std::vector<double>> seat_ms, seat_floor;
+  PerPart<std::vector<double>> seat_ms, seat_floor;
 };
 
 Columns columns_of(const Row& row, const Transformer& model, const Samples& samples) {
   const std::int64_t length = middle_length(row);
   const Cost token_cost = model.token_cost(row.batch, length, row.source_length);
   const Cost block_cost = model.block_cost(row.batch, length, row.source_length);
-  const PerSeat<Cost> seat_costs = model.block_cost_by_seat(row.batch, length, row.source_length);
+  const PerPart<Cost> seat_costs = model.block_cost_by_part(row.batch, length, row.source_length);
   const auto missing = double(model.config().decoder_layers - model.blocks());
   Columns c;
   const auto token_ms = [&](const Part& p) {
@@ -60,7 +60,7 @@ Columns columns_of(const Row& row, const Transformer& model, const Samples& samp
     add(c.read, [](const Part& p) { return p.ceilings.read_bytes_per_second / 1e9; });
     add(c.fma, [](const Part& p) { return p.ceilings.fma_flops_per_second / 1e9; });
     c.rows_touched.push_back(sample.rows_touched);
-    for (std::size_t seat = 0; seat < kSeats; ++seat) {
+    for (std::size_t seat = 0; seat < kParts; ++seat) {
       if (seat_costs[seat].empty()) continue;
       add(c.seat_ms[seat], [seat](const Part& p) { return 1e3 * p.times.seat_seconds[seat]; });
       add(c.seat_floor[seat], [&](const Part& p) { return floor_ms(p, seat_costs[seat]); });
@@ -216,9 +216,9 @@ std::vector<Record> decode_records(const Record& base, const Row& row, Transform
   write.measured("rows_touched", "rows", c.rows_touched, Status::ok);
   write.measured("read_gbps", "GB/s", c.read, Status::ok);
   write.measured("fma_gflops", "GFLOP/s", c.fma, Status::ok);
-  for (std::size_t seat = 0; seat < kSeats; ++seat) {
+  for (std::size_t seat = 0; seat < kParts; ++seat) {
     if (c.seat_ms[seat].empty()) continue;
-    const std::string name = kSeatNames[seat];
+    const std::string name = kPartNames[seat];
     write.measured("seat." + name + ".ms", "ms", c.seat_ms[seat], block_status);
     write.measured("seat." + name + ".floor_ms", "ms", c.seat_floor[seat], block_status);
   }

@@ -17,7 +17,7 @@
 #include "experiments/decode/options.h"
 #include "experiments/study/statistics.h"
 #include "kernels/ceilings.h"
-#include "models/seat.h"
+#include "models/block_part.h"
 
 namespace scaling {
 
@@ -43,7 +43,7 @@ struct Times {
   double token_seconds = 0;
   double block_seconds = 0;
   /// Of a block; of a decode, those of the last token before the timed ones.
-  PerSeat<double> seat_seconds{};
+  PerPart<double> seat_seconds{};
 };
 
 struct LongToken {

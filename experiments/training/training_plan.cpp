@@ -14,7 +14,7 @@
 #include "experiments/training/training_records.h"
 #include "experiments/training/training_state.h"
 #include "kernels/check.h"
-#include "models/tasks/catalog.h"
+#include "models/tasks/toy_tasks.h"
 #include "models/transformer/transformer.h"
 
 namespace scaling {
@@ -42,33 +42,22 @@ std::string seeds_text(const std::vector<std::uint64_t>& seeds) {
 /// Arrays of the weights' size beside the weights: gradients, and Adam's two.
 double arrays_beside(const TrainConfig& train) { return train.optimizer == "adam" ? 3 : 1; }
 
-/// About what the forward pass of one piece keeps: each position of a block some eight vectors of
-/// d_model for every attention and for the feed-forward, four of d_ff (hidden values, selections,
-/// their gradients once) and its attention probabilities. A reversible stack keeps one block's.
-double activation_bytes(const ModelConfig& model, const TrainConfig& train) {
-  const double examples = double(train.batch) / double(train.accumulate);
-  const auto [source, target] = needs_of(train).longest();
-  const auto of_stack = [&](std::int64_t layers, std::int64_t length, std::int64_t attentions,
-                            std::int64_t crossed) {
-    const bool reversible = model.residual_stack == "reversible";
-    const double blocks = double(reversible ? std::min<std::int64_t>(layers, 1) : layers);
-    const double vectors = 8.0 * double(1 + attentions + (crossed > 0 ? 1 : 0));
-    return blocks * double(length) *
-           (vectors * double(model.d_model) + 4.0 * double(model.d_ff) +
-            double(model.n_heads) * double(attentions * length + crossed));
-  };
-  const bool concatenated = model.source == "concatenated";
-  const double encoder = of_stack(model.encoder_layers, source, 1, 0);
-  const double decoder = of_stack(model.decoder_layers, target + (concatenated ? source : 0),
-                                  model.attention_layers, concatenated ? 0 : source);
-  return sizeof(float) * examples * (encoder + decoder);
+/// Positions of the longest example trained on; evaluation may have longer ones.
+struct Lengths {
+  std::int64_t source, target;
+};
+
+Lengths trained_lengths(const TrainConfig& train) {
+  if (!train.is_toy()) return {train.longest_source(), train.longest_target()};
+  const ToyTask task = training_task(train);
+  return {task.longest_source(), task.longest_target()};
 }
 
 /// A text that is missing fails its curves when their turn comes, not the others.
 std::string data_or_nothing(const Curve& curve, const std::string& scratch) {
   try {
-    return data_identity(curve.train, curve.model.vocab_size, cache_folder(curve.train, scratch),
-                         [](std::uint64_t) { check_interrupt(); });
+    return data_fingerprint(curve.train, curve.model.vocab_size, cache_folder(curve.train, scratch),
+                            [](std::uint64_t) { check_interrupt(); });
   } catch (const UserError&) {
     return "";
   }
@@ -96,7 +85,7 @@ void find_progress(PlannedCurve& planned, const TrainingOptions& options, const 
 }
 
 double tokens_per_step(const TrainConfig& train) {
-  return double(train.batch) * double(needs_of(train).trained.input);
+  return double(train.batch) * double(trained_lengths(train).target);
 }
 
 TrainingPlan make_training_plan(const CurveExperiment& experiment, const TrainingOptions& options,
@@ -125,12 +114,13 @@ TrainingPlan make_training_plan(const CurveExperiment& experiment, const Trainin
       planned.parameters = parameters[curve.name];
       planned.reference_parameters = parameters[experiment.curves.front().name];
       const TrainConfig& train = curve.train;
-      const Lengths lengths = needs_of(train).trained;
-      planned.step_flops =
-          Transformer(curve.model).training_flops(train.batch, lengths.source, lengths.input);
+      const Lengths lengths = trained_lengths(train);
+      const Transformer model(curve.model);
+      planned.step_flops = model.training_flops(train.batch, lengths.source, lengths.target);
       planned.bytes =
           std::uint64_t(double(planned.parameters) * sizeof(float) * (1 + arrays_beside(train)) +
-                        activation_bytes(curve.model, train));
+                        model.activation_bytes(train.batch / train.accumulate,
+                                               train.longest_source(), train.longest_target()));
       plan.push_back(std::move(planned));
     }
   }

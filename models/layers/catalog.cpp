@@ -107,8 +107,8 @@ const Entries<CrossProjection>& cross_projections() {
   return all;
 }
 
-const Entries<Attention>& attentions() {
-  static const Entries<Attention> all = {
+const Entries<SelfAttention>& attentions() {
+  static const Entries<SelfAttention> all = {
       {"full", [](const auto& c) { return std::make_unique<FullAttention>(c); }},
       {"lsh", [](const auto& c) { return std::make_unique<LshAttention>(c); }},
   };
@@ -170,8 +170,12 @@ std::unique_ptr<CrossProjection> make_cross_projection(const std::string& name,
   return make("cross_projection", cross_projections(), name, config);
 }
 
-std::unique_ptr<Attention> make_attention(const std::string& name, const ModelConfig& config) {
+std::unique_ptr<SelfAttention> make_attention(const std::string& name, const ModelConfig& config) {
   return make("attention", attentions(), name, config);
+}
+
+std::unique_ptr<CrossAttention> make_cross_attention(const ModelConfig& config) {
+  return std::make_unique<FullCrossAttention>(config);
 }
 
 std::unique_ptr<Loss> make_loss(const std::string& name, const ModelConfig& config) {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "models/layer.h"
+#include "models/attention.h"
 
 namespace scaling {
 
@@ -13,7 +13,9 @@ std::unique_ptr<FeedForward> make_feed_forward(const std::string& name, const Mo
 std::unique_ptr<Projection> make_projection(const std::string& name, const ModelConfig& config);
 std::unique_ptr<CrossProjection> make_cross_projection(const std::string& name,
                                                        const ModelConfig& config);
-std::unique_ptr<Attention> make_attention(const std::string& name, const ModelConfig& config);
+std::unique_ptr<SelfAttention> make_attention(const std::string& name, const ModelConfig& config);
+/// Always full.
+std::unique_ptr<CrossAttention> make_cross_attention(const ModelConfig& config);
 std::unique_ptr<Loss> make_loss(const std::string& name, const ModelConfig& config);
 /// Null for "none", the one implementation that is the absence of a layer.
 std::unique_ptr<Recurrence> make_recurrence(const std::string& name, const ModelConfig& config);

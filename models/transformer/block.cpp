@@ -1,29 +1,32 @@
-// Who is in a block.
+// Who is in a block: the one place that knows.
 #include "models/transformer/block.h"
+
+#include <string>
+
+#include "models/transformer/cross_attention_branch.h"
+#include "models/transformer/feed_forward_branch.h"
+#include "models/transformer/self_attention_branch.h"
 
 namespace scaling {
 
-Block::Block(const ModelConfig& config, Place place, const std::string& prefix) {
-  const std::int64_t attentions = place == Place::decoder ? config.attention_layers : 1;
-  for (std::int64_t i = 1; i <= attentions; ++i) {
-    self_attentions.push_back(std::make_unique<SelfAttentionBranch>(config, place, int(i), prefix));
-  }
-  if (place == Place::decoder && config.has_cross_attention()) {
-    cross_attention = std::make_unique<CrossAttentionBranch>(config, prefix);
-  }
-  feed_forward = std::make_unique<FeedForwardBranch>(config, prefix);
-}
+const char* name_of(StackKind kind) { return kind == StackKind::encoder ? "encoder" : "decoder"; }
 
-std::vector<Branch*> Block::branches() const {
-  std::vector<Branch*> all;
-  for (const auto& branch : self_attentions) all.push_back(branch.get());
-  if (cross_attention) all.push_back(cross_attention.get());
-  all.push_back(feed_forward.get());
-  return all;
+Block::Block(const ModelConfig& config, StackKind kind, std::size_t index) {
+  const std::string prefix = std::string(name_of(kind)) + "." + std::to_string(index) + ".";
+  const bool is_decoder = kind == StackKind::decoder;
+  const std::string projection = is_decoder ? config.projection : "dense";
+  for (int number = 1; number <= (is_decoder ? config.attention_layers : 1); ++number) {
+    branches.push_back(std::make_unique<SelfAttentionBranch>(config, projection, config.attention,
+                                                             number, prefix));
+  }
+  if (is_decoder && config.has_cross_attention()) {
+    branches.push_back(std::make_unique<CrossAttentionBranch>(config, prefix));
+  }
+  branches.push_back(std::make_unique<FeedForwardBranch>(config, prefix));
 }
 
 void Block::visit_parameters(const ParameterVisitor& visit) const {
-  for (Branch* branch : branches()) branch->visit_parameters(visit);
+  for (const auto& branch : branches) branch->visit_parameters(visit);
 }
 
 }  // namespace scaling

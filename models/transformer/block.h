@@ -2,25 +2,26 @@
 #pragma once
 
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "models/transformer/branch.h"
 
 namespace scaling {
 
-/// config.attention_layers self-attentions (an encoder's block has one), cross-attention if the
-/// decoder attends to an encoder, the feed-forward. How their results are added up is the stack's
-/// affair.
-struct Block {
-  /// prefix: of all parameters' names ("decoder.0.").
-  Block(const ModelConfig& config, Place place, const std::string& prefix);
-  void visit_parameters(const ParameterVisitor& visit) const;
-  std::vector<Branch*> branches() const;
+enum class StackKind { encoder, decoder };
 
-  std::vector<std::unique_ptr<SelfAttentionBranch>> self_attentions;
-  std::unique_ptr<CrossAttentionBranch> cross_attention;  ///< may be null
-  std::unique_ptr<FeedForwardBranch> feed_forward;
+/// "encoder", "decoder": what names of parameters begin with.
+const char* name_of(StackKind kind);
+
+/// config.attention_layers self-attentions (an encoder's block has one, its projections dense:
+/// reference 7.4), cross-attention if the decoder attends to an encoder, the feed-forward. How
+/// their results are added up is the stack's affair.
+struct Block {
+  /// index: among the stack's blocks.
+  Block(const ModelConfig& config, StackKind kind, std::size_t index);
+  void visit_parameters(const ParameterVisitor& visit) const;
+
+  std::vector<std::unique_ptr<Branch>> branches;
 };
 
 }  // namespace scaling

@@ -1,22 +1,22 @@
 // A residual branch of a block: norm, layers and dropout between the stream that it reads and the
-// stream to which its result is added (reference 5.1, 7.1).
+// stream to which its result is added (reference 5.1, 7.1). It owns its layers, runs them in a
+// batch and in a decode step, and knows what both cost.
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "models/layer.h"
+#include "models/attention.h"
 #include "models/transformer/concatenation.h"
 #include "models/transformer/norm.h"
 
 namespace scaling {
 
 /// What the branches of one stack see beside the streams.
-struct Surroundings {
-  const Attention& self_attention;
-  const Attention& cross_attention;
+struct BlockInputs {
   AttentionMask self = {};
   const Mat* encoded = nullptr;  ///< (examples * source length, d)
   AttentionMask cross = {};
@@ -33,107 +33,133 @@ struct BranchScratch {
   CrossProjection::Memory dmemory;
 };
 
-enum class Place { encoder, decoder };
+/// What a branch's forward keeps for its backward; the result may be kept here too.
+struct BranchActivations {
+  virtual ~BranchActivations() = default;
+  /// fn for all that a repeated forward must find as it was, always in the same order.
+  virtual void for_each_decisions(const std::function<void(Decisions&)>& fn) = 0;
+  Mat out;
+};
 
+/// Of one example in training: what its forward computes and keeps depends on them.
+struct TrainSizes {
+  std::int64_t length = 0;  ///< positions of the stack, those of a joint sequence's source included
+  std::int64_t source = 0;  ///< positions that cross-attention looks at
+  bool causal = false;
+};
+
+/// Of a decode: of its caches, or of one step.
+struct DecodeSizes {
+  int tokens = 1;  ///< sequences decoded together
+  /// That self-attention's cache has room for or has, the current one and those of a joint
+  /// sequence's source included.
+  std::int64_t positions = 0;
+  std::int64_t source = 0;  ///< that cross-attention looks at
+  WeightType type = WeightType::f32;
+};
+
+/// What a branch remembers between the steps of a decode: caches, layers' states.
+struct BranchState {
+  virtual ~BranchState() = default;
+};
+
+/// What branches work in during a step.
+struct StepBuffers {
+  float *q, *k, *v;  ///< the team's, (kMaxTokens, d_model)
+  float *o, *y;      ///< the team's, (tokens, d_model)
+  float* normed;     ///< the thread's own, (tokens, d_model)
+};
+
+/// Constant after it is built.
 class Branch {
  public:
   virtual ~Branch() = default;
   virtual void visit_parameters(const ParameterVisitor& visit) = 0;
+  /// "decoder.1, feed-forward".
+  virtual std::string name() const = 0;
 
-  /// What a forward keeps for its backward; the result may be kept here too.
-  struct Kept {
-    virtual ~Kept() = default;
-    /// fn for all that a repeated forward must find as it was, always in the same order.
-    virtual void for_each_decisions(const std::function<void(Decisions&)>& fn) = 0;
-    Mat out;
-  };
-  virtual std::unique_ptr<Kept> make_kept(const Attention& self_attention,
-                                          const Attention& cross_attention) const = 0;
+  // -- a batch ------------------------------------------------------------------------------------
 
+  virtual std::unique_ptr<BranchActivations> make_activations() const = 0;
   /// out = base + sign * f(x), f being all of the branch. x, base, out: (examples * length, d);
   /// out may be base.
-  virtual void forward(Pass& pass, const Surroundings& around, const Mat& x, const Mat& base,
-                       float sign, Kept& kept, BranchScratch& scratch, Mat& out) const = 0;
+  virtual void forward(Pass& pass, const BlockInputs& inputs, const Mat& x, const Mat& base,
+                       float sign, BranchActivations& kept, BranchScratch& scratch,
+                       Mat& out) const = 0;
   /// ADDS to dx the gradient of f(x), given that of the result, dout; the two may be one matrix.
-  /// Adds the gradient of around.encoded to dencoded, which may be null if there is none.
-  virtual void backward(Pass& pass, const Surroundings& around, const Mat& x, Kept& kept,
-                        BranchScratch& scratch, const Mat& dout, Mat& dx, Mat* dencoded) const = 0;
+  /// Adds the gradient of inputs.encoded to dencoded, which may be null if there is none.
+  virtual void backward(Pass& pass, const BlockInputs& inputs, const Mat& x,
+                        BranchActivations& kept, BranchScratch& scratch, const Mat& dout, Mat& dx,
+                        Mat* dencoded) const = 0;
+  /// FeedForward::selection_entropy of the last forward; NaN of branches that select nothing.
+  virtual double selection_entropy(const BranchActivations& /*kept*/) const {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  /// Of one example: FLOP of the matrix products of forward, and floats that it keeps.
+  virtual double forward_flops(const TrainSizes& sizes) const = 0;
+  virtual double activation_floats(const TrainSizes& sizes) const = 0;
+
+  // -- a decode, one token of every sequence at a time
+  // ----------------------------------------------
+
+  /// At position 0.
+  virtual std::unique_ptr<BranchState> make_state(const DecodeSizes& sizes) const = 0;
+  /// Of its caches.
+  virtual std::uint64_t state_bytes(const DecodeSizes& sizes) const = 0;
+  /// Back to position 0. Caches stay as they are: nothing reads beyond the current position.
+  virtual void restart(BranchState& state) const = 0;
+  /// Takes in the encoder's output (positions, d_model), the same for every sequence, if the branch
+  /// attends to it. Executed by every thread of the team, with a barrier after each kMaxTokens
+  /// rows.
+  virtual void begin(const StepContext& /*ctx*/, BranchState& /*state*/, const Mat& /*encoded*/,
+                     const StepBuffers& /*buffers*/) const {}
+  /// Fills the first `length` cached positions with draws from the stream of that name and seed.
+  /// Executed by every thread of the team.
+  virtual void pretend(const StepContext& /*ctx*/, BranchState& /*state*/, std::int64_t /*length*/,
+                       std::uint64_t /*seed*/, const std::string& /*stream*/) const {}
+  /// Floats of StepContext::workspace that step needs.
+  virtual std::int64_t workspace_floats(int tokens, int threads) const = 0;
+  /// acc += f(x). Executed by every thread with equal values in streams of its own: adding and the
+  /// norm are cheap enough to be done by all, and save two barriers. x, acc: (tokens, d_model), and
+  /// may be one.
+  virtual void step(const StepContext& ctx, BranchState& state, const float* x, float* acc,
+                    const StepBuffers& buffers) const = 0;
+  virtual PerPart<Cost> step_cost(const DecodeSizes& sizes) const = 0;
+  /// FeedForward::touched_rows of the last step.
+  virtual std::vector<std::int32_t> touched_rows(const BranchState& /*state*/) const { return {}; }
 };
 
-/// f(x) = dropout(self-attention(norm x)). The dropout is for plain stacks only: reversible ones
-/// drop attention's probabilities alone (reference 5.1).
-class SelfAttentionBranch : public Branch {
- public:
-  /// number: 1, 2, ... within its block. Parameters: prefix + "attention_norm.", "projection.", of
-  /// further ones "attention2_norm.", "projection2." and so on.
-  SelfAttentionBranch(const ModelConfig& config, Place place, int number,
-                      const std::string& prefix);
-  void visit_parameters(const ParameterVisitor& visit) override;
-  std::unique_ptr<Branch::Kept> make_kept(const Attention& self_attention,
-                                          const Attention& cross_attention) const override;
-  void forward(Pass& pass, const Surroundings& around, const Mat& x, const Mat& base, float sign,
-               Branch::Kept& kept, BranchScratch& scratch, Mat& out) const override;
-  void backward(Pass& pass, const Surroundings& around, const Mat& x, Branch::Kept& kept,
-                BranchScratch& scratch, const Mat& dout, Mat& dx, Mat* dencoded) const override;
+// -- what branches share
+// ------------------------------------------------------------------------------
 
-  Norm norm;
-  /// An encoder's is always dense (reference 7.4).
-  std::unique_ptr<Projection> projection;
-
- private:
-  struct Kept;
-  std::string norm_name_;
-  bool drops_output_;
-};
-
-/// f(x) = dropout(cross-attention(norm x, encoded)); dropout as in SelfAttentionBranch.
-class CrossAttentionBranch : public Branch {
- public:
-  CrossAttentionBranch(const ModelConfig& config, const std::string& prefix);
-  void visit_parameters(const ParameterVisitor& visit) override;
-  std::unique_ptr<Branch::Kept> make_kept(const Attention& self_attention,
-                                          const Attention& cross_attention) const override;
-  void forward(Pass& pass, const Surroundings& around, const Mat& x, const Mat& base, float sign,
-               Branch::Kept& kept, BranchScratch& scratch, Mat& out) const override;
-  void backward(Pass& pass, const Surroundings& around, const Mat& x, Branch::Kept& kept,
-                BranchScratch& scratch, const Mat& dout, Mat& dx, Mat* dencoded) const override;
-
-  Norm norm;
-  std::unique_ptr<CrossProjection> projection;
-
- private:
-  struct Kept;
-  std::string norm_name_;
-  bool drops_output_;
-};
-
-/// f(x) = dropout(feed-forward(norm x)) + recurrence(another norm x), the last term if there is a
-/// recurrence (reference 6). In reversible stacks all positions of an example share the dropout's
-/// mask (reference 5.2).
-class FeedForwardBranch : public Branch {
- public:
-  FeedForwardBranch(const ModelConfig& config, const std::string& prefix);
-  void visit_parameters(const ParameterVisitor& visit) override;
-  std::unique_ptr<Branch::Kept> make_kept(const Attention& self_attention,
-                                          const Attention& cross_attention) const override;
-  void forward(Pass& pass, const Surroundings& around, const Mat& x, const Mat& base, float sign,
-               Branch::Kept& kept, BranchScratch& scratch, Mat& out) const override;
-  void backward(Pass& pass, const Surroundings& around, const Mat& x, Branch::Kept& kept,
-                BranchScratch& scratch, const Mat& dout, Mat& dx, Mat* dencoded) const override;
-  /// FeedForward::selection_entropy of the last forward.
-  double selection_entropy(const Branch::Kept& kept) const;
-
-  Norm norm, recurrence_norm;
-  std::unique_ptr<FeedForward> feed_forward;
-  std::unique_ptr<Recurrence> recurrence;  ///< null if the config has none
-
- private:
-  struct Kept;
-  std::string prefix_;
-  Masks masks_;
-};
-
+void prefix_names(Layer& layer, const std::string& prefix);
+/// "decoder.1, what" of the prefix "decoder.1.".
+std::string branch_name(const std::string& prefix, const char* what);
 /// to += factor * more, of the same size, rows shared among the threads.
 void add_to(Mat& to, const Mat& more, float factor = 1);
+/// out = base + sign * dropout(y), or without the dropout if `dropout` is null. out may be base.
+void add_branch(Pass& pass, Activations* dropout, Masks masks, const Mat& y, const Mat& base,
+                float sign, Mat& out);
+/// The gradient of a branch's y, given that of its result; `buffer` holds it if it is another.
+const Mat& branch_gradient(const Pass& pass, const Activations* dropout, Masks masks,
+                           const Mat& dout, Mat& buffer);
+/// acc += y, in a decode step.
+void add_step(const StepContext& ctx, const float* y, std::int64_t d, float* acc);
+
+/// Phases are named after the part.
+void set_cost(PerPart<Cost>& costs, BlockPart part, const Cost& cost);
+
+/// Of both attentions.
+struct AttentionBranchActivations : BranchActivations {
+  void for_each_decisions(const std::function<void(Decisions&)>& fn) override {
+    fn(*projection);
+    fn(*attention);
+    fn(dropout);
+  }
+  Norm::Kept norm;
+  Mat normed, o;
+  std::unique_ptr<Activations> projection, attention;
+  Activations dropout;
+};
 
 }  // namespace scaling

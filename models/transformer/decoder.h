@@ -3,10 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "kernels/arena.h"
+#include "models/transformer/sampler.h"
 #include "models/transformer/transformer.h"
 
 namespace scaling {
@@ -24,7 +27,8 @@ class Decoder {
   /// Throws UserError if tokens is not in [1, kMaxTokens], or the caches do not fit in memory.
   Decoder(const Transformer& model, const KernelSet& kernels, Team& team, int tokens,
           std::int64_t capacity, std::int64_t source_length);
-  ~Decoder();
+  Decoder(const Decoder&) = delete;
+  Decoder& operator=(const Decoder&) = delete;
 
   /// Forgets everything and takes in the encoder's output for `source` (source_length ids, the same
   /// for all sequences; ignored if decoder-only), padding dropped: into the cross-attention caches,
@@ -43,11 +47,11 @@ class Decoder {
   StepTiming step(const std::vector<int>& ids, std::vector<int>& next, float temperature = 0);
   /// From now on samples are drawn with this seed instead of the model's.
   void set_sampling_seed(std::uint64_t seed);
-  /// From now on steps also note thread 0's time in each seat, at a clock reading for each.
+  /// From now on steps also note thread 0's time in each part of a block, at a clock reading each.
   void profile(bool on);
-  /// Seconds of the last profiled step in each seat, mean over the held blocks. They add up to its
+  /// Seconds of the last profiled step in each part, mean over the held blocks. They add up to its
   /// block_seconds.
-  const PerSeat<double>& seat_seconds() const;
+  const PerPart<double>& part_seconds() const { return part_seconds_; }
   std::int64_t position() const { return position_; }
   /// Of the last step: (tokens, vocab_size).
   const std::vector<float>& logits() const { return logits_; }
@@ -55,11 +59,50 @@ class Decoder {
   std::vector<std::vector<std::int32_t>> touched_rows() const;
 
  private:
-  struct Impl;
+  /// A thread's own streams, (tokens, d_model) each: branches read x and add to acc. A plain stack
+  /// has both in one place.
+  struct ThreadBuffers {
+    float* x;
+    float* acc;
+    StepBuffers step;
+  };
+
   void begin(const Mat& encoded, const std::vector<int>& ids);
-  std::unique_ptr<Impl> impl_;
+  void step(int thread);
+  void embed(const std::vector<int>& ids, float* x) const;
+  void start_streams(const ThreadBuffers& mine) const;
+  void run_blocks(const StepContext& ctx, ThreadBuffers& mine);
+  void mean_of_streams(const ThreadBuffers& mine) const;
+  void prefill(const Mat& rows, const std::vector<int>& row_ids);
+  std::int64_t prefix_length() const { return model_.config().is_concatenated() ? encoded_ : 0; }
+  StepContext context(int thread, std::int64_t at, const int* ids);
+
+  const Transformer& model_;
+  const Stack& stack_;
+  const KernelSet& kernels_;
+  Team& team_;
+  const int tokens_;
+  const std::int64_t d_, capacity_, source_length_;
+  std::vector<std::vector<std::unique_ptr<BranchState>>> states_;  // of each block's branches
+  std::unique_ptr<LayerState> loss_state_;
+  Sampler sampler_;
+  Arena arena_;
+  float* workspace_ = nullptr;  // shared by the team
+  std::vector<ThreadBuffers> threads_;
+  const std::function<void(int)> job_;  // made once: no allocation in a step
+
+  std::int64_t encoded_ = 0;  // positions of the encoder's output
+  bool has_begun_ = false, is_profiling_ = false;
   std::int64_t position_ = 0;
   std::vector<float> logits_;
+  PartClock clock_;  // thread 0's
+  PerPart<double> part_seconds_{};
+
+  // Of the step that runs.
+  const std::vector<int>* ids_ = nullptr;
+  std::vector<int> next_;
+  float temperature_ = 0;
+  StepTiming timing_;
 };
 
 /// Sums over one example, teacher-forced through the decode path: begins at `source`, feeds a 0 and

@@ -4,8 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "models/matrix.h"
-#include "models/parameter.h"
+#include "models/layer.h"
 
 namespace scaling {
 
@@ -27,6 +26,17 @@ struct Norm {
   /// ADDS to dx, since x is a residual stream that goes on beside the norm. The gradients' sums
   /// have one order whatever the number of threads.
   void backward(const Mat& x, Kept& kept, const Mat& dy, Mat& dx) const;
+
+  /// x, y: (ctx.tokens, d), by the calling thread alone.
+  void step(const StepContext& ctx, const float* x, float* y) const {
+    ctx.kernels.layer_norm(x, scale.vector(), bias.vector(), ctx.tokens, scale.cols, y);
+  }
+  /// Scale and bias are read, but tables of weights read leave them out (reference 7.6): they count
+  /// as bytes and not as weights.
+  Phase step_cost(int tokens) const {
+    const double d = double(scale.cols);
+    return {"norm", 0, 2 * d * 4, 8 * d * tokens};
+  }
 };
 
 }  // namespace scaling

@@ -3,6 +3,7 @@
 #include "models/transformer/stack.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -14,7 +15,7 @@ namespace {
 /// Puts the decisions of one branch of one block in place for as long as it lives.
 class InPlace {
  public:
-  InPlace(Branch::Kept& kept, std::vector<Decisions>& stored) : kept_(kept), stored_(stored) {
+  InPlace(BranchActivations& kept, std::vector<Decisions>& stored) : kept_(kept), stored_(stored) {
     exchange();
   }
   ~InPlace() { exchange(); }
@@ -26,51 +27,50 @@ class InPlace {
     std::size_t i = 0;
     kept_.for_each_decisions([&](Decisions& of) { std::swap(of, stored_[i++]); });
   }
-  Branch::Kept& kept_;
+  BranchActivations& kept_;
   std::vector<Decisions>& stored_;
 };
 
 }  // namespace
 
-Stack::Stack(const ModelConfig& config, Place place_)
-    : place(place_),
+Stack::Stack(const ModelConfig& config, Kind kind_)
+    : kind(kind_),
       norm(config.d_model),
       is_reversible_(config.is_reversible()),
       stores_(config.residual_stack != "reversible"),
       decides_anew_(config.recompute_decisions),
       encoder_swaps_(config.encoder_swaps) {
-  positions = Parameter::make_matrix(name() + "_positions", config.max_length, config.d_model,
-                                     Layout::rows, {Initializer::Kind::positions, 0});
-  if (place == Place::encoder && config.is_concatenated()) {
+  positions =
+      Parameter::make_matrix(std::string(name_of(kind)) + "_positions", config.max_length,
+                             config.d_model, Layout::rows, {Initializer::Kind::positions, 0});
+  if (kind == Kind::encoder && config.is_concatenated()) {
     output = std::make_unique<DenseProduct>("encoder_output.w", "encoder_output.bias",
                                             config.d_model, config.d_model);
   }
 }
 
 void Stack::add_block(const ModelConfig& config) {
-  const std::string prefix = name() + "." + std::to_string(blocks.size()) + ".";
-  blocks.push_back(std::make_unique<Block>(config, place, prefix));
+  blocks.push_back(std::make_unique<Block>(config, kind, blocks.size()));
 }
 
 void Stack::visit_parameters(const ParameterVisitor& visit) {
   visit(positions);
   for (const auto& block : blocks) block->visit_parameters(visit);
   if (output) output->visit_parameters(visit);
-  norm.visit_parameters(name() + "_norm.", visit);
+  norm.visit_parameters(std::string(name_of(kind)) + "_norm.", visit);
 }
 
 bool Stack::swaps(std::size_t j, std::size_t branches) const {
-  return is_reversible_ && !(place == Place::encoder && encoder_swaps_ == 1 && j + 1 == branches);
+  return is_reversible_ && !(kind == Kind::encoder && encoder_swaps_ == 1 && j + 1 == branches);
 }
 
-Stack::Kept Stack::make_kept(const Attention& self_attention, const Attention& cross_attention,
-                             bool stored) const {
+Stack::Kept Stack::make_kept(bool stored) const {
   Kept kept;
   if (is_reversible_) kept.embedding.masks = Masks::of_examples;  // reference 5.2
   for (const auto& block : blocks) {
     const bool is_shared = !stores_ && !stored;
-    for (const Branch* branch : block->branches()) {
-      auto own = branch->make_kept(self_attention, cross_attention);
+    for (const auto& branch : block->branches) {
+      auto own = branch->make_activations();
       if (is_shared) {
         std::size_t count = 0;
         own->for_each_decisions([&](Decisions&) { ++count; });
@@ -83,15 +83,15 @@ Stack::Kept Stack::make_kept(const Attention& self_attention, const Attention& c
   return kept;
 }
 
-void Stack::run_stored(Pass& pass, const Surroundings& around, const Mat& x, Kept& kept) const {
+void Stack::run_stored(Pass& pass, const BlockInputs& inputs, const Mat& x, Kept& kept) const {
   const Mat *acc = &x, *ctx = &x;
   kept.inputs.clear();
   for (const auto& block : blocks) {
-    const std::vector<Branch*> branches = block->branches();
+    const auto& branches = block->branches;
     for (std::size_t j = 0; j < branches.size(); ++j) {
-      Branch::Kept& own = *kept.branches[kept.inputs.size()];
+      BranchActivations& own = *kept.branches[kept.inputs.size()];
       kept.inputs.push_back(ctx);
-      branches[j]->forward(pass, around, *ctx, *acc, 1, own, kept.scratch, own.out);
+      branches[j]->forward(pass, inputs, *ctx, *acc, 1, own, kept.scratch, own.out);
       acc = &own.out;
       if (!is_reversible_) ctx = acc;
       if (swaps(j, branches.size())) std::swap(acc, ctx);
@@ -104,15 +104,15 @@ void Stack::run_stored(Pass& pass, const Surroundings& around, const Mat& x, Kep
   kept.last = &kept.mean;
 }
 
-void Stack::run_in_place(Pass& pass, const Surroundings& around, const Mat& x, Kept& kept) const {
+void Stack::run_in_place(Pass& pass, const BlockInputs& inputs, const Mat& x, Kept& kept) const {
   kept.acc = x;
   kept.ctx = x;
   std::size_t i = 0;
   for (const auto& block : blocks) {
-    const std::vector<Branch*> branches = block->branches();
+    const auto& branches = block->branches;
     for (std::size_t j = 0; j < branches.size(); ++j, ++i) {
       const InPlace decisions(*kept.branches[j], kept.decisions[i]);
-      branches[j]->forward(pass, around, kept.ctx, kept.acc, 1, *kept.branches[j], kept.scratch,
+      branches[j]->forward(pass, inputs, kept.ctx, kept.acc, 1, *kept.branches[j], kept.scratch,
                            kept.acc);
       if (swaps(j, branches.size())) kept.acc.swap(kept.ctx);
     }
@@ -122,36 +122,36 @@ void Stack::run_in_place(Pass& pass, const Surroundings& around, const Mat& x, K
   kept.last = &kept.mean;
 }
 
-void Stack::run(Pass& pass, const Surroundings& around, const Mat& x, Kept& kept) const {
+void Stack::run(Pass& pass, const BlockInputs& inputs, const Mat& x, Kept& kept) const {
   if (kept.decisions.empty()) {
-    run_stored(pass, around, x, kept);
+    run_stored(pass, inputs, x, kept);
   } else {
-    run_in_place(pass, around, x, kept);
+    run_in_place(pass, inputs, x, kept);
   }
 }
 
-void Stack::back_in_place(Pass& pass, const Surroundings& around, Kept& kept, Mat* dencoded) const {
+void Stack::back_in_place(Pass& pass, const BlockInputs& inputs, Kept& kept, Mat* dencoded) const {
   std::size_t i = kept.decisions.size();
   for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) {
-    const std::vector<Branch*> branches = (*block)->branches();
+    const auto& branches = (*block)->branches;
     for (std::size_t j = branches.size(); j-- > 0;) {
       if (swaps(j, branches.size())) {
         kept.acc.swap(kept.ctx);
         kept.dacc.swap(kept.dctx);
       }
-      Branch::Kept& own = *kept.branches[j];
+      BranchActivations& own = *kept.branches[j];
       const InPlace decisions(own, kept.decisions[--i]);
       pass.replay = true;
       pass.decides_anew = decides_anew_;
-      branches[j]->forward(pass, around, kept.ctx, kept.acc, -1, own, kept.scratch, kept.acc);
+      branches[j]->forward(pass, inputs, kept.ctx, kept.acc, -1, own, kept.scratch, kept.acc);
       pass.replay = pass.decides_anew = false;
-      branches[j]->backward(pass, around, kept.ctx, own, kept.scratch, kept.dacc, kept.dctx,
+      branches[j]->backward(pass, inputs, kept.ctx, own, kept.scratch, kept.dacc, kept.dctx,
                             dencoded);
     }
   }
 }
 
-void Stack::run_back(Pass& pass, const Surroundings& around, Kept& kept, Mat& dx,
+void Stack::run_back(Pass& pass, const BlockInputs& inputs, Kept& kept, Mat& dx,
                      Mat* dencoded) const {
   if (is_reversible_) {
     kept.dacc.resize(dx.rows(), dx.cols());
@@ -159,15 +159,15 @@ void Stack::run_back(Pass& pass, const Surroundings& around, Kept& kept, Mat& dx
     kept.dctx = kept.dacc;
   }
   if (!kept.decisions.empty()) {
-    back_in_place(pass, around, kept, dencoded);
+    back_in_place(pass, inputs, kept, dencoded);
   } else {
     std::size_t i = kept.inputs.size();
     for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) {
-      const std::vector<Branch*> branches = (*block)->branches();
+      const auto& branches = (*block)->branches;
       for (std::size_t j = branches.size(); j-- > 0;) {
         --i;
         if (swaps(j, branches.size())) kept.dacc.swap(kept.dctx);
-        branches[j]->backward(pass, around, *kept.inputs[i], *kept.branches[i], kept.scratch,
+        branches[j]->backward(pass, inputs, *kept.inputs[i], *kept.branches[i], kept.scratch,
                               is_reversible_ ? kept.dacc : dx, is_reversible_ ? kept.dctx : dx,
                               dencoded);
       }
@@ -176,17 +176,17 @@ void Stack::run_back(Pass& pass, const Surroundings& around, Kept& kept, Mat& dx
   if (is_reversible_) dx.noalias() = kept.dacc + kept.dctx;
 }
 
-void Stack::forward(Pass& pass, const Parameter& embedding, const Surroundings& around,
+void Stack::forward(Pass& pass, const Parameter& embedding, const BlockInputs& inputs,
                     const std::vector<int>& ids, Kept& kept) const {
   pass.ids = ids.data();
   embed(pass, embedding, positions, ids, kept.embedding, kept.embedded);
-  const Concatenation* joined = around.joined;
+  const Concatenation* joined = inputs.joined;
   if (joined) {
-    joined->join(*around.encoded, kept.embedded, kept.joint);
-    joined->join_ids(*around.source, ids, kept.ids);
+    joined->join(*inputs.encoded, kept.embedded, kept.joint);
+    joined->join_ids(*inputs.source, ids, kept.ids);
     pass.ids = kept.ids.data();
   }
-  run(pass, around, joined ? kept.joint : kept.embedded, kept);
+  run(pass, inputs, joined ? kept.joint : kept.embedded, kept);
   if (joined) {
     joined->strip(*kept.last, kept.stripped);
     kept.last = &kept.stripped;
@@ -199,9 +199,9 @@ void Stack::forward(Pass& pass, const Parameter& embedding, const Surroundings& 
   norm.forward(*kept.before_norm, kept.norm, kept.normed);
 }
 
-void Stack::backward(Pass& pass, const Parameter& embedding, const Surroundings& around,
+void Stack::backward(Pass& pass, const Parameter& embedding, const BlockInputs& inputs,
                      const std::vector<int>& ids, Kept& kept, Mat* dencoded) const {
-  const Concatenation* joined = around.joined;
+  const Concatenation* joined = inputs.joined;
   kept.dx.setZero(kept.normed.rows(), kept.normed.cols());
   norm.backward(*kept.before_norm, kept.norm, kept.dnormed, kept.dx);
   if (output) {
@@ -214,7 +214,7 @@ void Stack::backward(Pass& pass, const Parameter& embedding, const Surroundings&
     joined->strip_backward(kept.dx, kept.dlast);
     kept.dx.swap(kept.dlast);
   }
-  run_back(pass, around, kept, kept.dx, dencoded);
+  run_back(pass, inputs, kept, kept.dx, dencoded);
   if (joined) {
     joined->join_backward(kept.dx, *dencoded, kept.dlast);
     kept.dx.swap(kept.dlast);
@@ -226,14 +226,9 @@ void Stack::backward(Pass& pass, const Parameter& embedding, const Surroundings&
 std::string Stack::first_not_finite(const Kept& kept) const {
   SCALING_CHECK(kept.decisions.empty());
   std::size_t i = 0;
-  for (std::size_t block = 0; block < blocks.size(); ++block) {
-    const std::size_t branches = blocks[block]->branches().size();
-    for (std::size_t j = 0; j < branches; ++j, ++i) {
-      if (kept.branches[i]->out.allFinite()) continue;
-      return name() + "." + std::to_string(block) + ", " +
-             (j + 1 == branches                           ? "feed-forward"
-              : j < blocks[block]->self_attentions.size() ? "self-attention"
-                                                          : "cross-attention");
+  for (const auto& block : blocks) {
+    for (const auto& branch : block->branches) {
+      if (!kept.branches[i++]->out.allFinite()) return branch->name();
     }
   }
   return "";
@@ -244,8 +239,12 @@ std::vector<double> Stack::selection_entropies(const Kept& kept) const {
   std::vector<double> entropies;
   std::size_t i = 0;
   for (const auto& block : blocks) {
-    i += block->branches().size();
-    entropies.push_back(block->feed_forward->selection_entropy(*kept.branches[i - 1]));
+    double of_block = std::numeric_limits<double>::quiet_NaN();
+    for (const auto& branch : block->branches) {
+      const double entropy = branch->selection_entropy(*kept.branches[i++]);
+      if (!std::isnan(entropy)) of_block = entropy;
+    }
+    entropies.push_back(of_block);
   }
   return entropies;
 }

@@ -18,10 +18,11 @@ namespace scaling {
 /// instead of remembering acc: nothing of the size of a stream is kept of a branch, only its
 /// Decisions. `reversible_stored` is the same function, remembering.
 struct Stack {
-  /// Without blocks yet: `blocks` of them are added by add_block. Names begin with the place's
+  /// Without blocks yet: `blocks` of them are added by add_block. Names begin with the kind's
   /// ("encoder_positions", "encoder.0.", "encoder_norm."; "encoder_output." of the dense layer
   /// between the mean and the norm of an encoder whose output is concatenated).
-  Stack(const ModelConfig& config, Place place);
+  using Kind = StackKind;
+  Stack(const ModelConfig& config, Kind kind);
   void add_block(const ModelConfig& config);
   void visit_parameters(const ParameterVisitor& visit);
 
@@ -31,7 +32,7 @@ struct Stack {
     Mat embedded;
     /// One for every branch of every block; of a reversible stack that stores nothing, one for
     /// every branch of a block, which all blocks use in turn.
-    std::vector<std::unique_ptr<Branch::Kept>> branches;
+    std::vector<std::unique_ptr<BranchActivations>> branches;
     /// Of such a stack, those of every branch of every block.
     std::vector<std::vector<Decisions>> decisions;
     std::vector<const Mat*> inputs;  ///< of every branch, where they are kept
@@ -58,16 +59,15 @@ struct Stack {
   };
   /// stored: activations are kept even if the stack could do without, for whoever wants to see
   /// every block's.
-  Kept make_kept(const Attention& self_attention, const Attention& cross_attention,
-                 bool stored = false) const;
+  Kept make_kept(bool stored = false) const;
 
   /// ids: pass.examples sequences of one length; they become pass.ids. `embedding` is shared by the
-  /// stacks of a model. around.joined, if not null, puts around.encoded before them. The result is
+  /// stacks of a model. inputs.joined, if not null, puts inputs.encoded before them. The result is
   /// kept.normed.
-  void forward(Pass& pass, const Parameter& embedding, const Surroundings& around,
+  void forward(Pass& pass, const Parameter& embedding, const BlockInputs& inputs,
                const std::vector<int>& ids, Kept& kept) const;
   /// From kept.dnormed down to the tables. dencoded: see Branch::backward.
-  void backward(Pass& pass, const Parameter& embedding, const Surroundings& around,
+  void backward(Pass& pass, const Parameter& embedding, const BlockInputs& inputs,
                 const std::vector<int>& ids, Kept& kept, Mat* dencoded) const;
   /// "decoder.1, feed-forward": the first branch whose result in the last forward is not finite;
   /// empty if there is none. kept must be a stored one.
@@ -75,24 +75,26 @@ struct Stack {
   /// FeedForward::selection_entropy of every block; kept must be a stored one.
   std::vector<double> selection_entropies(const Kept& kept) const;
 
-  /// Whether the streams change places after branch j of a block.
+  /// Whether the streams change places after branch j of `branches` in a block.
   bool swaps(std::size_t j, std::size_t branches) const;
+  bool is_reversible() const { return is_reversible_; }
+  /// Whether it remembers what backward needs of every block, in place of computing it again.
+  bool stores() const { return stores_; }
 
-  Place place;
+  Kind kind;
   Parameter positions;
   std::vector<std::unique_ptr<Block>> blocks;
   std::unique_ptr<DenseProduct> output;  ///< may be null
   Norm norm;
 
  private:
-  std::string name() const { return place == Place::encoder ? "encoder" : "decoder"; }
   /// To kept.last.
-  void run(Pass& pass, const Surroundings& around, const Mat& x, Kept& kept) const;
-  void run_stored(Pass& pass, const Surroundings& around, const Mat& x, Kept& kept) const;
-  void run_in_place(Pass& pass, const Surroundings& around, const Mat& x, Kept& kept) const;
+  void run(Pass& pass, const BlockInputs& inputs, const Mat& x, Kept& kept) const;
+  void run_stored(Pass& pass, const BlockInputs& inputs, const Mat& x, Kept& kept) const;
+  void run_in_place(Pass& pass, const BlockInputs& inputs, const Mat& x, Kept& kept) const;
   /// dx enters as the gradient of what run made and leaves as that of its x.
-  void run_back(Pass& pass, const Surroundings& around, Kept& kept, Mat& dx, Mat* dencoded) const;
-  void back_in_place(Pass& pass, const Surroundings& around, Kept& kept, Mat* dencoded) const;
+  void run_back(Pass& pass, const BlockInputs& inputs, Kept& kept, Mat& dx, Mat* dencoded) const;
+  void back_in_place(Pass& pass, const BlockInputs& inputs, Kept& kept, Mat* dencoded) const;
   bool is_reversible_, stores_, decides_anew_;
   std::int64_t encoder_swaps_;
 };

@@ -24,8 +24,8 @@ struct Size {
   }
 };
 
-Size size_of_block(const ModelConfig& config, Place place) {
-  const Block block(config, place, "");
+Size size_of_block(const ModelConfig& config, Stack::Kind kind) {
+  const Block block(config, kind, 0);
   Size size;
   block.visit_parameters([&](Parameter& p) { size.add(p, config.weight_type); });
   return size;
@@ -52,10 +52,8 @@ Transformer::Transformer(ModelConfig config, std::uint64_t memory)
           "embedding", config_.vocab_size, config_.d_model, Layout::rows,
           {Initializer::Kind::uniform,
            float(config_.embedding_scale) * std::sqrt(3.0f / float(config_.d_model))})),
-      encoder_(config_, Place::encoder),
-      decoder_(config_, Place::decoder),
-      attention_(make_attention(config_.attention, config_)),
-      cross_attention_(make_attention("full", config_)),
+      encoder_(config_, Stack::Kind::encoder),
+      decoder_(config_, Stack::Kind::decoder),
       loss_(make_loss(config_.loss, config_)) {
   loss_->visit_parameters([](Parameter& p) { p.name = "loss." + p.name; });
   for (std::int64_t i = 0; config_.encoder && i < config_.encoder_layers; ++i) {
@@ -65,7 +63,7 @@ Transformer::Transformer(ModelConfig config, std::uint64_t memory)
   if (blocks == 0) {
     const std::uint64_t room = memory ? memory : available_memory();
     const std::uint64_t taken = held_bytes() + kKeptFree;
-    const std::uint64_t one = size_of_block(config_, Place::decoder).bytes;
+    const std::uint64_t one = size_of_block(config_, Stack::Kind::decoder).bytes;
     const std::uint64_t fit = room > taken ? (room - taken) / one : 0;
     blocks = std::clamp<std::int64_t>(std::int64_t(std::min<std::uint64_t>(fit, 1u << 30)), 1,
                                       config_.decoder_layers);
@@ -90,10 +88,10 @@ std::int64_t Transformer::parameter_count() const {
   std::int64_t count = embedding_.count() + decoder_.positions.count() + 2 * config_.d_model;
   if (config_.encoder_layers > 0) {
     count += encoder_.positions.count() + 2 * config_.d_model +
-             config_.encoder_layers * size_of_block(config_, Place::encoder).count;
+             config_.encoder_layers * size_of_block(config_, Stack::Kind::encoder).count;
     if (config_.is_concatenated()) count += config_.d_model * (config_.d_model + 1);
   }
-  count += config_.decoder_layers * size_of_block(config_, Place::decoder).count;
+  count += config_.decoder_layers * size_of_block(config_, Stack::Kind::decoder).count;
   loss_->visit_parameters([&](Parameter& p) { count += p.count(); });
   return count;
 }

@@ -10,7 +10,6 @@
 #include "models/batch.h"
 #include "models/layer.h"
 #include "models/layers/catalog.h"
-#include "models/seat.h"
 #include "models/transformer/stack.h"
 
 namespace scaling {
@@ -59,10 +58,10 @@ class Transformer {
   /// What a pass keeps for its backward half; reused from batch to batch.
   struct Kept {
     Stack::Kept encoder, decoder;
-    std::vector<int> source;         ///< what the encoder reads
-    std::vector<std::uint8_t> seen;  ///< of source: 0 where it is padding
-    Concatenation joined;            ///< of both stacks, for concatenated models
-    Mat drawn;                       ///< encoder output of a model with encoder = false
+    std::vector<int> source, shifted;  ///< what the two stacks read
+    std::vector<std::uint8_t> seen;    ///< of source: 0 where it is padding
+    Concatenation joined;              ///< of both, for concatenated models
+    Mat drawn;                         ///< encoder output of a model with encoder = false
     std::unique_ptr<Activations> loss;
   };
   /// stored: see Stack::make_kept.
@@ -78,39 +77,42 @@ class Transformer {
   /// lets through count.
   double training_flops(std::int64_t examples, std::int64_t source_length,
                         std::int64_t target_length) const;
+  /// What loss_of keeps of one batch between forward and backward: of every branch, or of a stack
+  /// that computes them again, of one block's.
+  double activation_bytes(std::int64_t examples, std::int64_t source_length,
+                          std::int64_t target_length) const;
 
-  /// One decoder block's step at `length` cached positions of the decoder's own (the current one
-  /// included); concatenated models have source_length cached before them.
-  PerSeat<Cost> block_cost_by_seat(int tokens, std::int64_t length,
+  /// Of a decode, or of its step at `length` positions of the decoder's own (the current one
+  /// included). source_length: ignored if decoder-only.
+  DecodeSizes decode_sizes(int tokens, std::int64_t length, std::int64_t source_length) const;
+  /// Caches of the held blocks.
+  std::uint64_t state_bytes(const DecodeSizes& sizes) const;
+  /// One decoder block's step, mean over those held; each part's phases, and all one after another.
+  PerPart<Cost> block_cost_by_part(int tokens, std::int64_t length,
                                    std::int64_t source_length) const;
-  /// The same, seat after seat.
   Cost block_cost(int tokens, std::int64_t length, std::int64_t source_length) const;
-  /// The whole token of the full model: decoder_layers x block + embedding, final norm, loss.
+  /// The whole token of the full model: decoder_layers blocks + embedding, final norm, loss.
   Cost token_cost(int tokens, std::int64_t length, std::int64_t source_length) const;
   /// What one token through the held blocks reads.
   Cost held_token_cost(int tokens, std::int64_t length, std::int64_t source_length) const;
 
-  const std::vector<std::unique_ptr<Block>>& decoder() const { return decoder_.blocks; }
-  const Stack& decoder_stack() const { return decoder_; }
+  const Stack& decoder() const { return decoder_; }
   const Loss& loss() const { return *loss_; }
-  const Attention& self_attention() const { return *attention_; }
-  const Attention& cross_attention() const { return *cross_attention_; }
-  const Norm& decoder_norm() const { return decoder_.norm; }
   const Parameter& embedding() const { return embedding_; }
-  const Parameter& decoder_positions() const { return decoder_.positions; }
 
  private:
   void encode_batch(Pass& pass, Kept& kept) const;
   /// Up to kept.decoder.normed, what the loss layer reads.
   void run(Pass& pass, const Batch& batch, Kept& kept) const;
-  Surroundings encoder_surroundings(const Kept& kept) const;
-  Surroundings decoder_surroundings(const Kept& kept) const;
+  BlockInputs encoder_inputs(const Kept& kept) const;
+  BlockInputs decoder_inputs(const Kept& kept) const;
+  TrainSizes encoder_sizes(std::int64_t source_length) const;
+  TrainSizes decoder_sizes(std::int64_t source_length, std::int64_t target_length) const;
 
   ModelConfig config_;
   Arena arena_, gradients_;
   Parameter embedding_;
   Stack encoder_, decoder_;
-  std::unique_ptr<Attention> attention_, cross_attention_;  // the latter always full
   std::unique_ptr<Loss> loss_;
 };
 

@@ -1,46 +1,66 @@
-// What one token through a Transformer must read and compute, and a training step compute.
+// What one token through a Transformer must read and compute, and what a training step computes and
+// keeps: sums over its branches.
+#include <algorithm>
+
 #include "models/layers/parts/counting.h"
 #include "models/transformer/transformer.h"
 
 namespace scaling {
+
+DecodeSizes Transformer::decode_sizes(int tokens, std::int64_t length,
+                                      std::int64_t source_length) const {
+  return {.tokens = tokens,
+          .positions = length + (config_.is_concatenated() ? source_length : 0),
+          .source = config_.has_cross_attention() ? source_length : 0,
+          .type = config_.weight_type};
+}
+
+std::uint64_t Transformer::state_bytes(const DecodeSizes& sizes) const {
+  std::uint64_t bytes = 0;
+  for (const auto& block : decoder_.blocks) {
+    for (const auto& branch : block->branches) bytes += branch->state_bytes(sizes);
+  }
+  return bytes;
+}
+
 namespace {
 
-/// Scale and bias of layer norms and rows of embedding tables are read, but the reference's tables
-/// of weights read (7.6) leave them out, so they count as bytes and not as weights.
-Phase uncounted(const char* name, double bytes, double flops) { return {name, 0, bytes, flops}; }
+/// Phases of one name become one, so that a mean over equal blocks is exactly one of them.
+void merge(Cost& to, const Cost& more) {
+  for (const Phase& phase : more) {
+    const auto same =
+        std::find_if(to.begin(), to.end(), [&](const Phase& p) { return p.name == phase.name; });
+    if (same == to.end()) {
+      to.push_back(phase);
+      continue;
+    }
+    *same = total({*same, phase}, phase.name);
+  }
+}
 
 }  // namespace
 
-PerSeat<Cost> Transformer::block_cost_by_seat(int tokens, std::int64_t length,
+PerPart<Cost> Transformer::block_cost_by_part(int tokens, std::int64_t length,
                                               std::int64_t source_length) const {
-  const Block& block = *decoder_.blocks.front();
-  const WeightType type = config_.weight_type;
-  const double d = double(config_.d_model);
-  const FeedForwardBranch& last = *block.feed_forward;
-  const double norms = double(block.branches().size()) + (last.recurrence ? 1 : 0);
-  const std::int64_t cached = length + (config_.is_concatenated() ? source_length : 0);
-  PerSeat<Cost> costs;
-  const auto set = [&costs](Seat seat, const Cost& cost, double times = 1) {
-    costs[std::size_t(seat)] = repeated(cost, times, name_of(seat));
-  };
-  costs[std::size_t(Seat::layer_norms)] = {
-      uncounted("layer_norms", norms * 2 * d * 4, norms * 8 * d * tokens)};
-  const auto attentions = double(block.self_attentions.size());
-  set(Seat::projection, block.self_attentions.front()->projection->step_cost(tokens, type),
-      attentions);
-  set(Seat::self_attention, attention_->step_cost(tokens, cached), attentions);
-  if (block.cross_attention) {
-    set(Seat::cross_projection, block.cross_attention->projection->step_cost(tokens, type));
-    set(Seat::cross_attention, cross_attention_->step_cost(tokens, source_length));
+  const DecodeSizes sizes = decode_sizes(tokens, length, source_length);
+  PerPart<Cost> costs;
+  for (const auto& block : decoder_.blocks) {
+    for (const auto& branch : block->branches) {
+      const PerPart<Cost> more = branch->step_cost(sizes);
+      for (std::size_t part = 0; part < kParts; ++part) merge(costs[part], more[part]);
+    }
   }
-  set(Seat::feed_forward, last.feed_forward->step_cost(tokens, type));
-  if (last.recurrence) set(Seat::recurrence, last.recurrence->step_cost(tokens, type));
+  for (Cost& cost : costs) {
+    for (Phase& phase : cost) {
+      for (double* sum : {&phase.weights, &phase.bytes, &phase.flops}) *sum /= double(blocks());
+    }
+  }
   return costs;
 }
 
 Cost Transformer::block_cost(int tokens, std::int64_t length, std::int64_t source_length) const {
   Cost cost;
-  for (const Cost& seat : block_cost_by_seat(tokens, length, source_length)) append(cost, seat);
+  for (const Cost& part : block_cost_by_part(tokens, length, source_length)) append(cost, part);
   return cost;
 }
 
@@ -50,10 +70,11 @@ Cost whole_token(const Transformer& model, std::int64_t layers, int tokens, std:
                  std::int64_t source_length) {
   const ModelConfig& config = model.config();
   const double d = double(config.d_model);
+  // Rows of embedding tables are read, but count as no weights (see Norm::step_cost).
   const double rows = 2 * d * tokens * double(bytes_of(config.weight_type));
-  Cost cost{uncounted("embedding", rows, d * tokens)};
+  Cost cost{{"embedding", 0, rows, d * tokens}};
   append(cost, repeated(model.block_cost(tokens, length, source_length), double(layers)));
-  cost.push_back(uncounted("final_norm", 2 * d * 4, 8 * d * tokens));
+  append(cost, repeated({model.decoder().norm.step_cost(tokens)}, 1, "final"));
   append(cost, repeated(model.loss().step_cost(tokens, config.weight_type), 1, "loss"));
   return cost;
 }
@@ -69,46 +90,47 @@ Cost Transformer::held_token_cost(int tokens, std::int64_t length,
   return whole_token(*this, blocks(), tokens, length, source_length);
 }
 
-namespace {
-
-/// Of one sequence through a block, cross-attention left out; attention: of one between
-/// projections.
-double block_flops(const Block& block, double length, double attention) {
-  const FeedForwardBranch& last = *block.feed_forward;
-  double flops = length * last.feed_forward->forward_flops();
-  for (const auto& branch : block.self_attentions) {
-    flops += length * branch->projection->forward_flops() + attention;
-  }
-  if (last.recurrence) flops += length * last.recurrence->forward_flops();
-  return flops;
-}
-
-}  // namespace
-
 double Transformer::training_flops(std::int64_t examples, std::int64_t source_length,
                                    std::int64_t target_length) const {
-  const auto attention = [this](const Attention& layer, std::int64_t queries, std::int64_t keys,
-                                bool causal) {
-    return layer.work(queries, keys, causal).forward_flops(config_.d_head());
-  };
-  const double source = double(source_length), target = double(target_length);
-  double forward = target * loss_->forward_flops();
-  for (const auto& block : encoder_.blocks) {
-    forward +=
-        block_flops(*block, source, attention(*attention_, source_length, source_length, false));
-  }
+  double forward = double(target_length) * loss_->forward_flops();
   if (encoder_.output) {
-    forward += source * total(encoder_.output->step_cost(1, WeightType::f32)).flops;
+    forward += double(source_length) * total(encoder_.output->step_cost(1, WeightType::f32)).flops;
   }
-  const std::int64_t length = target_length + (config_.is_concatenated() ? source_length : 0);
-  for (const auto& block : decoder_.blocks) {
-    forward += block_flops(*block, double(length), attention(*attention_, length, length, true));
-    if (!block->cross_attention) continue;
-    const CrossProjection& projection = *block->cross_attention->projection;
-    forward += target * projection.forward_flops() + source * projection.memory_flops() +
-               attention(*cross_attention_, target_length, source_length, false);
-  }
+  const auto add_stack = [&](const Stack& stack, const TrainSizes& sizes) {
+    for (const auto& block : stack.blocks) {
+      for (const auto& branch : block->branches) forward += branch->forward_flops(sizes);
+    }
+  };
+  add_stack(encoder_, encoder_sizes(source_length));
+  add_stack(decoder_, decoder_sizes(source_length, target_length));
   return 3 * double(examples) * forward;
+}
+
+double Transformer::activation_bytes(std::int64_t examples, std::int64_t source_length,
+                                     std::int64_t target_length) const {
+  double floats = 0;
+  const auto add_stack = [&](const Stack& stack, const TrainSizes& sizes) {
+    const std::size_t kept = stack.stores() ? stack.blocks.size() : 1;
+    for (std::size_t i = 0; i < std::min(kept, stack.blocks.size()); ++i) {
+      for (const auto& branch : stack.blocks[i]->branches) {
+        floats += branch->activation_floats(sizes);
+      }
+    }
+  };
+  add_stack(encoder_, encoder_sizes(source_length));
+  add_stack(decoder_, decoder_sizes(source_length, target_length));
+  return sizeof(float) * double(examples) * floats;
+}
+
+TrainSizes Transformer::encoder_sizes(std::int64_t source_length) const {
+  return {.length = source_length, .source = 0, .causal = false};
+}
+
+TrainSizes Transformer::decoder_sizes(std::int64_t source_length,
+                                      std::int64_t target_length) const {
+  return {.length = target_length + (config_.is_concatenated() ? source_length : 0),
+          .source = config_.has_cross_attention() ? source_length : 0,
+          .causal = true};
 }
 
 }  // namespace scaling

@@ -286,45 +286,63 @@ INSTANTIATE_TEST_SUITE_P(Catalog, LossTest, testing::ValuesIn(implementations_of
 
 class AttentionTest : public testing::TestWithParam<std::string> {};
 
+/// A decode of lsh attends to all that went before where its chunks hold all of it.
+ModelConfig where_all_fits(ModelConfig c) {
+  c.lsh_chunk = kPositions;
+  c.lsh_rounds = 1;
+  return c;
+}
+
 TEST_P(AttentionTest, StepIsForward) {
   for (const Setting& s : settings()) {
     SCOPED_TRACE(s.text());
-    const ModelConfig& c = s.config;
+    const ModelConfig c = where_all_fits(s.config);
     const auto attention = make_attention(GetParam(), c);
     const std::vector<Mat> q = sequences(s), k = sequences(s, 3), v = sequences(s, 6);
-    KeyValueCache cache(s.tokens, c.n_heads, kPositions, c.d_head());
-    std::int64_t now = 0;
+    const auto cache = attention->make_cache(s.tokens, kPositions);
     Mat k_rows, v_rows;
-    Outputs expected, fixed;
+    Outputs expected;
     const Outputs y = step_through(
         s, *attention, c.d_model, q, [&](const StepContext& ctx, const float* in, float* out) {
           // Plain reads of shared rows: thread 0 fetches them, all wait.
           if (ctx.thread == 0) {
-            now = ctx.position;
-            k_rows = rows_at(k, now);
-            v_rows = rows_at(v, now);
+            k_rows = rows_at(k, ctx.position);
+            v_rows = rows_at(v, ctx.position);
           }
           ctx.sync();
-          attention->step(ctx, cache, in, k_rows.data(), v_rows.data(), out);
-        });
-    const Outputs crossed = step_through(
-        s, *attention, c.d_model, q, [&](const StepContext& ctx, const float* in, float* out) {
-          attention->step_fixed(ctx, cache, kPositions - 1, in, out);
+          attention->step(ctx, *cache, in, k_rows.data(), v_rows.data(), out);
         });
     for (std::size_t t = 0; t < q.size(); ++t) {
       expected.push_back(attention->forward(q[t], k[t], v[t], true));
-      fixed.push_back(attention->forward(q[t], k[t].topRows(kPositions - 1),
-                                         v[t].topRows(kPositions - 1), false));
     }
     expect_same(y, expected, "causal");
-    expect_same(crossed, fixed, "fixed");
   }
 }
 
-// Not lsh: a step chooses among all that went before, forward among neighbours in a sorted list
-// (lsh_attention_test holds each to its own definition).
-INSTANTIATE_TEST_SUITE_P(Catalog, AttentionTest, testing::Values("full"),
+INSTANTIATE_TEST_SUITE_P(Catalog, AttentionTest, testing::ValuesIn(implementations_of("attention")),
                          [](const auto& tested) { return tested.param; });
+
+TEST(CrossAttentionTest, StepIsForward) {
+  const std::int64_t keys = kPositions - 1;
+  for (const Setting& s : settings()) {
+    SCOPED_TRACE(s.text());
+    const auto attention = make_cross_attention(s.config);
+    const std::vector<Mat> q = sequences(s);
+    const Mat k = random_mat(keys, s.config.d_model, 3), v = random_mat(keys, s.config.d_model, 6);
+    const auto cache = attention->make_cache(s.tokens, keys);
+    const Outputs y = step_through(s, *attention, s.config.d_model, q,
+                                   [&](const StepContext& ctx, const float* in, float* out) {
+                                     if (ctx.position == 0) {
+                                       attention->fill(ctx, *cache, 0, 2, k.data(), v.data());
+                                       attention->fill(ctx, *cache, 2, int(keys) - 2,
+                                                       k.row(2).data(), v.row(2).data());
+                                       ctx.sync();
+                                     }
+                                     attention->step(ctx, *cache, keys, in, out);
+                                   });
+    expect_same(y, each(q, [&](const Mat& m) { return attention->forward(m, k, v); }), "cross");
+  }
+}
 
 /// Reference 2.5: D and E can route every input to any one output.
 TEST(MultiplicativeDenseTest, ReproducesAnyPermutation) {

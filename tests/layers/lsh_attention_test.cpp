@@ -559,8 +559,7 @@ std::vector<Mat> decode(const LshAttention& layer, const std::vector<Input>& in,
   const int tokens = int(in.size());
   std::vector<Mat> q, k, v, all(in.size(), Mat(length, c.d_model));
   for (const Input& one : in) q.push_back(one.q), k.push_back(one.k), v.push_back(one.v);
-  KeyValueCache cache(tokens, c.n_heads, length, c.d_head());
-  cache.more = layer.make_memory(tokens, length);
+  const auto cache = layer.make_cache(tokens, length);
   Mat q_rows, k_rows, v_rows, o(tokens, c.d_model);
   const Stepper stepper{kernels, threads, tokens, layer.workspace_floats(tokens, threads)};
   stepper.run(
@@ -572,7 +571,7 @@ std::vector<Mat> decode(const LshAttention& layer, const std::vector<Input>& in,
         o.setConstant(1e30f);
       },
       [&](const StepContext& ctx) {
-        layer.step(ctx, cache, q_rows.data(), k_rows.data(), v_rows.data(), o.data());
+        layer.step(ctx, *cache, q_rows.data(), k_rows.data(), v_rows.data(), o.data());
       },
       [&](std::int64_t position) {
         for (std::size_t t = 0; t < all.size(); ++t) {
@@ -609,7 +608,7 @@ TEST(LshAttentionTest, StepIsForwardWhereAllFits) {
   const LshAttention layer(config_of({12, 1, 4, 1, 0}));
   const Input in(length);
   const std::vector<Mat> ours = decode(layer, {in}, find_kernel_set("simd"), 2);
-  expect_close(ours[0], layer.Attention::forward(in.q, in.k, in.v, true), "two chunks");
+  expect_close(ours[0], layer.SelfAttention::forward(in.q, in.k, in.v, true), "two chunks");
 }
 
 TEST(LshAttentionTest, CostStopsGrowingWithTheSlots) {
@@ -633,21 +632,6 @@ std::string refusal(const std::function<void()>& fn) {
     return e.what();
   }
   return "";
-}
-
-TEST(LshAttentionTest, IsNoCrossAttention) {
-  const LshAttention layer(config_of({4, 2, 8, 1, 0}));
-  const Input in(8);
-  const std::string of_forward =
-      refusal([&] { layer.Attention::forward(in.q, in.k.topRows(5), in.v.topRows(5), false); });
-  EXPECT_NE(of_forward.find("cross-attention"), std::string::npos) << of_forward;
-  KeyValueCache cache(1, small_config().n_heads, 8, small_config().d_head());
-  Barrier barrier(1);
-  const StepContext ctx{find_kernel_set("ref"), barrier, 0, 1, 1, 0, nullptr};
-  Mat o(1, small_config().d_model);
-  const std::string of_step =
-      refusal([&] { layer.step_fixed(ctx, cache, 4, in.q.data(), o.data()); });
-  EXPECT_NE(of_step.find("cross-attention"), std::string::npos) << of_step;
 }
 
 TEST(LshAttentionTest, BadKnobsAreNamed) {

@@ -124,12 +124,13 @@ TEST(Pricing, FullAttentionMeetsEveryVisiblePair) {
   const ModelConfig c = small_config();
   const auto layer = make_attention("full", c);
   const double heads = double(c.n_heads);
-  EXPECT_EQ(layer->work(5, 7, false).pairs, heads * 5 * 7);
-  EXPECT_EQ(layer->work(6, 6, true).pairs, heads * (1 + 2 + 3 + 4 + 5 + 6));
-  EXPECT_EQ(layer->work(6, 6, true).choice, 0);
+  EXPECT_EQ(make_cross_attention(c)->work(5, 7).pairs, heads * 5 * 7);
+  EXPECT_EQ(layer->work(6, false).pairs, heads * 6 * 6);
+  EXPECT_EQ(layer->work(6, true).pairs, heads * (1 + 2 + 3 + 4 + 5 + 6));
+  EXPECT_EQ(layer->work(6, true).choice, 0);
   const double d_head = double(c.d_head());
-  EXPECT_EQ(layer->work(6, 6, true).forward_flops(c.d_head()), 4 * d_head * heads * 21);
-  EXPECT_EQ(layer->work(6, 6, true).step_flops(c.d_head()), 12 * d_head * heads * 21);
+  EXPECT_EQ(layer->work(6, true).forward_flops(c.d_head()), 4 * d_head * heads * 21);
+  EXPECT_EQ(layer->work(6, true).step_flops(c.d_head()), 12 * d_head * heads * 21);
 }
 
 /// What is expected of LSH attention before it has run, and what is counted once it has.
@@ -145,18 +146,18 @@ TEST(Pricing, LshAttentionComesNearItsExpectation) {
   for (const bool causal : {true, false}) {
     Pass pass = training_pass();
     layer->forward(pass, q, q, v, {.causal = causal}, *kept, o);
-    const AttentionWork expected = layer->work(length, length, causal);
+    const AttentionWork expected = layer->work(length, causal);
     const AttentionWork counted = layer->work_of(*kept, length, causal);
     EXPECT_NEAR(expected.pairs, counted.pairs, 0.1 * counted.pairs) << causal;
     EXPECT_EQ(expected.choice, counted.choice);
     EXPECT_GT(counted.choice, 0);
     EXPECT_LT(expected.forward_flops(c.d_head()),
-              full->work(length, length, causal).forward_flops(c.d_head()));
+              full->work(length, causal).forward_flops(c.d_head()));
   }
   // A chunk of all is all but the query itself, in every round.
   set_field(c, "lsh_chunk", "256");
   set_field(c, "lsh_rounds", "1");
-  EXPECT_EQ(make_attention("lsh", c)->work(length, length, false).pairs,
+  EXPECT_EQ(make_attention("lsh", c)->work(length, false).pairs,
             double(c.n_heads * length * (length - 1)));
 }
 

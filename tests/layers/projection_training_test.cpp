@@ -263,8 +263,8 @@ struct AttentionResult {
   Mat o, dq, dk, dv;
 };
 
-AttentionResult attend(const Attention& layer, Pass pass, const Mat& q, const Mat& k, const Mat& v,
-                       const AttentionMask& mask, const Mat& dout) {
+AttentionResult attend(const SelfAttention& layer, Pass pass, const Mat& q, const Mat& k,
+                       const Mat& v, const AttentionMask& mask, const Mat& dout) {
   AttentionResult r;
   const auto kept = layer.make_activations();
   layer.forward(pass, q, k, v, mask, *kept, r.o);

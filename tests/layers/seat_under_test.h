@@ -145,7 +145,7 @@ class CrossProjectionUnderTest : public HeldSeat<CrossProjection> {
   CrossProjection::Memory memory_;
 };
 
-class AttentionUnderTest : public HeldSeat<Attention> {
+class AttentionUnderTest : public HeldSeat<SelfAttention> {
  public:
   AttentionUnderTest(const std::string& name, const ModelConfig& config)
       : HeldSeat(make_attention(name, config)) {

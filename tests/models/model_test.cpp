@@ -209,8 +209,8 @@ TEST(DecoderTest, FreeRunningRepeatsItselfAndForgetsBetweenDecodes) {
   }
 }
 
-/// A profiled step computes the same, and its seats' times make up the block's.
-void expect_profile(const ModelConfig& config, const std::set<Seat>& seats) {
+/// A profiled step computes the same, and its parts' times make up the block's.
+void expect_profile(const ModelConfig& config, const std::set<BlockPart>& parts) {
   Transformer model(config);
   Team team(2);
   model.allocate(team);
@@ -224,9 +224,9 @@ void expect_profile(const ModelConfig& config, const std::set<Seat>& seats) {
     for (int t = 0; t < 3; ++t) timing = decoder.step({t + 1}, next);
     logits[profiled] = decoder.logits();
     double sum = 0;
-    for (std::size_t seat = 0; seat < kSeats; ++seat) {
-      const double seconds = decoder.seat_seconds()[seat];
-      EXPECT_EQ(seconds > 0, profiled && seats.contains(Seat(seat))) << kSeatNames[seat];
+    for (std::size_t part = 0; part < kParts; ++part) {
+      const double seconds = decoder.part_seconds()[part];
+      EXPECT_EQ(seconds > 0, profiled && parts.contains(BlockPart(part))) << kPartNames[part];
       sum += seconds;
     }
     if (profiled) {
@@ -236,10 +236,10 @@ void expect_profile(const ModelConfig& config, const std::set<Seat>& seats) {
   EXPECT_EQ(logits[0], logits[1]);
 }
 
-TEST(DecoderTest, AProfileDividesABlocksTimeAmongItsSeats) {
-  const std::set<Seat> transformer = {Seat::layer_norms,     Seat::projection,
-                                      Seat::self_attention,  Seat::cross_projection,
-                                      Seat::cross_attention, Seat::feed_forward};
+TEST(DecoderTest, AProfileDividesABlocksTimeAmongItsParts) {
+  const std::set<BlockPart> transformer = {BlockPart::layer_norms,     BlockPart::projection,
+                                           BlockPart::self_attention,  BlockPart::cross_projection,
+                                           BlockPart::cross_attention, BlockPart::feed_forward};
   expect_profile(with(kAllSparse), transformer);
   ModelConfig terraformer = with(kAllSparse);
   for (const auto& [name, value] :
@@ -249,22 +249,23 @@ TEST(DecoderTest, AProfileDividesABlocksTimeAmongItsSeats) {
                                           {"recurrence", "sru"}}) {
     set_field(terraformer, name, value);
   }
-  expect_profile(terraformer, {Seat::layer_norms, Seat::projection, Seat::self_attention,
-                               Seat::feed_forward, Seat::recurrence});
+  expect_profile(terraformer,
+                 {BlockPart::layer_norms, BlockPart::projection, BlockPart::self_attention,
+                  BlockPart::feed_forward, BlockPart::recurrence});
 }
 
-/// Every seat's phases, one after the other, are the block's.
-TEST(DecoderTest, SeatsCostsAddUpToTheBlocks) {
+/// Every part's phases, one after the other, are the block's.
+TEST(DecoderTest, PartsCostsAddUpToTheBlocks) {
   const Transformer model(with(kAllSparse));
-  const PerSeat<Cost> seats = model.block_cost_by_seat(1, 5, 7);
+  const PerPart<Cost> parts = model.block_cost_by_part(1, 5, 7);
   const Cost block = model.block_cost(1, 5, 7);
   std::size_t at = 0;
-  for (std::size_t seat = 0; seat < kSeats; ++seat) {
-    EXPECT_EQ(seats[seat].empty(), Seat(seat) == Seat::recurrence);
-    for (const Phase& phase : seats[seat]) {
+  for (std::size_t part = 0; part < kParts; ++part) {
+    EXPECT_EQ(parts[part].empty(), BlockPart(part) == BlockPart::recurrence);
+    for (const Phase& phase : parts[part]) {
       ASSERT_LT(at, block.size());
       EXPECT_EQ(phase.name, block[at].name);
-      EXPECT_EQ(phase.name.rfind(kSeatNames[seat], 0), 0u) << phase.name;
+      EXPECT_EQ(phase.name.rfind(kPartNames[part], 0), 0u) << phase.name;
       EXPECT_EQ(phase.bytes, block[at++].bytes);
     }
   }
@@ -422,7 +423,7 @@ TEST(InitializeTest, PositionTableIsSinesAndCosines) {
   Transformer model(config_of_shape("tiny"));
   Team team(1);
   model.allocate(team);
-  const Parameter& table = model.decoder_positions();
+  const Parameter& table = model.decoder().positions;
   EXPECT_EQ(table.get(0, 0), 0);
   EXPECT_EQ(table.get(0, 1), 1);
   EXPECT_NEAR(table.get(3, 2), std::sin(3 / std::pow(10000.0, 2.0 / 32)), 1e-6);

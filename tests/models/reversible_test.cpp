@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "models/tasks/catalog.h"
 #include "models/training/optimizer.h"
 #include "models/training/trainer.h"
 #include "tests/experiments/harness_helpers.h"
@@ -276,33 +275,28 @@ struct Table {
 class StackUnderTest {
  public:
   explicit StackUnderTest(const ModelConfig& c)
-      : attention_(make_attention(c.attention, c)),
-        cross_attention_(make_attention("full", c)),
-        table_(std::make_unique<Table>(Table{Parameter::make_matrix(
+      : table_(std::make_unique<Table>(Table{Parameter::make_matrix(
             "embedding", c.vocab_size, c.d_model, Layout::rows,
             {Initializer::Kind::uniform, std::sqrt(3.0f / float(c.d_model))})})),
         stack_(stack_of(c), 1, 0) {}
 
-  Stack::Kept make_kept() const { return stack_.layer->make_kept(*attention_, *cross_attention_); }
+  Stack::Kept make_kept() const { return stack_.layer->make_kept(); }
   void run(Pass pass, const std::vector<int>& ids, Stack::Kept& kept) const {
-    const Surroundings around{.self_attention = *attention_,
-                              .cross_attention = *cross_attention_,
-                              .self = {.causal = true}};
+    const BlockInputs inputs{.self = {.causal = true}};
     const Parameter& embedding = table_.layer->embedding;
-    stack_.layer->forward(pass, embedding, around, ids, kept);
+    stack_.layer->forward(pass, embedding, inputs, ids, kept);
     kept.dnormed.setConstant(kept.normed.rows(), kept.normed.cols(), 0.01f);
-    stack_.layer->backward(pass, embedding, around, ids, kept, nullptr);
+    stack_.layer->backward(pass, embedding, inputs, ids, kept, nullptr);
   }
 
  private:
   static std::unique_ptr<Stack> stack_of(const ModelConfig& c) {
-    auto stack = std::make_unique<Stack>(c, Place::decoder);
+    auto stack = std::make_unique<Stack>(c, Stack::Kind::decoder);
     stack->positions.init = {Initializer::Kind::uniform, 1};
     for (std::int64_t i = 0; i < c.decoder_layers; ++i) stack->add_block(c);
     return stack;
   }
 
-  std::unique_ptr<Attention> attention_, cross_attention_;
   TrainedLayer<Table> table_;
   TrainedLayer<Stack> stack_;
 };
@@ -442,14 +436,14 @@ TEST_P(ReversibleTest, StepsAfterTheFirstTakeNothing) {
 // -- in training ----------------------------------------------------------------------------------
 
 struct Training {
-  Training(const ModelConfig& model_config, const TrainConfig& config, const Task& task,
+  Training(const ModelConfig& model_config, const TrainConfig& config, const Dataset& data,
            const std::string& folder)
       : model(model_config) {
     {
       Team team(1);
       model.allocate_for_training(team);
     }
-    trainer = std::make_unique<Trainer>(model, task, config, folder);
+    trainer = std::make_unique<Trainer>(model, data, config, folder);
   }
   /// Trains until `last` steps are done, or to the config's end.
   void train(std::int64_t last) {
@@ -493,13 +487,13 @@ TEST(ReversibleTraining, ResumedRunIsTheUninterruptedOneBitForBit) {
     ModelConfig c = sparse;
     c.encoder_layers = task == "causal" ? 0 : 1;
     c.attention = task == "causal" ? "lsh" : "full";
-    const auto corpus = make_task(config, c.vocab_size, folder / "cache");
-    Training whole(c, config, *corpus, folder / "whole");
+    const Dataset corpus(config, c.vocab_size, folder / "cache");
+    Training whole(c, config, corpus, folder / "whole");
     whole.train(config.steps);
     ASSERT_EQ(whole.losses.size(), std::size_t(config.steps));
     std::vector<double> losses;
     for (const std::int64_t last : {2, 5, 8}) {
-      Training part(c, config, *corpus, folder / "parts");
+      Training part(c, config, corpus, folder / "parts");
       EXPECT_EQ(part.trainer->resume(), std::int64_t(losses.size()));
       part.train(last);
       losses.insert(losses.end(), part.losses.begin(), part.losses.end());

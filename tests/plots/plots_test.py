@@ -261,8 +261,7 @@ class SettingsTest(unittest.TestCase):
         self.assertFalse(self.same(label_smoothing=0.1))
 
     def test_what_no_component_reads_makes_no_difference(self):
-        self.assertTrue(self.same(lsh_chunk=128, sparsity=8, modules=4))
-        self.assertFalse(self.same(attention="lsh"))
+        self.assertTrue(self.same(lsh_chunk=128, sparsity=8))
         self.assertFalse(self.same(d_model=16))
         sparse = {"config": {**self.OLD, "feed_forward": "sparse"}}
         other = {"config": {**sparse["config"], "sparsity": 8}}
@@ -978,8 +977,8 @@ class ReportTest(WithFolder):
         self.assertEqual(tables.most_lost(records, "table1_800m", "baseline", 2), "")
 
     def test_seats_are_those_of_the_models(self):
-        source = (ROOT / "models" / "seat.h").read_text(encoding="utf-8")
-        names = re.search(r"kSeatNames = \{(.*?)\}", source, re.DOTALL).group(1)
+        source = (ROOT / "models" / "block_part.h").read_text(encoding="utf-8")
+        names = re.search(r"kPartNames = \{(.*?)\}", source, re.DOTALL).group(1)
         self.assertEqual(list(tables.PARTS), re.findall(r'"(\w+)"', names))
 
     def test_tables_1_and_6_stand_side_by_side(self):

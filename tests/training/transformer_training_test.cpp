@@ -19,9 +19,9 @@
 #include "models/layers/catalog.h"
 #include "models/layers/parts/product.h"
 #include "models/training/checkpoint.h"
-#include "models/transformer/branch.h"
 #include "models/transformer/decoder.h"
 #include "models/transformer/embedding.h"
+#include "models/transformer/feed_forward_branch.h"
 #include "tests/experiments/harness_helpers.h"
 #include "tests/layers/layer_harness.h"
 
@@ -88,9 +88,9 @@ Examples examples(const ModelConfig& c) {
   Batch& b = e.batch;
   b.examples = 3;
   b.source_length = c.decoder_only() ? 0 : 7;
-  b.input_length = 9;
+  b.target_length = 9;
   b.source.assign(std::size_t(b.examples * b.source_length), 0);
-  b.target.assign(std::size_t(b.examples * b.input_length), 0);
+  b.target.assign(std::size_t(b.examples * b.target_length), 0);
   b.weights.assign(b.target.size(), 0.0f);
   for (std::size_t i = 0; i < 3; ++i) {
     if (!c.decoder_only()) {
@@ -102,7 +102,6 @@ Examples examples(const ModelConfig& c) {
       b.weights[i * 9 + t] = 1;
     }
   }
-  shift_right(b.target, b.examples, b.input);
   return e;
 }
 
@@ -355,8 +354,7 @@ TEST(TransformerTraining, PositionsOfAReversibleStackShareDropoutMasks) {
   ModelConfig config = dense(Kind::decoder_only);
   config.residual_stack = "reversible";
   FeedForwardBranch branch(config, "");
-  const auto attention = make_attention("full", config);
-  const auto kept = branch.make_kept(*attention, *attention);
+  const auto kept = branch.make_activations();
   std::vector<Parameter*> parameters;
   branch.visit_parameters([&](Parameter& p) { parameters.push_back(&p); });
   Parameter tokens = Parameter::make_matrix("tokens", 1, config.d_model, Layout::rows,
@@ -373,7 +371,7 @@ TEST(TransformerTraining, PositionsOfAReversibleStackShareDropoutMasks) {
   const Mat x = Mat::Random(16, config.d_model), zero = Mat::Zero(16, config.d_model);
   BranchScratch scratch;
   Mat y;
-  branch.forward(pass, {*attention, *attention}, x, zero, 1, *kept, scratch, y);
+  branch.forward(pass, {}, x, zero, 1, *kept, scratch, y);
   expect_masks_of_two_examples(y);
 
   EmbeddingKept embedded;
@@ -478,10 +476,9 @@ TEST(TransformerTraining, RefusesWhatItCannotTrain) {
   const auto model = trainable(config);
   Batch batch;
   batch.examples = 1;
-  batch.input_length = config.max_length + 1;
-  batch.target.assign(std::size_t(batch.input_length), 1);
+  batch.target_length = config.max_length + 1;
+  batch.target.assign(std::size_t(batch.target_length), 1);
   batch.weights.assign(batch.target.size(), 1.0f);
-  shift_right(batch.target, 1, batch.input);
   expect_mentions(message_of([&] { evaluated(*model, batch); }), {"65", "64", "--max_length"});
 }
 

@@ -1,35 +1,77 @@
 // Exact dot-product attention over a key/value cache (reference 4.1, 4.2).
 #pragma once
 
-#include "models/layer.h"
+#include <memory>
+
+#include "models/layers/attention/tiles.h"
 
 namespace scaling {
 
-/// Memory is linear in length: of the probabilities, backward finds no more than their normalisers.
-class FullAttention : public Attention {
+class FullAttention : public SelfAttention {
  public:
-  explicit FullAttention(const ModelConfig& config);
+  explicit FullAttention(const ModelConfig& config) : tiles_{config.n_heads, config.d_head()} {}
   std::int64_t workspace_floats(int, int) const override { return 0; }
-  std::unique_ptr<Activations> make_activations() const override;
-  using Attention::forward;
-  /// Logits of padding keys are replaced by -1e9, so a query that may see none but padding weighs
-  /// its keys (under a causal mask those up to its position) equally; keys after the query are left
-  /// out.
+  std::unique_ptr<Activations> make_activations() const override {
+    return tiles_.make_activations();
+  }
+  using SelfAttention::forward;
   void forward(Pass& pass, const Mat& q, const Mat& k, const Mat& v, const AttentionMask& mask,
-               Activations& kept, Mat& o) const override;
+               Activations& kept, Mat& o) const override {
+    tiles_.forward(pass, q, k, v, mask, kept, o);
+  }
   void backward(Pass& pass, const Mat& q, const Mat& k, const Mat& v, const AttentionMask& mask,
-                Activations& kept, const Mat& do_, Mat& dq, Mat& dk, Mat& dv) const override;
-  void step(const StepContext& ctx, KeyValueCache& cache, const float* q, const float* k,
+                Activations& kept, const Mat& do_, Mat& dq, Mat& dk, Mat& dv) const override {
+    tiles_.backward(pass, q, k, v, mask, kept, do_, dq, dk, dv);
+  }
+  std::unique_ptr<AttentionCache> make_cache(int tokens, std::int64_t capacity) const override {
+    return std::make_unique<KeyValueCache>(tokens, tiles_.heads, capacity, tiles_.d_head);
+  }
+  std::uint64_t cache_bytes(int tokens, std::int64_t capacity) const override {
+    return KeyValueCache::bytes(tokens, tiles_.heads, capacity, tiles_.d_head);
+  }
+  void step(const StepContext& ctx, AttentionCache& cache, const float* q, const float* k,
             const float* v, float* o) const override;
-  void step_fixed(const StepContext& ctx, KeyValueCache& cache, std::int64_t length, const float* q,
-                  float* o) const override;
   Cost step_cost(int tokens, std::int64_t length) const override;
-  /// Every pair, of padding too.
-  AttentionWork work(std::int64_t queries, std::int64_t keys, bool causal) const override;
-  double activation_floats() const override { return double(heads_ * (d_head_ + 2)); }
+  AttentionWork work(std::int64_t length, bool causal) const override;
+  double activation_floats() const override { return tiles_.activation_floats(); }
 
  private:
-  std::int64_t heads_, d_head_;
+  TiledAttention tiles_;
+};
+
+class FullCrossAttention : public CrossAttention {
+ public:
+  explicit FullCrossAttention(const ModelConfig& config)
+      : tiles_{config.n_heads, config.d_head()} {}
+  std::int64_t workspace_floats(int, int) const override { return 0; }
+  std::unique_ptr<Activations> make_activations() const override {
+    return tiles_.make_activations();
+  }
+  using CrossAttention::forward;
+  void forward(Pass& pass, const Mat& q, const Mat& k, const Mat& v, const AttentionMask& mask,
+               Activations& kept, Mat& o) const override {
+    tiles_.forward(pass, q, k, v, mask, kept, o);
+  }
+  void backward(Pass& pass, const Mat& q, const Mat& k, const Mat& v, const AttentionMask& mask,
+                Activations& kept, const Mat& do_, Mat& dq, Mat& dk, Mat& dv) const override {
+    tiles_.backward(pass, q, k, v, mask, kept, do_, dq, dk, dv);
+  }
+  std::unique_ptr<AttentionCache> make_cache(int tokens, std::int64_t capacity) const override {
+    return std::make_unique<KeyValueCache>(tokens, tiles_.heads, capacity, tiles_.d_head);
+  }
+  std::uint64_t cache_bytes(int tokens, std::int64_t capacity) const override {
+    return KeyValueCache::bytes(tokens, tiles_.heads, capacity, tiles_.d_head);
+  }
+  void fill(const StepContext& ctx, AttentionCache& cache, std::int64_t first, int n,
+            const float* k, const float* v) const override;
+  void step(const StepContext& ctx, AttentionCache& cache, std::int64_t length, const float* q,
+            float* o) const override;
+  Cost step_cost(int tokens, std::int64_t length) const override;
+  AttentionWork work(std::int64_t queries, std::int64_t keys) const override;
+  double activation_floats() const override { return tiles_.activation_floats(); }
+
+ private:
+  TiledAttention tiles_;
 };
 
 }  // namespace scaling

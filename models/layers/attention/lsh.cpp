@@ -89,9 +89,8 @@ void LshAttention::hash(const LshCall& call, std::uint64_t rotation_stream, LshH
 
 void LshAttention::forward(Pass& pass, const Mat& q, const Mat& k, const Mat& v,
                            const AttentionMask& mask, Activations& kept, Mat& o) const {
-  if (k.rows() != q.rows()) refuse_cross_attention();
   const std::int64_t length = pass.length(q), pairs = pass.examples * heads_;
-  SCALING_CHECK(q.rows() == pass.examples * length && v.rows() == q.rows());
+  SCALING_CHECK(q.rows() == pass.examples * length && k.rows() == q.rows() && v.rows() == q.rows());
   SCALING_CHECK(length <= std::numeric_limits<std::int32_t>::max());
   SCALING_CHECK(q.cols() == heads_ * d_head_ && k.cols() == q.cols() && v.cols() == q.cols());
   auto& own = static_cast<Kept&>(kept);
@@ -160,10 +159,9 @@ double LshAttention::hashing_flops(std::int64_t length) const {
   return 2 * double(length * heads_ * d_head_) * double(rounds_ * hashing_of(length).columns());
 }
 
-AttentionWork LshAttention::work(std::int64_t queries, std::int64_t keys, bool causal) const {
-  if (keys != queries) refuse_cross_attention();
-  const double others = double(cut_of(queries).view() - 1) * (causal ? 0.5 : 1.0);
-  return {.pairs = double(heads_ * queries * rounds_) * others, .choice = hashing_flops(queries)};
+AttentionWork LshAttention::work(std::int64_t length, bool causal) const {
+  const double others = double(cut_of(length).view() - 1) * (causal ? 0.5 : 1.0);
+  return {.pairs = double(heads_ * length * rounds_) * others, .choice = hashing_flops(length)};
 }
 
 AttentionWork LshAttention::work_of(const Activations& kept, std::int64_t length,
@@ -180,12 +178,6 @@ AttentionWork LshAttention::work_of(const Activations& kept, std::int64_t length
                 });
   }
   return work;
-}
-
-void LshAttention::refuse_cross_attention() {
-  throw UserError(
-      "attention lsh compares positions of one sequence by their shared queries and keys, which "
-      "queries and keys of two sequences do not have; leave cross-attention full");
 }
 
 }  // namespace scaling

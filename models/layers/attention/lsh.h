@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "models/layer.h"
+#include "models/attention.h"
 #include "models/layers/attention/lsh_head.h"
 
 namespace scaling {
@@ -23,7 +23,7 @@ namespace scaling {
 /// twice counts twice.
 ///
 /// The last chunk may be a shorter one, so that any length will do. Memory is linear in length.
-class LshAttention : public Attention {
+class LshAttention : public SelfAttention {
  public:
   explicit LshAttention(const ModelConfig& config);
 
@@ -49,31 +49,29 @@ class LshAttention : public Attention {
   /// Of step, for each thread: keys and values of the chosen positions.
   std::int64_t workspace_floats(int tokens, int threads) const override;
   std::unique_ptr<Activations> make_activations() const override;
-  /// Hashes of all positions of a decode, and the rotations that make them: those of forward in
-  /// evaluation of a sequence of `capacity` positions. Positions that step has not met have random
-  /// hashes, for decodes that pretend.
-  std::unique_ptr<LayerState> make_memory(int tokens, std::int64_t capacity) const override;
-  using Attention::forward;
-  /// As many keys as queries, else throws UserError: this is no cross-attention. In training every
+  using SelfAttention::forward;
+  /// As many keys as queries. In training every
   /// example and head draws rotations of its own; in evaluation rotations depend on the config's
   /// seed and the head only, so that examples do not depend on their neighbours.
   void forward(Pass& pass, const Mat& q, const Mat& k, const Mat& v, const AttentionMask& mask,
                Activations& kept, Mat& o) const override;
   void backward(Pass& pass, const Mat& q, const Mat& k, const Mat& v, const AttentionMask& mask,
                 Activations& kept, const Mat& do_, Mat& dq, Mat& dk, Mat& dv) const override;
+  /// Keys and values; hashes of all positions, and the rotations that make them: those of forward
+  /// in evaluation of a sequence of `capacity` positions. Positions that step has not met have
+  /// random hashes, for decodes that pretend.
+  std::unique_ptr<AttentionCache> make_cache(int tokens, std::int64_t capacity) const override;
+  std::uint64_t cache_bytes(int tokens, std::int64_t capacity) const override;
   /// Attends exactly, but to slots() positions at most: the current one (which is masked if there
   /// is any other), those that share a bucket with it in any round, most recent first, then the
-  /// most recent others. cache.more must be make_memory's; the cache's keys become normalised qk.
-  void step(const StepContext& ctx, KeyValueCache& cache, const float* q, const float* k,
+  /// most recent others. The cache's keys become normalised qk.
+  void step(const StepContext& ctx, AttentionCache& cache, const float* q, const float* k,
             const float* v, float* o) const override;
-  /// Throws UserError: there is no cross-attention by hashes.
-  void step_fixed(const StepContext& ctx, KeyValueCache& cache, std::int64_t length, const float* q,
-                  float* o) const override;
   /// Automatic buckets are counted for a capacity of `length`.
   Cost step_cost(int tokens, std::int64_t length) const override;
   /// Every key in view, in each round; of causal calls half, since what hashes alike is spread over
   /// the whole sequence.
-  AttentionWork work(std::int64_t queries, std::int64_t keys, bool causal) const override;
+  AttentionWork work(std::int64_t length, bool causal) const override;
   AttentionWork work_of(const Activations& kept, std::int64_t length, bool causal) const override;
   double activation_floats() const override { return double(heads_ * (d_head_ + rounds_ + 1)); }
 
@@ -90,19 +88,18 @@ class LshAttention : public Attention {
                    const std::uint8_t* seen, const ViewVisitor& visit) const;
 
  private:
-  struct Memory;
+  struct Cache;
 
   /// Stream of rotations in evaluation; passes count theirs from 0.
   static constexpr std::uint64_t kFixedRotations = 0x6c73682d726f7461;
 
-  [[noreturn]] static void refuse_cross_attention();
   double hashing_flops(std::int64_t length) const;
   LshCut cut_of(std::int64_t length) const;
   LshCall call_of(const Pass& pass, const AttentionMask& mask, Kept& kept, std::int64_t pair,
                   std::int64_t length) const;
   void hash(const LshCall& call, std::uint64_t rotation_stream, LshHead& head) const;
-  void step_head(const StepContext& ctx, KeyValueCache& cache, Memory& memory, std::int64_t unit,
-                 const float* q, const float* k, const float* v, float* o) const;
+  void step_head(const StepContext& ctx, Cache& cache, std::int64_t unit, const float* q,
+                 const float* k, const float* v, float* o) const;
 
   std::int64_t heads_, d_head_, chunk_, rounds_, buckets_, before_, after_;
   std::uint64_t seed_;

@@ -20,9 +20,9 @@ bool shares_bucket(const std::int32_t* a, const std::int32_t* b, std::int64_t ro
 
 }  // namespace
 
-/// What decoded positions hashed to, and what hashes them.
-struct LshAttention::Memory : LayerState {
-  std::int64_t capacity = 0;
+/// With what decoded positions hashed to, and what hashes them.
+struct LshAttention::Cache : KeyValueCache {
+  using KeyValueCache::KeyValueCache;
   LshHashing hashing;
   std::vector<float> rotations;       // (heads, d_head, rounds * columns)
   std::vector<std::int32_t> buckets;  // (tokens * heads, capacity, rounds)
@@ -33,37 +33,40 @@ std::int64_t LshAttention::workspace_floats(int, int threads) const {
   return threads * 2 * padded(slots() * d_head_);
 }
 
-std::unique_ptr<LayerState> LshAttention::make_memory(int tokens, std::int64_t capacity) const {
-  auto memory = std::make_unique<Memory>();
-  memory->capacity = capacity;
-  memory->hashing = hashing_of(capacity);
-  const std::int64_t columns = rounds_ * memory->hashing.columns(), units = tokens * heads_;
-  memory->rotations.resize(std::size_t(heads_ * d_head_ * columns));
+std::unique_ptr<AttentionCache> LshAttention::make_cache(int tokens, std::int64_t capacity) const {
+  auto cache = std::make_unique<Cache>(tokens, heads_, capacity, d_head_);
+  cache->hashing = hashing_of(capacity);
+  const std::int64_t columns = rounds_ * cache->hashing.columns(), units = tokens * heads_;
+  cache->rotations.resize(std::size_t(heads_ * d_head_ * columns));
   for (std::int64_t head = 0; head < heads_; ++head) {
     draw_rotation(seed_, kFixedRotations, head, d_head_ * columns,
-                  memory->rotations.data() + head * d_head_ * columns);
+                  cache->rotations.data() + head * d_head_ * columns);
   }
-  memory->buckets.resize(std::size_t(units * capacity * rounds_));
+  cache->buckets.resize(std::size_t(units * capacity * rounds_));
   Rng rng(seed_, kFixedRotations + 1);
-  for (std::int32_t& bucket : memory->buckets) {
-    bucket = std::int32_t(rng.below(std::uint32_t(memory->hashing.buckets())));
+  for (std::int32_t& bucket : cache->buckets) {
+    bucket = std::int32_t(rng.below(std::uint32_t(cache->hashing.buckets())));
   }
-  memory->scratch.resize(std::size_t(units * (d_head_ + columns)));
-  return memory;
+  cache->scratch.resize(std::size_t(units * (d_head_ + columns)));
+  return cache;
+}
+
+std::uint64_t LshAttention::cache_bytes(int tokens, std::int64_t capacity) const {
+  return KeyValueCache::bytes(tokens, heads_, capacity, d_head_) +
+         std::uint64_t(tokens * heads_ * capacity * rounds_) * sizeof(std::int32_t);
 }
 
 /// unit: token * heads + head; q, k, v, o: of this head.
-void LshAttention::step_head(const StepContext& ctx, KeyValueCache& cache, Memory& memory,
-                             std::int64_t unit, const float* q, const float* k, const float* v,
-                             float* o) const {
+void LshAttention::step_head(const StepContext& ctx, Cache& cache, std::int64_t unit,
+                             const float* q, const float* k, const float* v, float* o) const {
   const std::int64_t position = ctx.position, head = unit % heads_, slots_left = slots() - 1;
-  const std::int64_t of_round = memory.hashing.columns(), columns = rounds_ * of_round;
+  const std::int64_t of_round = cache.hashing.columns(), columns = rounds_ * of_round;
   const int token = int(unit / heads_);
   float* keys = cache.keys_of(token, head);
   float* values = cache.values_of(token, head);
-  float* qk = memory.scratch.data() + unit * (d_head_ + columns);
+  float* qk = cache.scratch.data() + unit * (d_head_ + columns);
   float* rotated = qk + d_head_;
-  const float* rotation = memory.rotations.data() + head * d_head_ * columns;
+  const float* rotation = cache.rotations.data() + head * d_head_ * columns;
 
   float squares = 0;
   for (std::int64_t i = 0; i < d_head_; ++i) {
@@ -80,10 +83,10 @@ void LshAttention::step_head(const StepContext& ctx, KeyValueCache& cache, Memor
     const float* direction = rotation + i * columns;
     for (std::int64_t c = 0; c < columns; ++c) rotated[c] += qk[i] * direction[c];
   }
-  std::int32_t* all_buckets = memory.buckets.data() + unit * cache.capacity * rounds_;
+  std::int32_t* all_buckets = cache.buckets.data() + unit * cache.capacity * rounds_;
   std::int32_t* buckets = all_buckets + position * rounds_;
   for (std::int64_t round = 0; round < rounds_; ++round) {
-    buckets[round] = bucket_of(memory.hashing, rotated + round * of_round);
+    buckets[round] = bucket_of(cache.hashing, rotated + round * of_round);
   }
 
   const std::int64_t others = std::min(slots_left, position);
@@ -110,22 +113,16 @@ void LshAttention::step_head(const StepContext& ctx, KeyValueCache& cache, Memor
   ctx.kernels.attend(qk, chosen_keys, chosen_values, n, d_head_, scores, o);
 }
 
-void LshAttention::step(const StepContext& ctx, KeyValueCache& cache, const float* q,
+void LshAttention::step(const StepContext& ctx, AttentionCache& of_branch, const float* q,
                         const float* k, const float* v, float* o) const {
-  SCALING_CHECK(ctx.position < cache.capacity && cache.more != nullptr);
-  auto& memory = static_cast<Memory&>(*cache.more);
-  SCALING_CHECK(memory.capacity == cache.capacity);
+  auto& cache = static_cast<Cache&>(of_branch);
+  SCALING_CHECK(ctx.position < cache.capacity);
   const Range share = ctx.share(ctx.tokens * heads_);
   for (std::int64_t unit = share.begin; unit < share.end; ++unit) {
     const std::int64_t at = unit * d_head_;
-    step_head(ctx, cache, memory, unit, q + at, k + at, v + at, o + at);
+    step_head(ctx, cache, unit, q + at, k + at, v + at, o + at);
   }
   ctx.sync();
-}
-
-void LshAttention::step_fixed(const StepContext&, KeyValueCache&, std::int64_t, const float*,
-                              float*) const {
-  refuse_cross_attention();
 }
 
 Cost LshAttention::step_cost(int tokens, std::int64_t length) const {

@@ -94,13 +94,13 @@ void DenseFeedForward::step(const StepContext& ctx, LayerState* state, const flo
   float* h = ctx.workspace;
   const PartialSums partial{h + padded(ctx.tokens * f_), d_, ctx.tokens};
   // Every piece has a sum of its own, so that the total does not depend on who took it.
-  const StepContext::Deal deal = ctx.deal(f_, 2 * d_ * bytes_of(w1_.type));
-  ctx.for_rows(deal, [&](int part, Range neurons) {
+  const StepContext::RowPartition partition = ctx.partition(f_, 2 * d_ * bytes_of(w1_.type));
+  ctx.for_rows(partition, [&](int part, Range neurons) {
     ctx.kernels.dense(w1_.view(), b1_.vector(), x, ctx.tokens, h, neurons, true);
     accumulate(ctx, state, h, neurons, partial.start(part));
   });
   ctx.sync();
-  partial.reduce(ctx, {0, ctx.threads + deal.pieces()}, b2_.vector(), y);
+  partial.reduce(ctx, {0, ctx.threads + partition.pieces()}, b2_.vector(), y);
   ctx.sync();
 }
 

@@ -29,7 +29,7 @@ void DenseProduct::backward(Pass& pass, const Mat& x, Kept&, const Mat& dy, Mat&
 }
 
 void DenseProduct::phase(int, const StepContext& ctx, float*, const float* x, float* y) const {
-  ctx.for_rows(ctx.deal(w_.rows, w_.cols * bytes_of(w_.type)), [&](int, Range rows) {
+  ctx.for_rows(ctx.partition(w_.rows, w_.cols * bytes_of(w_.type)), [&](int, Range rows) {
     ctx.kernels.dense(w_.view(), b_.vector(), x, ctx.tokens, y, rows, false);
   });
 }

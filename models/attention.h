@@ -1,0 +1,120 @@
+// Everything between projections: what an attention must offer to sit in a branch, and its caches.
+// As for other layers (models/layer.h), forward in evaluation and step agree, unless the
+// implementation says otherwise.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "models/layer.h"
+
+namespace scaling {
+
+/// What one attention remembers of earlier positions between the steps of a decode.
+struct AttentionCache {
+  virtual ~AttentionCache() = default;
+  /// As if the first `length` positions had been decoded: draws from the stream of that name.
+  /// Executed by every thread of the team.
+  virtual void pretend(const StepContext& ctx, std::int64_t length, std::uint64_t seed,
+                       const std::string& stream) = 0;
+};
+
+/// Keys and values, (tokens, heads, capacity, d_head) each.
+struct KeyValueCache : AttentionCache {
+  KeyValueCache(int tokens, std::int64_t heads, std::int64_t capacity, std::int64_t d_head);
+  static std::uint64_t bytes(int tokens, std::int64_t heads, std::int64_t capacity,
+                             std::int64_t d_head);
+  void pretend(const StepContext& ctx, std::int64_t length, std::uint64_t seed,
+               const std::string& stream) override;
+  float* keys_of(int token, std::int64_t head);
+  float* values_of(int token, std::int64_t head);
+  float* scores_of(int token, std::int64_t head);
+  int tokens;
+  std::int64_t heads, capacity, d_head;
+  std::vector<float> keys, values, scores;  ///< scores: (tokens, heads, capacity), of one step
+};
+
+/// Which keys a query may see.
+struct AttentionMask {
+  bool causal = false;                 ///< key position <= query position; as many keys as queries
+  const std::uint8_t* keys = nullptr;  ///< (examples * key length), 0: padding; null: all are seen
+};
+
+/// What a forward of one sequence computes, all heads together.
+struct AttentionWork {
+  double pairs = 0;   ///< of a query and a key that meet: a score, and a share of the key's value
+  double choice = 0;  ///< FLOP of finding out who meets; backward does not repeat them
+  /// FLOP of a forward: two products of a pair. Of a forward and its backward: six; scores that are
+  /// made again do not count.
+  double forward_flops(std::int64_t d_head) const { return choice + 4 * double(d_head) * pairs; }
+  double step_flops(std::int64_t d_head) const { return choice + 12 * double(d_head) * pairs; }
+};
+
+/// Between q, k, v and o of one sequence's positions. One for each branch: it may have parameters.
+class SelfAttention : public Layer {
+ public:
+  void visit_parameters(const ParameterVisitor&) override {}
+  /// q, k, v, o: (examples * length, d_model). Drops attention probabilities in training.
+  virtual void forward(Pass& pass, const Mat& q, const Mat& k, const Mat& v,
+                       const AttentionMask& mask, Activations& kept, Mat& o) const = 0;
+  virtual void backward(Pass& pass, const Mat& q, const Mat& k, const Mat& v,
+                        const AttentionMask& mask, Activations& kept, const Mat& do_, Mat& dq,
+                        Mat& dk, Mat& dv) const = 0;
+  /// Evaluation of one sequence.
+  Mat forward(const Mat& q, const Mat& k, const Mat& v, bool causal) const;
+
+  /// For decodes of up to `capacity` positions.
+  virtual std::unique_ptr<AttentionCache> make_cache(int tokens, std::int64_t capacity) const = 0;
+  virtual std::uint64_t cache_bytes(int tokens, std::int64_t capacity) const = 0;
+  /// Takes k, v at ctx.position into the cache (of make_cache) and attends over positions [0,
+  /// ctx.position]. q, k, v, o: (tokens, d_model).
+  virtual void step(const StepContext& ctx, AttentionCache& cache, const float* q, const float* k,
+                    const float* v, float* o) const = 0;
+  /// length: positions up to the current one.
+  virtual Cost step_cost(int tokens, std::int64_t length) const = 0;
+
+  /// Of one sequence; an expectation where who meets depends on the values.
+  virtual AttentionWork work(std::int64_t length, bool causal) const = 0;
+  /// Counted after a forward of one sequence without padding.
+  virtual AttentionWork work_of(const Activations& /*kept*/, std::int64_t length,
+                                bool causal) const {
+    return work(length, causal);
+  }
+  /// Floats that Activations hold for each query; linear in length for every implementation.
+  virtual double activation_floats() const = 0;
+};
+
+/// Between q of one sequence and k, v of another. One for each branch.
+class CrossAttention : public Layer {
+ public:
+  void visit_parameters(const ParameterVisitor&) override {}
+  /// q, o: (examples * query length, d_model); k, v: (examples * key length, d_model); mask: not
+  /// causal. Drops attention probabilities in training.
+  virtual void forward(Pass& pass, const Mat& q, const Mat& k, const Mat& v,
+                       const AttentionMask& mask, Activations& kept, Mat& o) const = 0;
+  virtual void backward(Pass& pass, const Mat& q, const Mat& k, const Mat& v,
+                        const AttentionMask& mask, Activations& kept, const Mat& do_, Mat& dq,
+                        Mat& dk, Mat& dv) const = 0;
+  /// Evaluation of one sequence.
+  Mat forward(const Mat& q, const Mat& k, const Mat& v) const;
+
+  /// For up to `capacity` keys.
+  virtual std::unique_ptr<AttentionCache> make_cache(int tokens, std::int64_t capacity) const = 0;
+  virtual std::uint64_t cache_bytes(int tokens, std::int64_t capacity) const = 0;
+  /// k, v (n, d_model) become every sequence's positions from `first` on. Executed by every thread
+  /// of the team; a barrier before the next step is the caller's.
+  virtual void fill(const StepContext& ctx, AttentionCache& cache, std::int64_t first, int n,
+                    const float* k, const float* v) const = 0;
+  /// Attends over the first `length` positions. q, o: (tokens, d_model).
+  virtual void step(const StepContext& ctx, AttentionCache& cache, std::int64_t length,
+                    const float* q, float* o) const = 0;
+  virtual Cost step_cost(int tokens, std::int64_t length) const = 0;
+
+  virtual AttentionWork work(std::int64_t queries, std::int64_t keys) const = 0;
+  /// As SelfAttention's.
+  virtual double activation_floats() const = 0;
+};
+
+}  // namespace scaling

@@ -1,0 +1,53 @@
+// f(x) = dropout(self-attention(norm x)).
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "models/transformer/branch.h"
+
+namespace scaling {
+
+/// The dropout is for plain stacks only: reversible ones drop attention's probabilities alone
+/// (reference 5.1).
+class SelfAttentionBranch : public Branch {
+ public:
+  /// projection, attention: of the catalog. number: 1, 2, ... within the block whose parameters'
+  /// names begin with prefix ("decoder.0."). Parameters: prefix + "attention_norm.", "projection.",
+  /// "attention.", of further ones "attention2_norm.", "projection2." and so on.
+  SelfAttentionBranch(const ModelConfig& config, const std::string& projection,
+                      const std::string& attention, int number, const std::string& prefix);
+  void visit_parameters(const ParameterVisitor& visit) override;
+  std::string name() const override { return name_; }
+
+  std::unique_ptr<BranchActivations> make_activations() const override;
+  void forward(Pass& pass, const BlockInputs& inputs, const Mat& x, const Mat& base, float sign,
+               BranchActivations& kept, BranchScratch& scratch, Mat& out) const override;
+  void backward(Pass& pass, const BlockInputs& inputs, const Mat& x, BranchActivations& kept,
+                BranchScratch& scratch, const Mat& dout, Mat& dx, Mat* dencoded) const override;
+  double forward_flops(const TrainSizes& sizes) const override;
+  double activation_floats(const TrainSizes& sizes) const override;
+
+  std::unique_ptr<BranchState> make_state(const DecodeSizes& sizes) const override;
+  std::uint64_t state_bytes(const DecodeSizes& sizes) const override;
+  void restart(BranchState& state) const override;
+  void pretend(const StepContext& ctx, BranchState& state, std::int64_t length, std::uint64_t seed,
+               const std::string& stream) const override;
+  std::int64_t workspace_floats(int tokens, int threads) const override;
+  void step(const StepContext& ctx, BranchState& state, const float* x, float* acc,
+            const StepBuffers& buffers) const override;
+  PerPart<Cost> step_cost(const DecodeSizes& sizes) const override;
+
+ private:
+  struct Kept;
+  struct State;
+
+  Norm norm_;
+  std::unique_ptr<Projection> projection_;
+  std::unique_ptr<SelfAttention> attention_;
+  std::string name_, norm_name_;
+  std::int64_t d_, d_head_;
+  bool drops_output_;
+};
+
+}  // namespace scaling
