@@ -19,6 +19,7 @@
 #include "kernels/gemm.h"
 #include "kernels/gemm_rate.h"
 #include "kernels/team.h"
+#include "models/tasks/catalog.h"
 #include "models/training/trainer.h"
 
 namespace scaling {
@@ -47,13 +48,13 @@ nlohmann::ordered_json time_steps(Curve curve, int threads, const std::string& c
   set_gemm_threads(threads);
   curve.train.gemm = find_gemm(curve.train.gemm).name;
   const ScratchFolder folder;
-  const Dataset data(curve.train, curve.model.vocab_size, cache);
+  const std::unique_ptr<Task> task = make_task(curve.train, curve.model.vocab_size, cache);
   Transformer model(curve.model);
   {
     Team team(threads);
     model.allocate_for_training(team);
   }
-  Trainer trainer(model, data, curve.train, folder.path);
+  Trainer trainer(model, *task, curve.train, folder.path);
   std::vector<double> seconds;
   const double tokens = tokens_per_step(curve.train);
   const auto note = [&](const TrainReport& report) {

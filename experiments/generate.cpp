@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "experiments/decode/options.h"
+#include "experiments/study/counts.h"
 #include "experiments/study/flags.h"
 #include "experiments/study/interrupt.h"
 #include "experiments/study/run_experiment.h"

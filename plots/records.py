@@ -12,33 +12,37 @@ STATUSES = ("ok", "scaled_down", "extrapolated", "untrusted", "skipped", "failed
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
-# Knobs that only some choices of another knob read; with others they make no difference.
-READ_BY = {
-    **dict.fromkeys(
-        (
-            "sparsity",
-            "d_lowrank",
-            "selector",
-            "selection_noise",
-            "hard_probability",
-            "kernel_scaling",
-        ),
-        ("feed_forward", ("sparse",)),
-    ),
-    "experts": ("feed_forward", ("moe_block", "moe_switch")),
-    **dict.fromkeys(
-        ("lsh_chunk", "lsh_rounds", "lsh_buckets", "lsh_chunks_before", "lsh_chunks_after"),
-        ("attention", ("lsh",)),
-    ),
-    "loss_modules": ("loss", ("multiplicative",)),
-    "loss_rank": ("loss", ("low_rank",)),
-    "recurrence_width": ("recurrence", ("sru",)),
-    "recompute_decisions": ("residual_stack", ("reversible",)),
-    **dict.fromkeys(
-        ("digits_min", "digits_max", "eval_digits_min", "eval_digits_max"),
-        ("task", ("copy", "addition", "copy_pairs", "addition_pairs")),
-    ),
+_SELECTION = ("selection_noise", "hard_probability")
+_MODULES = ("modules", "kernel_size")
+_DIGITS = ("digits_min", "digits_max", "eval_digits_min", "eval_digits_max")
+# Knobs that some choices of another knob alone read. Records made before a catalog's entry declared
+# its own hold every knob; what came later is written where it is read, and need not be listed.
+READS = {
+    "feed_forward": {
+        "sparse": ("sparsity", "d_lowrank", "feed_forward_bias", "selector", "kernel_scaling")
+        + _SELECTION,
+        "moe_block": ("experts", *_SELECTION),
+        "moe_switch": ("experts", *_SELECTION),
+    },
+    "projection": {
+        "local": ("modules",),
+        "conv": _MODULES,
+        "multiplicative": ("modules",),
+        "mult_modular": ("modules",),
+        "mult_conv": _MODULES,
+        "mult_conv_shared_qk": _MODULES,
+        "low_rank": ("projection_rank",),
+    },
+    "cross_projection": {"mult_conv": _MODULES, "mult_conv_output": _MODULES},
+    "attention": {
+        "lsh": ("lsh_chunk", "lsh_rounds", "lsh_buckets", "lsh_chunks_before", "lsh_chunks_after")
+    },
+    "loss": {"multiplicative": ("loss_modules",), "low_rank": ("loss_rank",)},
+    "recurrence": {"sru": ("recurrence_width",)},
+    "residual_stack": {"reversible": ("recompute_decisions",)},
+    "task": dict.fromkeys(("copy", "addition", "copy_pairs", "addition_pairs"), _DIGITS),
 }
+READ_BY_SOME = {knob for choices in READS.values() for knobs in choices.values() for knob in knobs}
 OFF = (0, "", "none", None)  # False is 0
 
 
@@ -183,12 +187,14 @@ def settings(record):
     later, and is off, sets a newer record apart from no older one.
     """
     config = record.get("config") or {}
-
-    def counts(knob, value):
-        chooser, choices = READ_BY.get(knob, (None, ()))
-        return value not in OFF and (chooser is None or config.get(chooser) in choices)
-
-    return {knob: value for knob, value in config.items() if counts(knob, value)}
+    read = {
+        knob for chooser, choices in READS.items() for knob in choices.get(config.get(chooser), ())
+    }
+    return {
+        knob: value
+        for knob, value in config.items()
+        if value not in OFF and (knob in read or knob not in READ_BY_SOME)
+    }
 
 
 def same_code(one, other):

@@ -22,11 +22,12 @@ constexpr std::uint64_t kTokenStream = 1, kOrderStream = 2;
 Batch random_batch(const Row& row) {
   Batch batch;
   batch.examples = row.batch;
-  batch.target_length = row.model.max_length;
+  batch.input_length = row.model.max_length;
   Rng ids(row.model.seed, kTokenStream);
-  for (std::int64_t i = 0; i < batch.examples * batch.target_length; ++i) {
+  for (std::int64_t i = 0; i < batch.examples * batch.input_length; ++i) {
     batch.target.push_back(1 + int(ids.below(std::uint32_t(row.model.vocab_size - 1))));
   }
+  shift_right(batch.target, batch.examples, batch.input);
   batch.weights.assign(batch.target.size(), 1.0f);
   return batch;
 }

@@ -25,15 +25,15 @@ struct Measured {
 
 /// Sums over the first validation batches. Soft: a training pass without noise and dropout, its
 /// gradients (of the twin) unused.
-Measured measure(Transformer& model, const Dataset& data, const Gemm& gemm, bool soft) {
+Measured measure(Transformer& model, const Task& task, const Gemm& gemm, bool soft) {
   // Stored, so that the entropies of every block can be seen.
   const std::unique_ptr<Transformer::Kept> kept = model.make_kept(true);
-  const std::int64_t batches = std::min(kMostBatches, data.validation_batches());
+  const std::int64_t batches = std::min(kMostBatches, task.validation_batches());
   Measured sum;
   int entropies = 0;
   Batch batch;
   for (std::int64_t i = 0; i < batches; ++i) {
-    data.validation_batch(i, batch);
+    task.validation_batch(0, i, batch);
     Pass pass{gemm};
     pass.training = soft;
     pass.seed = model.config().seed;
@@ -74,7 +74,7 @@ double peak_memory() {
   return std::numeric_limits<double>::quiet_NaN();
 }
 
-void diagnose_selections(Transformer& model, const Dataset& data, const TrainConfig& train,
+void diagnose_selections(Transformer& model, const Task& task, const TrainConfig& train,
                          int threads, CurveResult* result) {
   const ModelConfig& config = model.config();
   const bool learned = (config.feed_forward == "sparse" && config.selector == "learned") ||
@@ -91,8 +91,8 @@ void diagnose_selections(Transformer& model, const Dataset& data, const TrainCon
   set_gemm_threads(threads);
   copy_weights(model, twin);
   const Gemm& gemm = find_gemm(train.gemm);
-  const Measured with_hard = measure(model, data, gemm, false);
-  const Measured with_soft = measure(twin, data, gemm, true);
+  const Measured with_hard = measure(model, task, gemm, false);
+  const Measured with_soft = measure(twin, task, gemm, true);
   if (!(with_hard.weight > 0)) return;
   result->hard_soft_gap = with_hard.loss / with_hard.weight - with_soft.loss / with_soft.weight;
   if (std::isfinite(with_soft.entropy)) result->selection_entropy = with_soft.entropy;

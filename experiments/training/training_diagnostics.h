@@ -2,7 +2,7 @@
 #pragma once
 
 #include "experiments/training/training_records.h"
-#include "models/tasks/dataset.h"
+#include "models/tasks/task.h"
 #include "models/transformer/transformer.h"
 
 namespace scaling {
@@ -16,7 +16,7 @@ double peak_memory();
 /// same validation batches) and selection_entropy, where a feed-forward selects by a learned
 /// distribution. Takes the model's memory once more, so that only models that are small are
 /// diagnosed. Neither weights nor gradients of `model` change.
-void diagnose_selections(Transformer& model, const Dataset& data, const TrainConfig& train,
+void diagnose_selections(Transformer& model, const Task& task, const TrainConfig& train,
                          int threads, CurveResult* result);
 
 }  // namespace scaling

@@ -6,6 +6,7 @@
 
 #include "experiments/study/cfg_file.h"
 #include "kernels/check.h"
+#include "models/tasks/catalog.h"
 
 namespace scaling {
 namespace {
@@ -118,7 +119,7 @@ class Solver {
         curve.solved = solved.what;
       }
       curve.model.validate();
-      curve.train.validate();
+      needs_of(curve.train);
     } catch (const UserError& error) {
       const std::string row = "row '" + curve.name + "': ", what = error.what();
       throw UserError(what.rfind("row '", 0) == 0 ? what : row + what);
@@ -139,8 +140,9 @@ class Solver {
 
 /// Positions that the tables must have room for.
 void check_length(const Curve& curve) {
-  const bool has_source = curve.train.has_source();
-  const std::int64_t positions = curve.train.positions();
+  const Needs needs = needs_of(curve.train);
+  const bool has_source = needs.has_source();
+  const std::int64_t positions = needs.positions(curve.train);
   if (positions > curve.model.max_length) {
     throw UserError("row '" + curve.name + "': max_length is " +
                     std::to_string(curve.model.max_length) + " but examples take " +

@@ -21,7 +21,7 @@
 #include "experiments/study/row_text.h"
 #include "experiments/training/matched_parameters.h"
 #include "models/config.h"
-#include "models/training/train_config.h"
+#include "models/train_config.h"
 
 namespace scaling {
 

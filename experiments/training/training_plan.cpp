@@ -14,7 +14,7 @@
 #include "experiments/training/training_records.h"
 #include "experiments/training/training_state.h"
 #include "kernels/check.h"
-#include "models/tasks/toy_tasks.h"
+#include "models/tasks/catalog.h"
 #include "models/transformer/transformer.h"
 
 namespace scaling {
@@ -42,22 +42,11 @@ std::string seeds_text(const std::vector<std::uint64_t>& seeds) {
 /// Arrays of the weights' size beside the weights: gradients, and Adam's two.
 double arrays_beside(const TrainConfig& train) { return train.optimizer == "adam" ? 3 : 1; }
 
-/// Positions of the longest example trained on; evaluation may have longer ones.
-struct Lengths {
-  std::int64_t source, target;
-};
-
-Lengths trained_lengths(const TrainConfig& train) {
-  if (!train.is_toy()) return {train.longest_source(), train.longest_target()};
-  const ToyTask task = training_task(train);
-  return {task.longest_source(), task.longest_target()};
-}
-
 /// A text that is missing fails its curves when their turn comes, not the others.
 std::string data_or_nothing(const Curve& curve, const std::string& scratch) {
   try {
-    return data_fingerprint(curve.train, curve.model.vocab_size, cache_folder(curve.train, scratch),
-                            [](std::uint64_t) { check_interrupt(); });
+    return data_identity(curve.train, curve.model.vocab_size, cache_folder(curve.train, scratch),
+                         [](std::uint64_t) { check_interrupt(); });
   } catch (const UserError&) {
     return "";
   }
@@ -85,7 +74,7 @@ void find_progress(PlannedCurve& planned, const TrainingOptions& options, const 
 }
 
 double tokens_per_step(const TrainConfig& train) {
-  return double(train.batch) * double(trained_lengths(train).target);
+  return double(train.batch) * double(needs_of(train).trained.input);
 }
 
 TrainingPlan make_training_plan(const CurveExperiment& experiment, const TrainingOptions& options,
@@ -114,13 +103,12 @@ TrainingPlan make_training_plan(const CurveExperiment& experiment, const Trainin
       planned.parameters = parameters[curve.name];
       planned.reference_parameters = parameters[experiment.curves.front().name];
       const TrainConfig& train = curve.train;
-      const Lengths lengths = trained_lengths(train);
+      const Lengths lengths = needs_of(train).trained, longest = needs_of(train).longest();
       const Transformer model(curve.model);
-      planned.step_flops = model.training_flops(train.batch, lengths.source, lengths.target);
-      planned.bytes =
-          std::uint64_t(double(planned.parameters) * sizeof(float) * (1 + arrays_beside(train)) +
-                        model.activation_bytes(train.batch / train.accumulate,
-                                               train.longest_source(), train.longest_target()));
+      planned.step_flops = model.training_flops(train.batch, lengths.source, lengths.input);
+      planned.bytes = std::uint64_t(
+          double(planned.parameters) * sizeof(float) * (1 + arrays_beside(train)) +
+          model.activation_bytes(train.batch / train.accumulate, longest.source, longest.input));
       plan.push_back(std::move(planned));
     }
   }

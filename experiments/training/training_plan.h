@@ -37,7 +37,7 @@ TrainingPlan make_training_plan(const CurveExperiment& experiment, const Trainin
 /// Whether the curve of this key is finished or begun; under --force neither.
 void find_progress(PlannedCurve& planned, const TrainingOptions& options, const RecordFile& file);
 
-/// Target tokens of one optimiser step, padding included; of a toy task at most.
+/// Target tokens of one optimiser step, padding included; the most, where batches differ.
 double tokens_per_step(const TrainConfig& train);
 
 /// Of unfinished curves, at `flops_per_second`.

@@ -59,7 +59,7 @@ Record curve_record(const CurveExperiment& experiment, const PlannedCurve& plann
 }
 
 Record evaluation_record(const Record& base, const TrainReport& report,
-                         const std::optional<Evaluation>& trained_lengths) {
+                         const std::vector<SetEvaluation>& further) {
   Record r = base;
   r.metric = kEvaluationMetric;
   r.unit = "nats/token";
@@ -73,9 +73,9 @@ Record evaluation_record(const Record& base, const TrainReport& report,
               {"bits_per_byte", report.evaluation->bits_per_byte},
               {"tokens_per_s", report.tokens_per_s},
               {"learning_rate", report.learning_rate}};
-  if (trained_lengths) {
-    r.config["trained_length_accuracy"] = trained_lengths->accuracy;
-    r.config["trained_length_sequence_accuracy"] = trained_lengths->sequence_accuracy;
+  for (const auto& [set, evaluation] : further) {
+    r.config[set.prefix + "accuracy" + set.suffix] = evaluation.accuracy;
+    r.config[set.prefix + "sequence_accuracy" + set.suffix] = evaluation.sequence_accuracy;
   }
   r.note.clear();
   r.date = utc_date();
@@ -125,15 +125,12 @@ std::vector<Record> result_records(const Record& base, const CurveResult& result
   if (result.selection_entropy) add("selection_entropy", "nats", *result.selection_entropy);
   add("accuracy", "1", result.evaluation.accuracy);
   add("sequence_accuracy", "1", result.evaluation.sequence_accuracy);
-  if (result.trained_lengths) {
-    add("trained_length_accuracy", "1", result.trained_lengths->accuracy);
-    add("trained_length_sequence_accuracy", "1", result.trained_lengths->sequence_accuracy);
-    for (const auto& [digits, evaluation] : result.by_digits) {
-      const std::string ending = ".to_" + std::to_string(digits) + "_digits";
-      add("accuracy" + ending, "1", evaluation.accuracy);
-      add("sequence_accuracy" + ending, "1", evaluation.sequence_accuracy);
-    }
-  } else {
+  for (const auto& [set, evaluation] : result.further) {
+    add(set.prefix + "accuracy" + set.suffix, "1", evaluation.accuracy);
+    add(set.prefix + "sequence_accuracy" + set.suffix, "1", evaluation.sequence_accuracy);
+  }
+  // 0 where no text stands behind the targets.
+  if (result.evaluation.bits_per_byte > 0) {
     add("bits_per_byte", "bits/byte", result.evaluation.bits_per_byte);
   }
   records.push_back(

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cmath>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,11 +16,11 @@ namespace scaling {
 /// Written last among a curve's results: it is finished if this is there.
 inline constexpr const char* kClosingCurveMetric = "log_perplexity";
 /// One point of a curve: value is its log-perplexity; step, seconds, loss, accuracy,
-/// sequence_accuracy, bits_per_byte, tokens_per_s and learning_rate are in config, of a toy task
-/// also trained_length_accuracy and trained_length_sequence_accuracy.
+/// sequence_accuracy, bits_per_byte, tokens_per_s and learning_rate are in config, of further
+/// validation sets their accuracies too.
 inline constexpr const char* kEvaluationMetric = "evaluation";
 
-/// Same settings and seed, same data (data_fingerprint), same program, same machine. Names of row
+/// Same settings and seed, same data (data_identity), same program, same machine. Names of row
 /// and experiment do not count: a curve that two figures share is trained once. Nor do places: an
 /// edited text makes another curve, the same text elsewhere does not.
 std::string curve_key(const Curve& curve, const std::string& data, int threads,
@@ -31,9 +30,14 @@ std::string curve_key(const Curve& curve, const std::string& data, int threads,
 Record curve_record(const CurveExperiment& experiment, const PlannedCurve& planned,
                     const TrainingOptions& options, const Provenance& provenance);
 
-/// trained_lengths: of a toy task, on examples as long as those trained on.
+/// An evaluation on one of the task's further validation sets.
+struct SetEvaluation {
+  ValidationSet set;
+  Evaluation evaluation;
+};
+
 Record evaluation_record(const Record& base, const TrainReport& report,
-                         const std::optional<Evaluation>& trained_lengths = {});
+                         const std::vector<SetEvaluation>& further = {});
 /// Whether this point of the curve is among the records already.
 bool has_evaluation(const RecordFile& file, const std::string& key, std::int64_t step);
 /// The points up to `step` that the file has of another key, as the planned curve's: of a curve
@@ -43,9 +47,7 @@ std::vector<Record> evaluations_of(const RecordFile& file, const std::string& ke
 
 struct CurveResult {
   Evaluation evaluation;  ///< at the end
-  /// The same on examples as long as those trained on, of a toy task.
-  std::optional<Evaluation> trained_lengths;
-  std::map<std::int64_t, Evaluation> by_digits;  ///< of a toy task; key: most digits of an example
+  std::vector<SetEvaluation> further;
   std::int64_t parameters = 0;
   std::vector<double> step_seconds, tokens_per_s;  ///< one a step trained by this process
   double step_flops = 0;

@@ -18,7 +18,7 @@
 #include "kernels/gemm.h"
 #include "kernels/gemm_rate.h"
 #include "kernels/team.h"
-#include "models/tasks/dataset.h"
+#include "models/tasks/catalog.h"
 #include "models/training/trainer.h"
 
 namespace scaling {
@@ -53,37 +53,28 @@ std::unique_ptr<Transformer> allocated(const ModelConfig& config, int threads) {
   return model;
 }
 
-/// A toy task's data with evaluation examples as long as those trained on: longer ones say nothing
-/// of whether the task was learnt at all. Null for text.
-std::unique_ptr<Dataset> of_trained_lengths(TrainConfig train, std::int64_t vocab_size) {
-  if (!train.is_toy()) return nullptr;
-  train.eval_digits_min = train.digits_min;
-  train.eval_digits_max = train.digits_max;
-  return std::make_unique<Dataset>(train, vocab_size, "");
+std::string evaluation_text(const Evaluation& at, const std::vector<SetEvaluation>& further) {
+  std::string line = text("log-perplexity %.4f", at.log_perplexity);
+  if (at.bits_per_byte > 0) line += text(", %.4f bits a byte", at.bits_per_byte);
+  line += text(", accuracy %.3f", at.accuracy);
+  if (further.empty()) return line;
+  line += text(", of sequences %.3f", at.sequence_accuracy);
+  for (const auto& [set, found] : further) {
+    line += "; " + set.prefix + "accuracy" + set.suffix +
+            text(" %.3f, of sequences %.3f", found.accuracy, found.sequence_accuracy);
+  }
+  return line;
 }
 
-/// How accuracy falls with length: ten ranges from one digit to `longest`. Leaves the last in
-/// `data`.
-std::map<std::int64_t, Evaluation> accuracy_by_digits(Trainer& trainer, Dataset& data,
-                                                      std::int64_t longest) {
-  std::map<std::int64_t, Evaluation> found;
-  const std::int64_t range = std::max<std::int64_t>(2, (longest + 9) / 10);
-  for (std::int64_t least = 1; least <= longest; least += range) {
-    const std::int64_t most = std::min(longest, least + range - 1);
-    data.evaluate_on_digits(least, most);
-    found[most] = trainer.evaluate(data);
+/// On the task's sets beside the first: those that are evaluated at the end only, or the others.
+std::vector<SetEvaluation> evaluate_further(Trainer& trainer,
+                                            const std::vector<ValidationSet>& sets,
+                                            bool only_at_end) {
+  std::vector<SetEvaluation> found;
+  for (std::size_t i = 1; i < sets.size(); ++i) {
+    if (sets[i].only_at_end == only_at_end) found.push_back({sets[i], trainer.evaluate(i)});
   }
   return found;
-}
-
-std::string evaluation_text(const Evaluation& at, const std::optional<Evaluation>& trained) {
-  if (!trained) {
-    return text("log-perplexity %.4f, %.4f bits a byte, accuracy %.3f", at.log_perplexity,
-                at.bits_per_byte, at.accuracy);
-  }
-  return text("log-perplexity %.4f, accuracy %.3f, of sequences %.3f", at.log_perplexity,
-              at.accuracy, at.sequence_accuracy) +
-         text("; on trained lengths %.3f, %.3f", trained->accuracy, trained->sequence_accuracy);
 }
 
 /// `path`, or the first of path2, path3, ... that does not exist.
@@ -190,8 +181,8 @@ void TrainingRun::train(const PlannedCurve& planned) {
                    readable_bytes(double(bytes)));
   };
   const std::string cache = cache_folder(curve.train, scratch_);
-  const Dataset data(curve.train, curve.model.vocab_size, cache, watch);
-  if (data_fingerprint(curve.train, curve.model.vocab_size, cache, watch) != planned.data) {
+  const std::unique_ptr<Task> task = make_task(curve.train, curve.model.vocab_size, cache, watch);
+  if (task->identity(Purpose::comparison) != planned.data) {
     throw UserError("corpus '" + curve.train.corpus +
                     "' or its validation text has changed since this command began; repeat it");
   }
@@ -199,9 +190,9 @@ void TrainingRun::train(const PlannedCurve& planned) {
   curve.train.gemm = state.gemm;
 
   CurveResult result;
-  const std::unique_ptr<Dataset> trained = of_trained_lengths(curve.train, curve.model.vocab_size);
+  const std::vector<ValidationSet> sets = task->validation_sets();
   const std::unique_ptr<Transformer> model = allocated(curve.model, options_.threads);
-  Trainer trainer(*model, data, curve.train, planned.folder);
+  Trainer trainer(*model, *task, curve.train, planned.folder);
   last_step_ = trainer.resume();
   if (last_step_ > curve.train.steps) {
     throw UserError("the checkpoint in " + planned.folder + " is of step " +
@@ -215,7 +206,7 @@ void TrainingRun::train(const PlannedCurve& planned) {
   progress_.done(
       curve.name + ", seed " + std::to_string(curve.model.seed) +
           (last_step_ ? ": continues after step " + std::to_string(last_step_) + "; " : ": ") +
-          data.description(),
+          task->description(),
       0);
 
   Record base = curve_record(experiment_, planned, options_, provenance_);
@@ -228,12 +219,12 @@ void TrainingRun::train(const PlannedCurve& planned) {
   const auto record = [&](const TrainReport& report) {
     evaluated = report.step;
     result.evaluation = *report.evaluation;
-    if (trained) result.trained_lengths = trainer.evaluate(*trained);
+    result.further = evaluate_further(trainer, sets, false);
     last_perplexity_ = result.evaluation.log_perplexity;
-    last_evaluation_ = evaluation_text(result.evaluation, result.trained_lengths);
+    last_evaluation_ = evaluation_text(result.evaluation, result.further);
     // Anew by force it may differ from what is there.
     if (!options_.force && has_evaluation(file_, planned.key, report.step)) return;
-    file_.append({evaluation_record(base, report, result.trained_lengths)});
+    file_.append({evaluation_record(base, report, result.further)});
   };
   const bool finished = trainer.run(
       [&](const TrainReport& report) {
@@ -262,12 +253,12 @@ void TrainingRun::train(const PlannedCurve& planned) {
   result.step_flops = trainer.flops_per_step();
   result.peak_memory_bytes = peak_memory();
   result.gemm_gflops = best_gemm(result.step_flops * double(curve.train.steps), options_.threads);
-  result.floor = data.floor();
-  if (trained) {
-    progress_.live(curve.name + ": accuracy by length");
-    result.by_digits = accuracy_by_digits(trainer, *trained, curve.train.eval_digits_max);
+  result.floor = task->floor();
+  progress_.live(curve.name + ": further validation sets");
+  for (SetEvaluation& at_end : evaluate_further(trainer, sets, true)) {
+    result.further.push_back(std::move(at_end));
   }
-  diagnose_selections(*model, data, curve.train, options_.threads, &result);
+  diagnose_selections(*model, *task, curve.train, options_.threads, &result);
   const std::vector<Record> records = result_records(base, result);
   file_.append(records);
   std::string line =
@@ -387,10 +378,11 @@ int check_curves(const TrainingPlan& plan, const TrainingOptions& options,
       require_memory(planned.bytes, "training " + curve.name,
                      "use fewer examples at a time (--accumulate), optimizer adafactor, or a "
                      "smaller model");
-      const Dataset data(curve.train, curve.model.vocab_size, cache_folder(curve.train, scratch),
-                         [](std::uint64_t) { check_interrupt(); });
+      const std::unique_ptr<Task> task =
+          make_task(curve.train, curve.model.vocab_size, cache_folder(curve.train, scratch),
+                    [](std::uint64_t) { check_interrupt(); });
       const std::unique_ptr<Transformer> model = allocated(curve.model, options.threads);
-      Trainer trainer(*model, data, curve.train, folder);
+      Trainer trainer(*model, *task, curve.train, folder);
       TrainReport last;
       if (!trainer.run([&last](const TrainReport& report) { last = report; },
                        [] { return interrupt_arrived(); })) {

@@ -2,10 +2,40 @@
 #include "models/tasks/span_corruption.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/check.h"
+#include "models/tasks/text_task.h"
 
 namespace scaling {
+namespace {
+
+class SpanCorruption : public TextTask {
+ public:
+  SpanCorruption(const TrainConfig& config, std::int64_t vocab_size,
+                 std::unique_ptr<TextStore> text)
+      : TextTask(config, needs_of_span_corruption(config), vocab_size, std::move(text)) {}
+
+ private:
+  double make_example(std::span<const int> ids, Rng& rng, const Example& to) const override {
+    const auto length = std::find(ids.begin(), ids.end(), 0) - ids.begin();
+    CorruptedText corrupted;
+    corrupt_spans(ids.data(), length, vocab_size(), rng, corrupted);
+    const std::vector<int>&source = corrupted.input, &target = corrupted.target;
+    std::copy_n(source.begin(), std::min(source.size(), to.source.size()), to.source.begin());
+    const std::size_t told = std::min(target.size(), to.target.size());
+    std::copy_n(target.begin(), told, to.target.begin());
+    std::fill_n(to.weights.begin(), told, 1.0f);
+    shift_right(to.target, to.input);
+    double bytes = 0;
+    for (std::size_t i = 0; i < told; ++i) {
+      if (corrupted.taken[i]) bytes += store().tokenizer().bytes_of(target[i]);
+    }
+    return bytes;
+  }
+};
+
+}  // namespace
 
 SpanCounts span_counts(std::int64_t n) {
   SCALING_CHECK(n >= 2);
@@ -59,6 +89,21 @@ void corrupt_spans(const int* ids, std::int64_t n, std::int64_t vocab_size, Rng&
   out.input.push_back(1);
   out.target.push_back(1);
   out.taken.push_back(0);
+}
+
+Needs needs_of_span_corruption(const TrainConfig& config) {
+  require_at_least("target_length", config.target_length, 2);
+  const Lengths lengths{config.length, config.target_length};
+  return {.text = TextStore::Layout::documents,
+          .trained = lengths,
+          .evaluated = lengths,
+          .least_vocab_size = span_counts(config.length).spans + 3,
+          .length_knobs = "length, target_length"};
+}
+
+std::unique_ptr<Task> make_span_corruption(const TrainConfig& config, std::int64_t vocab_size,
+                                           std::unique_ptr<TextStore> text) {
+  return std::make_unique<SpanCorruption>(config, vocab_size, std::move(text));
 }
 
 }  // namespace scaling

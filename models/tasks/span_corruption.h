@@ -1,10 +1,14 @@
-// The denoising task: spans of a text are taken out and have to be told (reference 9.1).
+// The denoising task: spans of a text are taken out and have to be told (reference 9.1). Each
+// document is cut into chunks of at most `length` tokens, each corrupted anew in every epoch; what
+// exceeds length or target_length is cut off.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "kernels/random.h"
+#include "models/tasks/task.h"
 
 namespace scaling {
 
@@ -30,5 +34,10 @@ struct CorruptedText {
 /// token's id as well. For 512 tokens: 77 noise tokens, 26 spans, input 462, target 104.
 void corrupt_spans(const int* ids, std::int64_t n, std::int64_t vocab_size, Rng& rng,
                    CorruptedText& out);
+
+/// Only the spans' own text counts as bytes: ends and sentinels belong to the task.
+Needs needs_of_span_corruption(const TrainConfig& config);
+std::unique_ptr<Task> make_span_corruption(const TrainConfig& config, std::int64_t vocab_size,
+                                           std::unique_ptr<TextStore> text);
 
 }  // namespace scaling

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "models/parameter.h"
-#include "models/training/train_config.h"
+#include "models/train_config.h"
 
 namespace scaling {
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "models/training/train_config.h"
+#include "models/train_config.h"
 
 namespace scaling {
 

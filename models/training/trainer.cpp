@@ -17,6 +17,7 @@
 #include "kernels/gemm.h"
 #include "kernels/random.h"
 #include "models/knobs.h"
+#include "models/tasks/catalog.h"
 #include "models/training/checkpoint.h"
 #include "models/training/finite.h"
 #include "models/training/run_state.h"
@@ -78,20 +79,18 @@ void require_same_training(const std::string& path, const TrainConfig& theirs,
   }
 }
 
-void require_fit(const TrainConfig& train, const ModelConfig& model) {
-  if (train.has_source() == model.decoder_only()) {
+void require_fit(const TrainConfig& train, const Needs& needs, const ModelConfig& model) {
+  if (needs.has_source() == model.decoder_only()) {
     throw UserError("task " + train.task + " does not fit a model with encoder_layers " +
                     std::to_string(model.encoder_layers) +
-                    (train.has_source()
-                         ? "; give it an encoder (encoder_layers) or train the task " +
-                               std::string(train.is_toy() ? "without _pairs" : "causal")
-                         : "; set encoder_layers 0 and encoder true, or train the task " +
-                               (train.is_toy() ? train.task + "_pairs" : "span_corruption")));
+                    (needs.has_source() ? "; give it an encoder (encoder_layers)"
+                                        : "; set encoder_layers 0 and encoder true") +
+                    ", or train another task");
   }
-  if (train.positions() > model.max_length) {
-    throw UserError("examples take " + std::to_string(train.positions()) + " positions (" +
-                    (train.is_toy() ? "digits_max, eval_digits_max" : "length, target_length") +
-                    ", position_offsets), more than max_length " +
+  const std::int64_t positions = needs.positions(train);
+  if (positions > model.max_length) {
+    throw UserError("examples take " + std::to_string(positions) + " positions (" +
+                    needs.length_knobs + ", position_offsets), more than max_length " +
                     std::to_string(model.max_length) + "; raise max_length or shorten them");
   }
 }
@@ -99,24 +98,23 @@ void require_fit(const TrainConfig& train, const ModelConfig& model) {
 }  // namespace
 
 struct Trainer::Impl {
-  Impl(Transformer& model_, const Dataset& data_, const TrainConfig& config_,
+  Impl(Transformer& model_, const Task& task_, const TrainConfig& config_,
        const std::string& folder);
 
   TrainReport train_step();
-  Evaluation evaluate(const Dataset& on);
+  Evaluation evaluate(std::size_t set);
   void keep_best(const Evaluation& evaluation);
   void save_latest();
   void save(const std::string& path);
   std::int64_t resume();
   double flops_per_step() const;
 
-  std::int64_t examples_of_piece() const { return config.batch / config.accumulate; }
   [[noreturn]] void stop_for(const std::string& what) const;
   [[noreturn]] void stop(const std::string& what, const std::string& checkpoint) const;
   void watch(double loss);
 
   Transformer& model;
-  const Dataset& data;
+  const Task& task;
   const TrainConfig config;
   const Gemm& gemm;
   const std::string latest, best;  // files
@@ -135,11 +133,11 @@ struct Trainer::Impl {
   double best_perplexity = std::numeric_limits<double>::infinity();
 };
 
-Trainer::Impl::Impl(Transformer& model_, const Dataset& data_, const TrainConfig& config_,
+Trainer::Impl::Impl(Transformer& model_, const Task& task_, const TrainConfig& config_,
                     const std::string& folder)
     : model(model_),
-      data(data_),
-      config((config_.validate(), config_)),
+      task(task_),
+      config(config_),
       gemm(find_gemm(config_.gemm)),
       latest((fs::path(folder) / "latest.ckpt").string()),
       best((fs::path(folder) / "best.ckpt").string()),
@@ -149,7 +147,7 @@ Trainer::Impl::Impl(Transformer& model_, const Dataset& data_, const TrainConfig
       arrays(weight_arrays(parameters)),
       pieces(std::size_t(config_.accumulate)) {
   SCALING_CHECK(model.is_for_training());
-  require_fit(config, model.config());
+  require_fit(config, needs_of(config), model.config());
   for (const Optimizer::Slot& slot : optimizer->slots()) {
     arrays.push_back(
         {"optimizer." + slot.name, {std::int64_t(slot.values->size())}, slot.values->data()});
@@ -209,7 +207,7 @@ TrainReport Trainer::Impl::train_step() {
   // counts alike whichever piece it is in (reference 9.5).
   double weight = 0;
   for (std::size_t piece = 0; piece < pieces.size(); ++piece) {
-    data.train_batch(step, std::int64_t(piece), config.accumulate, pieces[piece]);
+    task.train_batch(step, std::int64_t(piece), config.accumulate, pieces[piece]);
     weight += weight_of(pieces[piece]);
   }
   SCALING_CHECK(weight > 0);
@@ -245,11 +243,11 @@ TrainReport Trainer::Impl::train_step() {
           .seconds = seconds};
 }
 
-Evaluation Trainer::Impl::evaluate(const Dataset& on) {
+Evaluation Trainer::Impl::evaluate(std::size_t set) {
   CrossEntropy sum;
   double bytes = 0;
-  for (std::int64_t index = 0; index < on.validation_batches(); ++index) {
-    on.validation_batch(index, validation);
+  for (std::int64_t index = 0; index < task.validation_batches(); ++index) {
+    task.validation_batch(set, index, validation);
     bytes += validation.bytes;
     Pass pass{.gemm = gemm, .examples = validation.examples};
     const CrossEntropy one = model.loss_of(pass, validation, 0.0f, *kept);
@@ -290,13 +288,13 @@ void Trainer::Impl::save(const std::string& path) {
   RunState state;
   state.config = config;
   state.seconds = seconds;
-  state.tokenizer_model = data.tokenizer_model();
+  if (const TextStore* text = task.text()) state.tokenizer_model = text->tokenizer_model();
   if (std::isfinite(best_perplexity)) state.best = best_perplexity;
   save_checkpoint(path,
                   {.step = step,
                    .model = model.config(),
                    .training = to_json(state),
-                   .fingerprint = data.fingerprint()},
+                   .fingerprint = task.identity(Purpose::resuming)},
                   arrays);
 }
 
@@ -307,11 +305,12 @@ std::int64_t Trainer::Impl::resume() {
   require_same_model(latest, info.model, model.config());
   const RunState state = parse_run_state(info.training);
   require_same_training(latest, state.config, config);
-  if (info.fingerprint != data.fingerprint()) {
+  const std::string identity = task.identity(Purpose::resuming);
+  if (info.fingerprint != identity) {
     throw UserError("checkpoint '" + latest + "' was trained on other data (corpus '" +
                     state.config.corpus + "', fingerprint " + info.fingerprint +
-                    ") than this run's (corpus '" + config.corpus + "', fingerprint " +
-                    data.fingerprint() + "); give the same corpus, or train in another folder");
+                    ") than this run's (corpus '" + config.corpus + "', fingerprint " + identity +
+                    "); give the same corpus, or train in another folder");
   }
   load_checkpoint(latest, arrays);
   step = saved = info.step;
@@ -321,27 +320,21 @@ std::int64_t Trainer::Impl::resume() {
 }
 
 double Trainer::Impl::flops_per_step() const {
-  if (!config.is_toy()) {
-    return double(config.accumulate) * model.training_flops(examples_of_piece(),
-                                                            config.longest_source(),
-                                                            config.longest_target());
-  }
-  // Batches differ in length: the mean of the first.
   constexpr std::int64_t kLookedAt = 64;
   double flops = 0;
   Batch batch;
   for (std::int64_t at = 0; at < kLookedAt; ++at) {
     for (std::int64_t piece = 0; piece < config.accumulate; ++piece) {
-      data.train_batch(at, piece, config.accumulate, batch);
-      flops += model.training_flops(batch.examples, batch.source_length, batch.target_length);
+      task.train_batch(at, piece, config.accumulate, batch);
+      flops += model.training_flops(batch.examples, batch.source_length, batch.input_length);
     }
   }
   return flops / double(kLookedAt);
 }
 
-Trainer::Trainer(Transformer& model, const Dataset& data, const TrainConfig& config,
+Trainer::Trainer(Transformer& model, const Task& task, const TrainConfig& config,
                  const std::string& folder)
-    : impl_(std::make_unique<Impl>(model, data, config, folder)) {}
+    : impl_(std::make_unique<Impl>(model, task, config, folder)) {}
 
 Trainer::~Trainer() = default;
 
@@ -359,7 +352,7 @@ bool Trainer::run(const std::function<void(const TrainReport&)>& report,
     const bool is_last = own.step == own.config.steps;
     Evaluation evaluation;
     if (is_last || own.step % own.config.evaluate_every == 0) {
-      evaluation = own.evaluate(own.data);
+      evaluation = own.evaluate(0);
       own.keep_best(evaluation);
       done.evaluation = &evaluation;
     }
@@ -369,9 +362,7 @@ bool Trainer::run(const std::function<void(const TrainReport&)>& report,
   return true;
 }
 
-Evaluation Trainer::evaluate(const Dataset& data) { return impl_->evaluate(data); }
-
-Evaluation Trainer::evaluate() { return evaluate(impl_->data); }
+Evaluation Trainer::evaluate(std::size_t set) { return impl_->evaluate(set); }
 
 std::int64_t Trainer::step() const { return impl_->step; }
 

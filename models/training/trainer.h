@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "models/tasks/dataset.h"
+#include "models/tasks/task.h"
 #include "models/training/optimizer.h"
 #include "models/transformer/transformer.h"
 
@@ -17,7 +17,7 @@ struct Evaluation {
   double log_perplexity = 0;  ///< nats per target token (reference 9.5)
   double accuracy = 0;        ///< teacher-forced
   /// Share of examples whose weighted tokens are all correct, teacher-forced: where the rest is
-  /// given, as in the toy tasks, that is greedy decoding's exact match (reference 10.3).
+  /// given, as in the tasks on numbers, that is greedy decoding's exact match (reference 10.3).
   double sequence_accuracy = 0;
   double bits_per_byte = 0;
 };
@@ -40,10 +40,11 @@ inline constexpr double kExplosionFactor = 5;
 
 class Trainer {
  public:
-  /// model: allocated for training; model and data outlive this. folder: of the checkpoints, made
-  /// if missing: latest.ckpt, and best.ckpt of the lowest validation log-perplexity. Throws
-  /// UserError if config and model do not fit together or the folder cannot be made.
-  Trainer(Transformer& model, const Dataset& data, const TrainConfig& config,
+  /// model: allocated for training; model and task outlive this. config: the task's. folder: of the
+  /// checkpoints, made if missing: latest.ckpt, and best.ckpt of the lowest validation
+  /// log-perplexity. Throws UserError if config and model do not fit together or the folder cannot
+  /// be made.
+  Trainer(Transformer& model, const Task& task, const TrainConfig& config,
           const std::string& folder);
   ~Trainer();
 
@@ -60,14 +61,13 @@ class Trainer {
   /// last good checkpoint), for a loss that has exploded, and for a full disk.
   bool run(const std::function<void(const TrainReport&)>& report,
            const std::function<bool()>& stopped);
-  /// Over the whole validation set of `data`, which may be another one than is trained on.
-  Evaluation evaluate(const Dataset& data);
-  Evaluation evaluate();
+  /// Over a whole set of Task::validation_sets.
+  Evaluation evaluate(std::size_t set = 0);
   std::int64_t step() const;
   /// Of training so far, those before a resume too.
   double seconds() const;
   /// Floating-point operations of the matrix products of one optimiser step, forward and backward;
-  /// of a toy task, whose batches differ in length, in the mean.
+  /// in the mean of the first steps, since batches of a task may differ in length.
   double flops_per_step() const;
 
  private:

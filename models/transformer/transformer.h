@@ -58,10 +58,10 @@ class Transformer {
   /// What a pass keeps for its backward half; reused from batch to batch.
   struct Kept {
     Stack::Kept encoder, decoder;
-    std::vector<int> source, shifted;  ///< what the two stacks read
-    std::vector<std::uint8_t> seen;    ///< of source: 0 where it is padding
-    Concatenation joined;              ///< of both, for concatenated models
-    Mat drawn;                         ///< encoder output of a model with encoder = false
+    std::vector<int> source;         ///< what the encoder reads
+    std::vector<std::uint8_t> seen;  ///< of source: 0 where it is padding
+    Concatenation joined;            ///< of both stacks, for concatenated models
+    Mat drawn;                       ///< encoder output of a model with encoder = false
     std::unique_ptr<Activations> loss;
   };
   /// stored: see Stack::make_kept.

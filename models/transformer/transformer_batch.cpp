@@ -23,16 +23,6 @@ void mark_seen(const std::vector<int>& ids, std::int64_t examples,
   }
 }
 
-/// Each example one position later, after a 0; the last id of each is never read.
-void shift_right(const std::vector<int>& ids, std::int64_t examples, std::vector<int>& shifted) {
-  shifted.assign(ids.size(), 0);
-  const auto length = std::ptrdiff_t(ids.size()) / examples;
-  for (std::ptrdiff_t e = 0; length > 0 && e < examples; ++e) {
-    const auto first = ids.begin() + e * length;
-    std::copy(first, first + length - 1, shifted.begin() + e * length + 1);
-  }
-}
-
 }  // namespace
 
 std::unique_ptr<Transformer::Kept> Transformer::make_kept(bool stored) const {
@@ -76,7 +66,7 @@ void Transformer::encode_batch(Pass& pass, Kept& kept) const {
 
 void Transformer::run(Pass& pass, const Batch& batch, Kept& kept) const {
   SCALING_CHECK(arena_.data() != nullptr && batch.examples > 0);
-  SCALING_CHECK(std::int64_t(batch.target.size()) == batch.examples * batch.target_length);
+  SCALING_CHECK(std::int64_t(batch.input.size()) == batch.examples * batch.input_length);
   SCALING_CHECK(std::int64_t(batch.source.size()) == batch.examples * batch.source_length);
   SCALING_CHECK(config_.decoder_only() == (batch.source_length == 0));
   pass.examples = batch.examples;
@@ -84,11 +74,10 @@ void Transformer::run(Pass& pass, const Batch& batch, Kept& kept) const {
     kept.source.assign(batch.source.begin(), batch.source.end());
     encode_batch(pass, kept);
     if (config_.is_concatenated()) {
-      kept.joined.set(kept.seen, batch.examples, batch.target_length);
+      kept.joined.set(kept.seen, batch.examples, batch.input_length);
     }
   }
-  shift_right(batch.target, batch.examples, kept.shifted);
-  decoder_.forward(pass, embedding_, decoder_inputs(kept), kept.shifted, kept.decoder);
+  decoder_.forward(pass, embedding_, decoder_inputs(kept), batch.input, kept.decoder);
 }
 
 Mat Transformer::encode(const std::vector<int>& source) const {
@@ -106,8 +95,8 @@ Mat Transformer::forward(const std::vector<int>& source, const std::vector<int>&
   batch.examples = 1;
   if (!config_.decoder_only()) batch.source = source;
   batch.source_length = std::int64_t(batch.source.size());
-  batch.target = target;
-  batch.target_length = std::int64_t(target.size());
+  shift_right(target, 1, batch.input);
+  batch.input_length = std::int64_t(target.size());
   const auto kept = make_kept();
   Pass pass = evaluation_pass();
   run(pass, batch, *kept);
@@ -118,6 +107,7 @@ Mat Transformer::forward(const std::vector<int>& source, const std::vector<int>&
 
 CrossEntropy Transformer::loss_of(Pass& pass, const Batch& batch, float scale, Kept& kept) const {
   SCALING_CHECK(!pass.training || is_for_training());
+  SCALING_CHECK(batch.target.size() == batch.input.size());
   SCALING_CHECK(batch.weights.size() == batch.target.size());
   run(pass, batch, kept);
   const CrossEntropy loss =
@@ -125,12 +115,12 @@ CrossEntropy Transformer::loss_of(Pass& pass, const Batch& batch, float scale, K
                            scale, *kept.loss, pass.training ? &kept.decoder.dnormed : nullptr);
   if (!pass.training) return loss;
   if (config_.decoder_only()) {
-    decoder_.backward(pass, embedding_, decoder_inputs(kept), kept.shifted, kept.decoder, nullptr);
+    decoder_.backward(pass, embedding_, decoder_inputs(kept), batch.input, kept.decoder, nullptr);
     return loss;
   }
   Mat& dencoded = kept.encoder.dnormed;
   dencoded.setZero(kept.encoder.normed.rows(), kept.encoder.normed.cols());
-  decoder_.backward(pass, embedding_, decoder_inputs(kept), kept.shifted, kept.decoder, &dencoded);
+  decoder_.backward(pass, embedding_, decoder_inputs(kept), batch.input, kept.decoder, &dencoded);
   encoder_.backward(pass, embedding_, encoder_inputs(kept), kept.source, kept.encoder, nullptr);
   return loss;
 }

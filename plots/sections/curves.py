@@ -80,8 +80,8 @@ def powers(known):
         strength = power(experiment)
         if not name.startswith("fig1_") or strength.gap is None:
             continue
-        known = None not in (strength.spread, strength.paired)
-        spread = max(strength.spread, strength.paired) if known else 0.0
+        both = (strength.spread, strength.paired)
+        spread = max(both) if None not in both else 0.0
         found[f"{experiment.id}.power"] = strength.gap._replace(spread=spread)
         share = ratio(experiment.gap("ff_qkv"), strength.gap, "1")
         if share:

@@ -288,7 +288,7 @@ TEST(PerplexityDriver, RowsWithTheSameSettingsAreRefused) {
   expect_mentions(outcome.text, {"rows 'dense' and 'again' have the same settings", "--rows"});
 }
 
-TEST(PerplexityDriver, ToyTasksAreEvaluatedOnTrainedAndOnLongerNumbers) {
+TEST(PerplexityDriver, NumberTasksAreEvaluatedOnTrainedAndOnLongerNumbers) {
   const Folder folder;
   const std::string command = "--config '" + (kConfigs / "table4_reduced.cfg").string() +
                               "' --gemm eigen --threads 1 --batch 4 --evaluate_batches 1 "
@@ -297,7 +297,8 @@ TEST(PerplexityDriver, ToyTasksAreEvaluatedOnTrainedAndOnLongerNumbers) {
   const std::string rows = "transformer.copy,terraformer.copy,no_sru.addition";
   const Outcome outcome = run_driver(command + rows + " --steps 3");
   ASSERT_EQ(outcome.status, 0) << outcome.text;
-  expect_mentions(outcome.text, {"terraformer.copy, seed 2", "of sequences", "on trained lengths"});
+  expect_mentions(outcome.text,
+                  {"terraformer.copy, seed 2", "of sequences", "trained_length_accuracy"});
   const RecordFile file(folder.path(), "table4_reduced");
   std::map<std::string, int> metrics, data;
   std::map<std::string, double> parameters;

@@ -304,9 +304,10 @@ TEST(RecurrenceInModel, DecodingIsForward) {
 Batch batch_of(const ModelConfig& c) {
   Batch b;
   b.examples = 2;
-  b.target_length = 6;
+  b.input_length = 6;
   b.target = {3, 9, 4, 21, 5, 8, 30, 2, 7, 11, 0, 0};
   b.weights = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0};
+  shift_right(b.target, b.examples, b.input);
   if (!c.decoder_only()) {
     b.source_length = 4;
     b.source = {5, 6, 7, 8, 9, 10, 11, 0};

@@ -34,7 +34,7 @@ Batch random_batch(const ModelConfig& c, std::uint64_t seed) {
   Batch batch;
   batch.examples = 3;
   batch.source_length = c.decoder_only() ? 0 : 9;
-  batch.target_length = 11;
+  batch.input_length = 11;
   Rng ids(seed);
   const auto draw = [&](std::int64_t n) {
     std::vector<int> drawn;
@@ -44,7 +44,8 @@ Batch random_batch(const ModelConfig& c, std::uint64_t seed) {
     return drawn;
   };
   batch.source = draw(batch.examples * batch.source_length);
-  batch.target = draw(batch.examples * batch.target_length);
+  batch.target = draw(batch.examples * batch.input_length);
+  shift_right(batch.target, batch.examples, batch.input);
   batch.weights.assign(batch.target.size(), 1.0f);
   return batch;
 }

@@ -62,7 +62,7 @@ inline Batch batch_of(const std::vector<Example>& examples) {
   b.examples = std::int64_t(examples.size());
   for (const Example& e : examples) {
     b.source_length = std::max(b.source_length, std::int64_t(e.source.size()));
-    b.target_length = std::max(b.target_length, std::int64_t(e.target.size()));
+    b.input_length = std::max(b.input_length, std::int64_t(e.target.size()));
   }
   const auto append = [](const std::vector<int>& from, std::int64_t length, std::vector<int>& to) {
     to.insert(to.end(), from.begin(), from.end());
@@ -70,8 +70,9 @@ inline Batch batch_of(const std::vector<Example>& examples) {
   };
   for (const Example& e : examples) {
     append(e.source, b.source_length, b.source);
-    append(e.target, b.target_length, b.target);
+    append(e.target, b.input_length, b.target);
   }
+  shift_right(b.target, b.examples, b.input);
   for (const int id : b.target) b.weights.push_back(id == 0 ? 0.0f : 1.0f);
   return b;
 }

@@ -13,6 +13,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "models/tasks/catalog.h"
 #include "models/training/trainer.h"
 #include "models/transformer/embedding.h"
 #include "tests/experiments/harness_helpers.h"
@@ -178,13 +179,13 @@ TrainConfig small_training(const std::string& task) {
 
 struct Training {
   Training(const ModelConfig& model_config, const TrainConfig& config, const std::string& folder)
-      : model(model_config), data(config, model_config.vocab_size, "/nowhere") {
+      : model(model_config), task(make_task(config, model_config.vocab_size, "/nowhere")) {
     set_gemm_threads(1);
     {
       Team team(1);
       model.allocate_for_training(team);
     }
-    trainer = std::make_unique<Trainer>(model, data, config, folder);
+    trainer = std::make_unique<Trainer>(model, *task, config, folder);
   }
   bool train(std::int64_t last = std::numeric_limits<std::int64_t>::max()) {
     return trainer->run(nullptr, [this, last] { return trainer->step() >= last; });
@@ -198,7 +199,7 @@ struct Training {
   }
 
   Transformer model;
-  Dataset data;
+  std::unique_ptr<Task> task;
   std::unique_ptr<Trainer> trainer;
 };
 
@@ -209,7 +210,7 @@ TEST(PositionOffsets, GradientsAreTheSlopesOfTheLoss) {
   Training run(small_model(true), config, folder / "run");
   const auto kept = run.model.make_kept();
   Batch batch;
-  run.data.train_batch(0, 0, 1, batch);
+  run.task->train_batch(0, 0, 1, batch);
   Pass pass = pass_from(1, 40, 0);
   const auto loss = [&](float scale) {
     pass.streams = 0;
@@ -224,7 +225,7 @@ TEST(PositionOffsets, GradientsAreTheSlopesOfTheLoss) {
   for (const char* name : {"encoder_positions", "decoder_positions"}) {
     Parameter& table = run.named(name);
     const std::int64_t first = (name[0] == 'e' ? kept->encoder : kept->decoder).embedding.first;
-    const std::int64_t length = name[0] == 'e' ? batch.source_length : batch.target_length;
+    const std::int64_t length = name[0] == 'e' ? batch.source_length : batch.input_length;
     const Mat gradient = Eigen::Map<const Mat>(table.gradient, table.rows, table.cols);
     EXPECT_EQ(gradient.topRows(first).cwiseAbs().maxCoeff(), 0);
     EXPECT_EQ(gradient.bottomRows(table.rows - first - length).cwiseAbs().maxCoeff(), 0);
@@ -248,9 +249,9 @@ TEST(PositionOffsets, EvaluationIsThatOfEachExampleAlone) {
   for (const std::string task : {"copy", "addition_pairs"}) {
     TrainConfig config = small_training(task);
     config.position_offsets = 30;
-    Training run(small_model(config.has_source()), config, folder / task);
+    Training run(small_model(needs_of(config).has_source()), config, folder / task);
     Batch batch;
-    run.data.validation_batch(0, batch);
+    run.task->validation_batch(0, 0, batch);
     const auto kept = run.model.make_kept();
     Pass pass = pass_from(1, 30, 0, false);
     const CrossEntropy together = run.model.loss_of(pass, batch, 0, *kept);
@@ -264,6 +265,7 @@ TEST(PositionOffsets, EvaluationIsThatOfEachExampleAlone) {
       Batch one = batch;
       one.examples = 1;
       one.source = part(batch.source);
+      one.input = part(batch.input);
       one.target = part(batch.target);
       one.weights = part(batch.weights);
       Pass alone{.gemm = find_gemm("eigen")};
@@ -310,11 +312,11 @@ TEST(PositionOffsets, ATrainedRunReachesLaterRowsAndResumesBitForBit) {
 
 TEST(PositionOffsets, TablesNeedRoomForTheLastStart) {
   TrainConfig config = small_training("copy");
-  EXPECT_EQ(config.positions(), 24);  // evaluation: 2 * 8 + 2, padded
+  EXPECT_EQ(needs_of(config).positions(config), 24);  // evaluation: 2 * 8 + 2, padded
   config.position_offsets = 5;
-  EXPECT_EQ(config.positions(), 24);  // training: 16 from 4 on
+  EXPECT_EQ(needs_of(config).positions(config), 24);  // training: 16 from 4 on
   config.position_offsets = 50;
-  EXPECT_EQ(config.positions(), 16 + 49);
+  EXPECT_EQ(needs_of(config).positions(config), 16 + 49);
   const Folder folder;
   expect_mentions(message_of([&] { Training(small_model(false), config, folder / "run"); }),
                   {"65 positions", "position_offsets", "max_length 64"});
@@ -323,7 +325,7 @@ TEST(PositionOffsets, TablesNeedRoomForTheLastStart) {
   TrainConfig text;
   text.length = 32;
   text.position_offsets = 10;
-  EXPECT_EQ(text.positions(), 41);
+  EXPECT_EQ(needs_of(text).positions(text), 41);
   const auto refusal = [&text](const std::function<void(TrainConfig&)>& change) {
     TrainConfig changed = text;
     change(changed);

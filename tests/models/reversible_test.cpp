@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/tasks/catalog.h"
 #include "models/training/optimizer.h"
 #include "models/training/trainer.h"
 #include "tests/experiments/harness_helpers.h"
@@ -436,14 +437,14 @@ TEST_P(ReversibleTest, StepsAfterTheFirstTakeNothing) {
 // -- in training ----------------------------------------------------------------------------------
 
 struct Training {
-  Training(const ModelConfig& model_config, const TrainConfig& config, const Dataset& data,
+  Training(const ModelConfig& model_config, const TrainConfig& config, const Task& task,
            const std::string& folder)
       : model(model_config) {
     {
       Team team(1);
       model.allocate_for_training(team);
     }
-    trainer = std::make_unique<Trainer>(model, data, config, folder);
+    trainer = std::make_unique<Trainer>(model, task, config, folder);
   }
   /// Trains until `last` steps are done, or to the config's end.
   void train(std::int64_t last) {
@@ -487,13 +488,13 @@ TEST(ReversibleTraining, ResumedRunIsTheUninterruptedOneBitForBit) {
     ModelConfig c = sparse;
     c.encoder_layers = task == "causal" ? 0 : 1;
     c.attention = task == "causal" ? "lsh" : "full";
-    const Dataset corpus(config, c.vocab_size, folder / "cache");
-    Training whole(c, config, corpus, folder / "whole");
+    const auto corpus = make_task(config, c.vocab_size, folder / "cache");
+    Training whole(c, config, *corpus, folder / "whole");
     whole.train(config.steps);
     ASSERT_EQ(whole.losses.size(), std::size_t(config.steps));
     std::vector<double> losses;
     for (const std::int64_t last : {2, 5, 8}) {
-      Training part(c, config, corpus, folder / "parts");
+      Training part(c, config, *corpus, folder / "parts");
       EXPECT_EQ(part.trainer->resume(), std::int64_t(losses.size()));
       part.train(last);
       losses.insert(losses.end(), part.losses.begin(), part.losses.end());

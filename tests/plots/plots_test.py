@@ -261,7 +261,8 @@ class SettingsTest(unittest.TestCase):
         self.assertFalse(self.same(label_smoothing=0.1))
 
     def test_what_no_component_reads_makes_no_difference(self):
-        self.assertTrue(self.same(lsh_chunk=128, sparsity=8))
+        self.assertTrue(self.same(lsh_chunk=128, sparsity=8, modules=4))
+        self.assertFalse(self.same(attention="lsh"))
         self.assertFalse(self.same(d_model=16))
         sparse = {"config": {**self.OLD, "feed_forward": "sparse"}}
         other = {"config": {**sparse["config"], "sparsity": 8}}

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "models/tasks/dataset.h"
+#include "models/tasks/catalog.h"
 #include "models/tasks/span_corruption.h"
 #include "models/text/corpus.h"
 #include "models/text/generator.h"
@@ -100,11 +100,11 @@ TrainConfig config_for(const std::string& corpus) {
 constexpr std::int64_t kByteVocab = 320;
 
 /// The examples of a batch as text.
-std::vector<std::string> texts_of(const Dataset& data, const Batch& batch) {
+std::vector<std::string> texts_of(const Task& task, const Batch& batch) {
   std::vector<std::string> texts;
   for (std::int64_t e = 0; e < batch.examples; ++e) {
-    const auto first = batch.target.begin() + e * batch.target_length;
-    texts.push_back(data.tokenizer().decode({first, first + batch.target_length}));
+    const auto first = batch.target.begin() + e * batch.input_length;
+    texts.push_back(task.text()->tokenizer().decode({first, first + batch.input_length}));
   }
   return texts;
 }
@@ -390,8 +390,8 @@ TEST(Corpus, HugeLineInBoundedMemory) {
   EXPECT_LE(largest, DocumentCutter::kPiece);
 
   TrainConfig config = config_for(folder / "huge.jsonl.gz");
-  const Dataset data(config, kByteVocab, folder / "cache");
-  EXPECT_NE(data.description().find("2 documents"), std::string::npos) << data.description();
+  const auto data = make_task(config, kByteVocab, folder / "cache");
+  EXPECT_NE(data->description().find("2 documents"), std::string::npos) << data->description();
 #if !defined(__SANITIZE_ADDRESS__)
   EXPECT_LT(peak_megabytes() - before, 24) << "of a line of 67 MB";
 #endif
@@ -451,56 +451,56 @@ TEST(Corpus, PiecesEndAtWords) {
 
 // ---- data sets
 
-TEST(Dataset, EveryEpochIsAPermutationOfTheTrainingChunks) {
+TEST(TextTask, EveryEpochIsAPermutationOfTheTrainingChunks) {
   Folder folder;
   write_file(folder / "a.txt", numbered(400));  // 200 chunks of 18 bytes
-  const Dataset data(config_for(folder / "a.txt"), kByteVocab, folder / "cache");
+  const auto data = make_task(config_for(folder / "a.txt"), kByteVocab, folder / "cache");
   std::vector<std::string> epochs[2];
   Batch batch;
   for (std::int64_t step = 0; step < 98; ++step) {
-    data.train_batch(step, 0, 1, batch);
+    data->train_batch(step, 0, 1, batch);
     EXPECT_EQ(batch.examples, 4);
     EXPECT_EQ(batch.source_length, 0);
-    EXPECT_EQ(batch.target_length, 18);
+    EXPECT_EQ(batch.input_length, 18);
     EXPECT_EQ(batch.bytes, 72);
     EXPECT_EQ(std::accumulate(batch.weights.begin(), batch.weights.end(), 0.0f), 72);
-    for (const std::string& text : texts_of(data, batch)) epochs[step / 49].push_back(text);
+    for (const std::string& text : texts_of(*data, batch)) epochs[step / 49].push_back(text);
   }
   EXPECT_NE(epochs[0], epochs[1]);
   std::set<std::string> trained(epochs[0].begin(), epochs[0].end());
   EXPECT_EQ(trained.size(), 196u);
   EXPECT_EQ(trained, std::set<std::string>(epochs[1].begin(), epochs[1].end()));
 
-  EXPECT_EQ(data.validation_batches(), 1);
-  data.validation_batch(0, batch);
-  for (const std::string& text : texts_of(data, batch)) {
+  EXPECT_EQ(data->validation_batches(), 1);
+  data->validation_batch(0, 0, batch);
+  for (const std::string& text : texts_of(*data, batch)) {
     EXPECT_EQ(trained.count(text), 0u) << text;
     trained.insert(text);
   }
   EXPECT_EQ(trained.size(), 200u);
-  EXPECT_FALSE(data.floor().has_value());
+  EXPECT_FALSE(data->floor().has_value());
 }
 
-TEST(Dataset, BatchesAreAFunctionOfTheirIndex) {
+TEST(TextTask, BatchesAreAFunctionOfTheirIndex) {
   Folder folder;
   write_file(folder / "a.txt", numbered(400));
   for (const std::string task : {"causal", "span_corruption"}) {
     TrainConfig config = config_for(folder / "a.txt");
     config.task = task;
     config.target_length = 8;
-    const Dataset one(config, kByteVocab, folder / "cache");
-    const Dataset two(config, kByteVocab, folder / "cache");
-    EXPECT_EQ(one.fingerprint(), two.fingerprint());
+    const auto one = make_task(config, kByteVocab, folder / "cache");
+    const auto two = make_task(config, kByteVocab, folder / "cache");
+    EXPECT_EQ(one->identity(Purpose::resuming), two->identity(Purpose::resuming));
     Batch a, b, piece;
-    one.train_batch(60, 0, 1, a);
-    two.train_batch(3, 0, 1, b);
-    two.train_batch(60, 0, 1, b);
+    one->train_batch(60, 0, 1, a);
+    two->train_batch(3, 0, 1, b);
+    two->train_batch(60, 0, 1, b);
     EXPECT_EQ(a.target, b.target);
     EXPECT_EQ(a.source, b.source);
     std::vector<int> joined;
     double bytes = 0;
     for (std::int64_t i = 0; i < 3; ++i) {
-      one.train_batch(60, i, 3, piece);
+      one->train_batch(60, i, 3, piece);
       joined.insert(joined.end(), piece.target.begin(), piece.target.end());
       bytes += piece.bytes;
     }
@@ -508,18 +508,18 @@ TEST(Dataset, BatchesAreAFunctionOfTheirIndex) {
     EXPECT_EQ(bytes, a.bytes);
 
     config.data_seed = 2;
-    const Dataset other(config, kByteVocab, folder / "cache");
-    EXPECT_NE(other.fingerprint(), one.fingerprint());
-    other.train_batch(60, 0, 1, b);
+    const auto other = make_task(config, kByteVocab, folder / "cache");
+    EXPECT_NE(other->identity(Purpose::resuming), one->identity(Purpose::resuming));
+    other->train_batch(60, 0, 1, b);
     EXPECT_NE(a.target, b.target);
-    one.validation_batch(0, a);
-    other.validation_batch(0, b);
+    one->validation_batch(0, 0, a);
+    other->validation_batch(0, 0, b);
     EXPECT_EQ(a.target, b.target);
     EXPECT_EQ(a.source, b.source);
   }
 }
 
-TEST(Dataset, SpansOfDocuments) {
+TEST(TextTask, SpansOfDocuments) {
   Folder folder;
   // Chunks of 18 and 7 tokens; the second document's rest of one token is left out.
   write_file(folder / "a.jsonl",
@@ -530,9 +530,9 @@ TEST(Dataset, SpansOfDocuments) {
   config.task = "span_corruption";
   config.target_length = 8;
   config.batch = 3;
-  const Dataset data(config, kByteVocab, folder / "cache");
+  const auto data = make_task(config, kByteVocab, folder / "cache");
   Batch batch;
-  data.train_batch(0, 0, 1, batch);
+  data->train_batch(0, 0, 1, batch);
   EXPECT_EQ(batch.source_length, 18);
   std::multiset<std::ptrdiff_t> source_lengths;
   for (int e = 0; e < 3; ++e) {
@@ -546,44 +546,44 @@ TEST(Dataset, SpansOfDocuments) {
     EXPECT_EQ(batch.weights[i], batch.target[i] == 0 ? 0.0f : 1.0f);
   }
   // One example of ten tokens for a batch of three: the others do not count.
-  EXPECT_EQ(data.validation_batches(), 1);
-  data.validation_batch(0, batch);
+  EXPECT_EQ(data->validation_batches(), 1);
+  data->validation_batch(0, 0, batch);
   EXPECT_EQ(batch.bytes, 2);
   EXPECT_EQ(std::accumulate(batch.weights.begin(), batch.weights.end(), 0.0f), 4);
 
   std::set<std::vector<int>> corruptions;
   for (std::int64_t epoch = 0; epoch < 20; ++epoch) {
-    data.train_batch(epoch, 0, 1, batch);
+    data->train_batch(epoch, 0, 1, batch);
     corruptions.insert(batch.source);
   }
   EXPECT_GT(corruptions.size(), 5u);
   config.length = 1000;
-  expect_mentions(message_of([&] { Dataset(config, 50, folder / "cache"); }),
-                  {"vocab_size 50", "sentinels"});
+  expect_mentions(message_of([&] { make_task(config, 50, folder / "cache"); }),
+                  {"vocab_size 50", "span_corruption", "target_length"});
 }
 
-TEST(Dataset, EndsOfDocumentsAreTokensOfOneByte) {
+TEST(TextTask, EndsOfDocumentsAreTokensOfOneByte) {
   Folder folder;
   write_file(folder / "a.jsonl", "{\"text\": \"ab\"}\n{\"text\": \"cd\"}\n");
   TrainConfig config = config_for(folder / "a.jsonl");
   config.validation = folder / "a.jsonl";
   config.length = 6;
   config.batch = 1;
-  const Dataset data(config, kByteVocab, folder / "cache");
+  const auto data = make_task(config, kByteVocab, folder / "cache");
   Batch batch;
-  data.validation_batch(0, batch);
+  data->validation_batch(0, 0, batch);
   EXPECT_EQ(batch.target, (std::vector<int>{'a' + 3, 'b' + 3, 1, 'c' + 3, 'd' + 3, 1}));
   EXPECT_EQ(batch.bytes, 6);
   config.length = 7;
-  expect_mentions(message_of([&] { Dataset(config, kByteVocab, folder / "cache"); }),
+  expect_mentions(message_of([&] { make_task(config, kByteVocab, folder / "cache"); }),
                   {"too small", "7"});
   config.length = 6;
   config.validation = "";
-  expect_mentions(message_of([&] { Dataset(config, kByteVocab, folder / "cache"); }),
+  expect_mentions(message_of([&] { make_task(config, kByteVocab, folder / "cache"); }),
                   {"too small", "50th"});
 }
 
-TEST(Dataset, ReadingCanBeWatchedAndStopped) {
+TEST(TextTask, ReadingCanBeWatchedAndStopped) {
   Folder folder;
   std::string text;
   while (text.size() < std::size_t(7) << 19) text += "some words of a long text\n";  // 3.5 MB
@@ -595,26 +595,26 @@ TEST(Dataset, ReadingCanBeWatchedAndStopped) {
     seen.push_back(bytes);
     if (seen.size() == 5) throw Stop();  // the text is hashed and then tokenised
   };
-  EXPECT_THROW(Dataset(config, kByteVocab, folder / "cache", watch), Stop);
+  EXPECT_THROW(make_task(config, kByteVocab, folder / "cache", watch), Stop);
   ASSERT_EQ(seen.size(), 5U);
   EXPECT_TRUE(std::is_sorted(seen.begin(), seen.begin() + 3));
   EXPECT_LT(seen[3], seen[2]) << "the second pass begins anew";
   for (const auto& entry : fs::directory_iterator(folder / "cache")) {
     EXPECT_NE(entry.path().filename().string().rfind("tokens-", 0), 0U) << entry.path();
   }
-  const Dataset data(config, kByteVocab, folder / "cache", watch);
+  const auto data = make_task(config, kByteVocab, folder / "cache", watch);
   EXPECT_GE(seen.back(), std::uint64_t(3) << 20);
 }
 
-TEST(Dataset, CacheIsKeptAndRepaired) {
+TEST(TextTask, CacheIsKeptAndRepaired) {
   Folder folder;
   write_file(folder / "a.txt", numbered(400));
   const TrainConfig config = config_for(folder / "a.txt");
   Batch first, again;
-  Dataset(config, kByteVocab, folder / "cache").train_batch(0, 0, 1, first);
+  make_task(config, kByteVocab, folder / "cache")->train_batch(0, 0, 1, first);
   const std::string file = file_starting(folder / "cache", "tokens-");
   const auto time = fs::last_write_time(file);
-  Dataset(config, kByteVocab, folder / "cache").train_batch(0, 0, 1, again);
+  make_task(config, kByteVocab, folder / "cache")->train_batch(0, 0, 1, again);
   EXPECT_EQ(fs::last_write_time(file), time);
   EXPECT_EQ(first.target, again.target);
 
@@ -623,35 +623,36 @@ TEST(Dataset, CacheIsKeptAndRepaired) {
     std::string damaged = whole;
     damaged[at] = static_cast<char>(damaged[at] ^ 4);
     write_file(file, damaged);
-    const Dataset data(config, kByteVocab, folder / "cache");
-    EXPECT_NE(data.description().find("damaged"), std::string::npos) << at;
-    data.train_batch(0, 0, 1, again);
+    const auto data = make_task(config, kByteVocab, folder / "cache");
+    EXPECT_NE(data->description().find("damaged"), std::string::npos) << at;
+    data->train_batch(0, 0, 1, again);
     EXPECT_EQ(first.target, again.target);
     EXPECT_EQ(contents(file), whole);
   }
   write_file(file, whole.substr(0, whole.size() / 2));
-  Dataset(config, kByteVocab, folder / "cache").train_batch(0, 0, 1, again);
+  make_task(config, kByteVocab, folder / "cache")->train_batch(0, 0, 1, again);
   EXPECT_EQ(contents(file), whole);
 
   write_file(folder / "a.txt", numbered(500));
-  const std::string before = Dataset(config, kByteVocab, folder / "cache").fingerprint();
+  const std::string before =
+      make_task(config, kByteVocab, folder / "cache")->identity(Purpose::resuming);
   write_file(folder / "a.txt", numbered(401) + noise(900, 1));
-  EXPECT_NE(before, Dataset(config, kByteVocab, folder / "cache").fingerprint());
+  EXPECT_NE(before, make_task(config, kByteVocab, folder / "cache")->identity(Purpose::resuming));
 }
 
-TEST(Dataset, LargeVocabulariesTakeFourBytes) {
+TEST(TextTask, LargeVocabulariesTakeFourBytes) {
   Folder folder;
   write_file(folder / "a.txt", numbered(400));
   const TrainConfig config = config_for(folder / "a.txt");
   Batch narrow, wide;
-  Dataset(config, 65535, folder / "narrow").train_batch(5, 0, 1, narrow);
-  Dataset(config, 65536, folder / "wide").train_batch(5, 0, 1, wide);
+  make_task(config, 65535, folder / "narrow")->train_batch(5, 0, 1, narrow);
+  make_task(config, 65536, folder / "wide")->train_batch(5, 0, 1, wide);
   EXPECT_EQ(narrow.target, wide.target);
   EXPECT_LT(fs::file_size(file_starting(folder / "narrow", "tokens-")),
             fs::file_size(file_starting(folder / "wide", "tokens-")));
 }
 
-TEST(Dataset, FullDiskIsReported) {
+TEST(TextTask, FullDiskIsReported) {
   Folder folder;
   write_file(folder / "a.txt", noise(100000, 1));
   rlimit limit{};
@@ -660,26 +661,26 @@ TEST(Dataset, FullDiskIsReported) {
   const auto handler = signal(SIGXFSZ, SIG_IGN);
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
   const std::string message =
-      message_of([&] { Dataset(config_for(folder / "a.txt"), kByteVocab, folder / "cache"); });
+      message_of([&] { make_task(config_for(folder / "a.txt"), kByteVocab, folder / "cache"); });
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
   signal(SIGXFSZ, handler);
   expect_mentions(message, {"tokens-", "free space"});
   EXPECT_TRUE(fs::is_empty(folder / "cache"));
 }
 
-TEST(Dataset, ValidationIsSpreadAndIndependentOfAccumulation) {
+TEST(TextTask, ValidationIsSpreadAndIndependentOfAccumulation) {
   Folder folder;
   write_file(folder / "a.txt", numbered(4000));  // 2000 chunks, 40 held out
   TrainConfig config = config_for(folder / "a.txt");
   std::vector<std::string> texts[2];
   for (int way = 0; way < 2; ++way) {
     config.accumulate = way == 0 ? 1 : 4;
-    const Dataset data(config, kByteVocab, folder / "cache");
-    EXPECT_EQ(data.validation_batches(), way == 0 ? 3 : 12);
+    const auto data = make_task(config, kByteVocab, folder / "cache");
+    EXPECT_EQ(data->validation_batches(), way == 0 ? 3 : 12);
     Batch batch;
-    for (std::int64_t i = 0; i < data.validation_batches(); ++i) {
-      data.validation_batch(i, batch);
-      for (const std::string& text : texts_of(data, batch)) texts[way].push_back(text);
+    for (std::int64_t i = 0; i < data->validation_batches(); ++i) {
+      data->validation_batch(0, i, batch);
+      for (const std::string& text : texts_of(*data, batch)) texts[way].push_back(text);
     }
   }
   EXPECT_EQ(texts[0], texts[1]);
@@ -697,8 +698,8 @@ TEST(SentencePiece, TrainsOnceAndGivesTextBack) {
   write_file(folder / "a.txt", text);
   TrainConfig config = config_for(folder / "a.txt");
   config.tokenizer = "sentencepiece";
-  const Dataset data(config, 700, folder / "cache");
-  const Tokenizer& tokenizer = data.tokenizer();
+  const auto data = make_task(config, 700, folder / "cache");
+  const Tokenizer& tokenizer = data->text()->tokenizer();
   EXPECT_EQ(tokenizer.vocab_size(), 700);
   for (const std::string& sample :
        {text.substr(0, 5000), std::string(" two  spaces\nline\ttab \u65e5\u672c \U0001F600 ")}) {
@@ -719,19 +720,19 @@ TEST(SentencePiece, TrainsOnceAndGivesTextBack) {
 
   const std::string model = file_starting(folder / "cache", "sentencepiece-");
   const auto time = fs::last_write_time(model);
-  const Dataset again(config, 700, folder / "cache");
+  const auto again = make_task(config, 700, folder / "cache");
   EXPECT_EQ(fs::last_write_time(model), time);
-  EXPECT_EQ(again.fingerprint(), data.fingerprint());
+  EXPECT_EQ(again->identity(Purpose::resuming), data->identity(Purpose::resuming));
   Batch batch;
-  again.train_batch(0, 0, 1, batch);
+  again->train_batch(0, 0, 1, batch);
   EXPECT_GT(batch.bytes, double(batch.target.size()));
 
   expect_mentions(message_of([&] { load_sentencepiece(model, 701); }), {"700 pieces", "701"});
   write_file(model, contents(model).substr(0, 1001));
   EXPECT_NE(message_of([&] { load_sentencepiece(model, 700); }).find(model), std::string::npos);
-  expect_mentions(message_of([&] { Dataset(config, 100, folder / "cache"); }),
+  expect_mentions(message_of([&] { make_task(config, 100, folder / "cache"); }),
                   {"vocab_size 100", "SentencePiece"});
-  expect_mentions(message_of([&] { Dataset(config, 60000, folder / "cache"); }),
+  expect_mentions(message_of([&] { make_task(config, 60000, folder / "cache"); }),
                   {"vocab_size 60000", "SentencePiece"});
 }
 
@@ -788,28 +789,28 @@ TEST(Generator, NeedsNoFile) {
   Folder folder;
   TrainConfig config = config_for("generated");
   config.length = 128;
-  const Dataset data(config, kByteVocab, folder / "cache");
-  ASSERT_TRUE(data.floor().has_value());
-  EXPECT_DOUBLE_EQ(*data.floor(), Generator().floor());
-  EXPECT_EQ(data.validation_batches(), 3);
+  const auto data = make_task(config, kByteVocab, folder / "cache");
+  ASSERT_TRUE(data->floor().has_value());
+  EXPECT_DOUBLE_EQ(*data->floor(), Generator().floor());
+  EXPECT_EQ(data->validation_batches(), 3);
   Batch batch;
-  data.validation_batch(2, batch);
+  data->validation_batch(0, 2, batch);
   EXPECT_EQ(batch.bytes, 4 * 128);
-  EXPECT_NE(texts_of(data, batch)[0].find('='), std::string::npos);
+  EXPECT_NE(texts_of(*data, batch)[0].find('='), std::string::npos);
   // A piece of text has as many nats as its bytes.
   TrainConfig pieces = config;
   pieces.tokenizer = "sentencepiece";
-  const Dataset coarse(pieces, 500, folder / "cache");
+  const auto coarse = make_task(pieces, 500, folder / "cache");
   double bytes = 0;
-  for (std::int64_t i = 0; i < coarse.validation_batches(); ++i) {
-    coarse.validation_batch(i, batch);
+  for (std::int64_t i = 0; i < coarse->validation_batches(); ++i) {
+    coarse->validation_batch(0, i, batch);
     bytes += batch.bytes;
   }
   EXPECT_GT(bytes, 1.2 * 12 * 128);
-  EXPECT_NEAR(*coarse.floor(), Generator().floor() * bytes / (12 * 128), 1e-9);
-  EXPECT_NE(data.description().find("20M bytes"), std::string::npos) << data.description();
+  EXPECT_NEAR(*coarse->floor(), Generator().floor() * bytes / (12 * 128), 1e-9);
+  EXPECT_NE(data->description().find("20M bytes"), std::string::npos) << data->description();
   config.task = "span_corruption";
-  EXPECT_FALSE(Dataset(config, kByteVocab, folder / "cache").floor().has_value());
+  EXPECT_FALSE(make_task(config, kByteVocab, folder / "cache")->floor().has_value());
 }
 
 }  // namespace

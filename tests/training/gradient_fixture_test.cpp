@@ -137,8 +137,9 @@ class ModelFixtureTest : public testing::TestWithParam<std::string> {
   Batch batch_of(std::int64_t step) const {
     Batch batch;
     batch.examples = fixture_.at("target").rows() / steps();
-    batch.target_length = fixture_.at("target").cols();
+    batch.input_length = fixture_.at("target").cols();
     batch.target = rows_of<int>("target", step);
+    shift_right(batch.target, batch.examples, batch.input);
     batch.weights = rows_of<float>("weights", step);
     if (fixture_.arrays.count("source")) {
       batch.source_length = fixture_.at("source").cols();

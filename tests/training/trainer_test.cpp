@@ -16,6 +16,7 @@
 #include "kernels/gemm.h"
 #include "kernels/random.h"
 #include "models/layers/catalog.h"
+#include "models/tasks/catalog.h"
 #include "models/training/checkpoint.h"
 #include "models/training/run_state.h"
 #include "models/transformer/decoder.h"
@@ -49,14 +50,14 @@ TrainConfig short_training() {
 }
 
 struct Training {
-  Training(const ModelConfig& model_config, const TrainConfig& config, const Dataset& data,
+  Training(const ModelConfig& model_config, const TrainConfig& config, const Task& task,
            const std::string& folder)
       : model(model_config) {
     {
       Team team(1);
       model.allocate_for_training(team);
     }
-    trainer = std::make_unique<Trainer>(model, data, config, folder);
+    trainer = std::make_unique<Trainer>(model, task, config, folder);
   }
   /// Trains until `last` steps are done, or to the config's end; returns what run() does.
   bool train(std::int64_t last = std::numeric_limits<std::int64_t>::max()) {
@@ -79,8 +80,8 @@ struct Training {
 class TrainerTest : public testing::Test {
  protected:
   void SetUp() override { set_gemm_threads(1); }
-  Dataset data(const TrainConfig& config) {
-    return Dataset(config, small_model().vocab_size, folder_ / "cache");
+  std::unique_ptr<Task> data(const TrainConfig& config) {
+    return make_task(config, small_model().vocab_size, folder_ / "cache");
   }
   Folder folder_;
 };
@@ -91,8 +92,8 @@ TEST_F(TrainerTest, LossFalls) {
   config.steps = 80;
   config.learning_rate = 0.03;
   config.evaluate_every = 40;
-  const Dataset corpus = data(config);
-  Training run(small_model(), config, corpus, folder_ / "run");
+  const auto corpus = data(config);
+  Training run(small_model(), config, *corpus, folder_ / "run");
   const Evaluation before = run.trainer->evaluate();
   EXPECT_NEAR(before.log_perplexity, std::log(260.0), 0.7);
   std::vector<Evaluation> evaluations;
@@ -113,7 +114,7 @@ TEST_F(TrainerTest, LossFalls) {
   EXPECT_LT(evaluations.back().log_perplexity, before.log_perplexity - 1);
   EXPECT_GT(evaluations.back().accuracy, before.accuracy);
   EXPECT_GT(evaluations.back().bits_per_byte, 0);
-  if (const auto floor = corpus.floor()) {
+  if (const auto floor = corpus->floor()) {
     EXPECT_GT(evaluations.back().log_perplexity, *floor);
   }
   EXPECT_GT(run.trainer->flops_per_step(), 0);
@@ -129,8 +130,8 @@ TEST_F(TrainerTest, DecodingTheBestCheckpointIsItsEvaluation) {
   TrainConfig config = short_training();
   config.steps = 60;
   config.evaluate_every = 20;
-  const Dataset corpus = data(config);
-  Training run(model, config, corpus, folder_ / "run");
+  const auto corpus = data(config);
+  Training run(model, config, *corpus, folder_ / "run");
   ASSERT_TRUE(run.train());
   const std::string best = folder_ / "run/best.ckpt";
   const RunState state = parse_run_state(read_checkpoint_info(best).training);
@@ -142,15 +143,15 @@ TEST_F(TrainerTest, DecodingTheBestCheckpointIsItsEvaluation) {
   load_weights(best, decoded.parameters());
   double loss = 0, weight = 0;
   Batch batch;
-  for (std::int64_t index = 0; index < corpus.validation_batches(); ++index) {
-    corpus.validation_batch(index, batch);
+  for (std::int64_t index = 0; index < corpus->validation_batches(); ++index) {
+    corpus->validation_batch(0, index, batch);
     for (std::int64_t row = 0; row < batch.examples; ++row) {
-      const auto at = row * batch.target_length;
+      const auto at = row * batch.input_length;
       const std::vector<int> target(batch.target.begin() + at,
-                                    batch.target.begin() + at + batch.target_length);
+                                    batch.target.begin() + at + batch.input_length);
       const std::vector<float> weights(batch.weights.begin() + at,
-                                       batch.weights.begin() + at + batch.target_length);
-      Decoder decoder(decoded, find_kernel_set("simd"), team, 1, batch.target_length, 0);
+                                       batch.weights.begin() + at + batch.input_length);
+      Decoder decoder(decoded, find_kernel_set("simd"), team, 1, batch.input_length, 0);
       const CrossEntropy one = decode_cross_entropy(decoder, {}, target, weights);
       loss += one.loss;
       weight += one.weight;
@@ -171,15 +172,15 @@ TEST_F(TrainerTest, ResumedRunIsTheUninterruptedOneBitForBit) {
     config.learning_rate = 0.01;
     config.dropout = 0.1;
     config.accumulate = 2;
-    const Dataset corpus = data(config);
+    const auto corpus = data(config);
     const std::string whole_folder = folder_ / (std::string("whole_") + optimizer);
     const std::string parts_folder = folder_ / (std::string("parts_") + optimizer);
-    Training whole(model, config, corpus, whole_folder);
+    Training whole(model, config, *corpus, whole_folder);
     EXPECT_EQ(whole.trainer->resume(), 0);
     EXPECT_TRUE(whole.train());
     std::vector<double> losses;
     for (const std::int64_t last : {5, 6, 11, 100}) {
-      Training part(model, config, corpus, parts_folder);
+      Training part(model, config, *corpus, parts_folder);
       EXPECT_EQ(part.trainer->resume(), std::int64_t(losses.size()));
       EXPECT_EQ(part.train(last), last >= config.steps);
       losses.insert(losses.end(), part.losses.begin(), part.losses.end());
@@ -196,7 +197,7 @@ TEST_F(TrainerTest, ResumedRunIsTheUninterruptedOneBitForBit) {
     }
     EXPECT_EQ(read_checkpoint_info(whole_folder + "/latest.ckpt").step, config.steps);
     // Nothing is left to do.
-    Training again(model, config, corpus, whole_folder);
+    Training again(model, config, *corpus, whole_folder);
     EXPECT_EQ(again.trainer->resume(), config.steps);
     EXPECT_TRUE(again.train());
     EXPECT_TRUE(again.losses.empty());
@@ -209,11 +210,11 @@ TEST_F(TrainerTest, StepsDrawAnew) {
   config.corpus = folder_ / "letters.txt";
   std::ofstream(config.corpus) << std::string(50000, 'a');
   config.learning_rate = 1e-30;
-  const Dataset corpus = data(config);
+  const auto corpus = data(config);
   for (const double dropout : {0.0, 0.5}) {
     config.dropout = dropout;
     config.accumulate = 2;
-    Training run(small_model(), config, corpus, folder_ / (dropout > 0 ? "dropped" : "kept"));
+    Training run(small_model(), config, *corpus, folder_ / (dropout > 0 ? "dropped" : "kept"));
     run.train();
     std::vector<double> losses = run.losses;
     std::sort(losses.begin(), losses.end());
@@ -227,12 +228,12 @@ TEST_F(TrainerTest, PiecesOfABatchAddUpToIt) {
   config.optimizer = "adam";
   config.learning_rate = 1e-3;
   config.steps = 4;
-  const Dataset corpus = data(config);
-  Training whole(small_model(), config, corpus, folder_ / "whole");
+  const auto corpus = data(config);
+  Training whole(small_model(), config, *corpus, folder_ / "whole");
   whole.train();
   for (const std::int64_t pieces : {2, 4}) {
     config.accumulate = pieces;
-    Training run(small_model(), config, corpus, folder_ / ("pieces" + std::to_string(pieces)));
+    Training run(small_model(), config, *corpus, folder_ / ("pieces" + std::to_string(pieces)));
     run.train();
     ASSERT_EQ(run.losses.size(), whole.losses.size());
     for (std::size_t i = 0; i < run.losses.size(); ++i) {
@@ -253,18 +254,18 @@ TEST_F(TrainerTest, RefusesACheckpointOfSomethingElseByName) {
   TrainConfig config = short_training();
   config.steps = 1;
   const std::string there = folder_ / "run";
-  const Dataset corpus = data(config);
-  Training(small_model(), config, corpus, there).train();
+  const auto corpus = data(config);
+  Training(small_model(), config, *corpus, there).train();
 
   ModelConfig other_model = small_model();
   other_model.d_ff = 128;
   expect_mentions(
-      message_of([&] { Training(other_model, config, corpus, there).trainer->resume(); }),
+      message_of([&] { Training(other_model, config, *corpus, there).trainer->resume(); }),
       {"latest.ckpt", "d_ff", "'64'", "'128'"});
   TrainConfig other = config;
   other.optimizer = "adam";
   expect_mentions(
-      message_of([&] { Training(small_model(), other, corpus, there).trainer->resume(); }),
+      message_of([&] { Training(small_model(), other, *corpus, there).trainer->resume(); }),
       {"latest.ckpt", "optimizer", "'adam'", "'adafactor'"});
 
   const std::string file = folder_ / "text.txt";
@@ -273,36 +274,36 @@ TEST_F(TrainerTest, RefusesACheckpointOfSomethingElseByName) {
   text.close();
   other = config;
   other.corpus = file;
-  const Dataset other_corpus = data(other);
+  const auto other_corpus = data(other);
   expect_mentions(
-      message_of([&] { Training(small_model(), other, other_corpus, there).trainer->resume(); }),
+      message_of([&] { Training(small_model(), other, *other_corpus, there).trainer->resume(); }),
       {"latest.ckpt", "fingerprint", "generated", file});
 
   // What changes no weight may change.
   other = config;
   other.steps = 2;
   other.evaluate_every = other.checkpoint_every = 1;
-  Training longer(small_model(), other, corpus, there);
+  Training longer(small_model(), other, *corpus, there);
   EXPECT_EQ(longer.trainer->resume(), 1);
   EXPECT_TRUE(longer.train());
 
   std::filesystem::resize_file(there + "/latest.ckpt", 1000);
   expect_mentions(
-      message_of([&] { Training(small_model(), config, corpus, there).trainer->resume(); }),
+      message_of([&] { Training(small_model(), config, *corpus, there).trainer->resume(); }),
       {"latest.ckpt"});
 }
 
 TEST_F(TrainerTest, RefusesWhatDoesNotFitTogether) {
   TrainConfig config = short_training();
-  const Dataset corpus = data(config);
+  const auto corpus = data(config);
   TrainConfig spans = config;
   spans.task = "span_corruption";
-  expect_mentions(message_of([&] { Training(small_model(), spans, corpus, folder_ / "run"); }),
+  expect_mentions(message_of([&] { Training(small_model(), spans, *corpus, folder_ / "run"); }),
                   {"span_corruption", "encoder_layers"});
   TrainConfig long_examples = config;
   long_examples.length = 65;
   expect_mentions(
-      message_of([&] { Training(small_model(), long_examples, corpus, folder_ / "run"); }),
+      message_of([&] { Training(small_model(), long_examples, *corpus, folder_ / "run"); }),
       {"65", "max_length", "64"});
 }
 
@@ -310,11 +311,11 @@ TEST_F(TrainerTest, StopsAtWhatIsNotFiniteWithStepLayerAndCheckpoint) {
   TrainConfig config = short_training();
   config.checkpoint_every = 2;
   config.evaluate_every = 100;
-  const Dataset corpus = data(config);
+  const auto corpus = data(config);
   const std::string poisoned = "decoder.1.feed_forward.w1";
   for (const std::int64_t after : {3, 4}) {
     const std::string there = folder_ / ("run" + std::to_string(after));
-    Training run(small_model(), config, corpus, there);
+    Training run(small_model(), config, *corpus, there);
     const auto poison = [&](const TrainReport& report) {
       if (report.step != after) return;
       for (Parameter* p : run.model.parameters()) {
@@ -325,7 +326,7 @@ TEST_F(TrainerTest, StopsAtWhatIsNotFiniteWithStepLayerAndCheckpoint) {
     // After step 4 it is found when that step's checkpoint is to be written.
     expect_mentions(message, {"step 4", poisoned, there + "/latest.ckpt", "of step 2"});
     EXPECT_EQ(read_checkpoint_info(there + "/latest.ckpt").step, 2);
-    Training again(small_model(), config, corpus, there);
+    Training again(small_model(), config, *corpus, there);
     EXPECT_EQ(again.trainer->resume(), 2);
     EXPECT_TRUE(again.train());
   }
@@ -336,8 +337,8 @@ TEST_F(TrainerTest, NamesTheBranchWhoseResultOverflows) {
     ModelConfig model = small_model();
     model.residual_stack = stack;
     const TrainConfig config = short_training();
-    const Dataset corpus = data(config);
-    Training run(model, config, corpus, folder_ / stack);
+    const auto corpus = data(config);
+    Training run(model, config, *corpus, folder_ / stack);
     const auto enlarge = [&](const TrainReport& report) {
       for (Parameter* p : run.model.parameters()) {
         if (report.step != 2 || p->name.rfind("decoder.0.feed_forward.w", 0) != 0) continue;
@@ -353,8 +354,8 @@ TEST_F(TrainerTest, NamesTheNewestGoodCheckpoint) {
   TrainConfig config = short_training();
   config.checkpoint_every = 100;
   config.evaluate_every = 3;
-  const Dataset corpus = data(config);
-  Training run(small_model(), config, corpus, folder_ / "run");
+  const auto corpus = data(config);
+  Training run(small_model(), config, *corpus, folder_ / "run");
   const auto poison = [&](const TrainReport& report) {
     if (report.step != 4) return;
     run.model.parameters()[0]->set(1, 2, std::numeric_limits<float>::quiet_NaN());
@@ -373,9 +374,9 @@ TEST_F(TrainerTest, StopsAtALossThatExplodes) {
     const bool ramp = std::string(schedule) == "warmup_rsqrt";
     config.schedule = schedule;
     config.warmup_steps = 50;
-    const Dataset corpus = data(config);
+    const auto corpus = data(config);
     const std::string there = folder_ / schedule;
-    Training run(small_model(), config, corpus, there);
+    Training run(small_model(), config, *corpus, there);
     std::int64_t last = 0;
     const auto breaks = [&](const TrainReport& report) {
       last = report.step;
@@ -400,14 +401,15 @@ Batch fixed_batch(const ModelConfig& config) {
   Batch b;
   b.examples = 2;
   b.source_length = config.decoder_only() ? 0 : 6;
-  b.target_length = 10;
+  b.input_length = 10;
   for (std::int64_t e = 0; e < b.examples; ++e) {
     for (std::int64_t i = 0; i < b.source_length; ++i) b.source.push_back(2 + int(rng.below(22)));
-    for (std::int64_t i = 0; i < b.target_length; ++i) {
+    for (std::int64_t i = 0; i < b.input_length; ++i) {
       b.target.push_back(i == 0 ? 2 + int(e) : 2 + int(rng.below(22)));
       b.weights.push_back(i == 0 ? 0.0f : 1.0f);
     }
   }
+  shift_right(b.target, b.examples, b.input);
   return b;
 }
 
@@ -535,7 +537,7 @@ TEST(TrainConfigTest, RefusesWhatMakesNoSense) {
   for (const auto& b : bad) {
     TrainConfig config;
     set_field(config, b[0], b[1]);
-    expect_mentions(message_of([&] { config.validate(); }), {b[0], b[1], b[2]});
+    expect_mentions(message_of([&] { needs_of(config); }), {b[0], b[1], b[2]});
   }
   TrainConfig adam;
   adam.optimizer = "adam";

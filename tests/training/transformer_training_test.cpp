@@ -88,9 +88,9 @@ Examples examples(const ModelConfig& c) {
   Batch& b = e.batch;
   b.examples = 3;
   b.source_length = c.decoder_only() ? 0 : 7;
-  b.target_length = 9;
+  b.input_length = 9;
   b.source.assign(std::size_t(b.examples * b.source_length), 0);
-  b.target.assign(std::size_t(b.examples * b.target_length), 0);
+  b.target.assign(std::size_t(b.examples * b.input_length), 0);
   b.weights.assign(b.target.size(), 0.0f);
   for (std::size_t i = 0; i < 3; ++i) {
     if (!c.decoder_only()) {
@@ -102,6 +102,7 @@ Examples examples(const ModelConfig& c) {
       b.weights[i * 9 + t] = 1;
     }
   }
+  shift_right(b.target, b.examples, b.input);
   return e;
 }
 
@@ -476,9 +477,10 @@ TEST(TransformerTraining, RefusesWhatItCannotTrain) {
   const auto model = trainable(config);
   Batch batch;
   batch.examples = 1;
-  batch.target_length = config.max_length + 1;
-  batch.target.assign(std::size_t(batch.target_length), 1);
+  batch.input_length = config.max_length + 1;
+  batch.target.assign(std::size_t(batch.input_length), 1);
   batch.weights.assign(batch.target.size(), 1.0f);
+  shift_right(batch.target, 1, batch.input);
   expect_mentions(message_of([&] { evaluated(*model, batch); }), {"65", "64", "--max_length"});
 }
 

@@ -13,13 +13,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
-#include "models/batch.h"
-#include "models/training/train_config.h"
+#include "models/tasks/task.h"
 
 namespace scaling {
 
-struct ToyTask {
+struct Numbers {
   enum class Kind { copy, addition };
 
   static constexpr int kPlus = 11, kSeparator = 12;
@@ -39,20 +39,18 @@ struct ToyTask {
   /// Numbers in a question, so the least digits_max.
   std::int64_t numbers() const { return kind == Kind::addition ? 2 : 1; }
   std::int64_t least_vocab_size() const { return kind == Kind::addition ? 13 : 12; }
-  /// Positions that the longest possible example takes, padded; source: 0 if there is none.
-  std::int64_t longest_source() const;
-  std::int64_t longest_target() const;
+  /// Positions that the longest possible example takes, padded.
+  Lengths longest() const;
 
   /// Examples [first, last) of batch `index` (0, 1, ...). 1 <= digits_min <= digits_max and
   /// numbers() <= digits_max.
   void make_batch(std::int64_t index, std::int64_t first, std::int64_t last, Batch& out) const;
 };
 
-inline constexpr std::int64_t kMostDigits = 1 << 20;
-
-/// What a toy task (TrainConfig::is_toy) trains on, by data_seed, and what it is evaluated on,
-/// whatever the seeds.
-ToyTask training_task(const TrainConfig& config);
-ToyTask evaluation_task(const TrainConfig& config);
+/// Tasks copy, addition, copy_pairs and addition_pairs; pairs have sources. Evaluated on
+/// eval_digits; also on the digits trained on and, at the end, range by range of digits.
+Needs needs_of_numbers(const TrainConfig& config);
+std::unique_ptr<Task> make_numbers(const TrainConfig& config, std::int64_t vocab_size,
+                                   std::unique_ptr<TextStore> no_text);
 
 }  // namespace scaling

@@ -8,8 +8,7 @@
 namespace scaling {
 
 struct TrainConfig {
-  // causal | span_corruption [9.1] | copy | addition | copy_pairs | addition_pairs [10.1]
-  std::string task = "causal";
+  std::string task = "causal";       // of models/tasks/catalog.cpp
   std::string corpus = "generated";  // file, folder or glob; generated: the built-in generator
   std::string text_key = "text";     // of JSON lines
   std::string validation;            // likewise; empty: every 50th chunk of the corpus
@@ -42,8 +41,7 @@ struct TrainConfig {
   /// visitor(name, reference to the value, help), as ModelConfig::fields.
   template <class Self, class Visitor>
   static void fields(Self& c, Visitor&& visit) {
-    visit("task", c.task,
-          "causal, span_corruption, copy or addition; copy_pairs, addition_pairs: for an encoder");
+    visit("task", c.task, "what is learnt; an unknown name lists the known");
     visit("corpus", c.corpus,
           "text file, folder or glob; generated: built-in text of known entropy");
     visit("text_key", c.text_key, "keys of the text in JSON lines, comma between (C4: text)");
@@ -78,20 +76,13 @@ struct TrainConfig {
     visit("data_seed", c.data_seed, "order of the data");
   }
 
-  /// Whether examples are numbers and not text: no corpus, no tokenizer, lengths that differ from
-  /// batch to batch.
-  bool is_toy() const;
-  /// Whether examples have a source, for an encoder.
-  bool has_source() const;
-  /// Positions of the longest example, in training or evaluation; source: 0 if there is none.
-  std::int64_t longest_source() const;
-  std::int64_t longest_target() const;
-  /// Rows that the tables of positions need for these, wherever training starts.
-  std::int64_t positions() const;
-
-  /// Throws UserError naming value, reason and remedy.
+  /// Throws UserError naming value, reason and remedy. What only a task can know, needs_of checks
+  /// (models/tasks/catalog.h).
   void validate() const;
 };
+
+/// Throws UserError naming knob and value if that is less.
+void require_at_least(const char* name, std::int64_t value, std::int64_t least);
 
 /// Sets one knob by name from text ("batch", "16"). Throws UserError for an unknown knob (lists the
 /// known) or an unreadable value.

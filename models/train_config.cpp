@@ -1,12 +1,11 @@
 // Reading, writing and checking the knobs of a training run.
-#include "models/training/train_config.h"
+#include "models/train_config.h"
 
 #include <algorithm>
 
 #include "kernels/check.h"
 #include "kernels/gemm.h"
 #include "models/knobs.h"
-#include "models/tasks/toy_tasks.h"
 
 namespace scaling {
 namespace {
@@ -21,31 +20,10 @@ void require_known(const char* name, const std::string& value,
   throw UserError("unknown " + std::string(name) + " '" + value + "'; known: " + list);
 }
 
-void require_at_least(const char* name, std::int64_t value, std::int64_t least) {
-  if (value < least) {
-    throw UserError(std::string(name) + " " + std::to_string(value) +
-                    " is too small; give a number of at least " + std::to_string(least));
-  }
-}
-
 void require_share(const char* name, double value) {
   if (!(value >= 0 && value < 1)) {
     throw UserError(std::string(name) + " " + print_value(value) +
                     " is not a share; give a number of at least 0 and below 1");
-  }
-}
-
-void require_digits(const char* least, std::int64_t min, const char* most, std::int64_t max,
-                    std::int64_t numbers) {
-  require_at_least(least, min, 1);
-  require_at_least(most, max, numbers);
-  if (min > max) {
-    throw UserError(std::string(least) + " " + std::to_string(min) + " exceeds " + most + " " +
-                    std::to_string(max) + "; change one of the two");
-  }
-  if (max > kMostDigits) {
-    throw UserError(std::string(most) + " " + std::to_string(max) + " exceeds " +
-                    std::to_string(kMostDigits) + ", the most of this build; give fewer");
   }
 }
 
@@ -57,41 +35,18 @@ std::vector<std::string> gemm_names() {
 
 }  // namespace
 
-bool TrainConfig::is_toy() const { return task != "causal" && task != "span_corruption"; }
-
-bool TrainConfig::has_source() const {
-  return task == "span_corruption" || task == "copy_pairs" || task == "addition_pairs";
-}
-
-std::int64_t TrainConfig::longest_source() const {
-  if (!is_toy()) return has_source() ? length : 0;
-  return std::max(training_task(*this).longest_source(), evaluation_task(*this).longest_source());
-}
-
-std::int64_t TrainConfig::longest_target() const {
-  if (!is_toy()) return has_source() ? target_length : length;
-  return std::max(training_task(*this).longest_target(), evaluation_task(*this).longest_target());
-}
-
-std::int64_t TrainConfig::positions() const {
-  const std::int64_t longest = std::max(longest_source(), longest_target());
-  if (position_offsets < 1) return longest;
-  if (!is_toy()) return longest + position_offsets - 1;
-  const ToyTask trained = training_task(*this);
-  const std::int64_t in_training = std::max(trained.longest_source(), trained.longest_target());
-  return std::max(longest, in_training + position_offsets - 1);
+void require_at_least(const char* name, std::int64_t value, std::int64_t least) {
+  if (value < least) {
+    throw UserError(std::string(name) + " " + std::to_string(value) +
+                    " is too small; give a number of at least " + std::to_string(least));
+  }
 }
 
 void TrainConfig::validate() const {
-  require_known("task", task,
-                {"causal", "span_corruption", "copy", "addition", "copy_pairs", "addition_pairs"});
   require_known("tokenizer", tokenizer, {"bytes", "sentencepiece"});
   require_known("optimizer", optimizer, {"adafactor", "adam"});
   require_known("schedule", schedule, {"rsqrt", "warmup_rsqrt", "constant"});
   require_known("gemm", gemm, gemm_names());
-  if (corpus.empty() && !is_toy()) {
-    throw UserError("corpus is empty; name a file, a folder or a glob, or say generated");
-  }
   require_at_least("batch", batch, 1);
   require_at_least("accumulate", accumulate, 1);
   if (batch % accumulate != 0) {
@@ -99,12 +54,6 @@ void TrainConfig::validate() const {
                     std::to_string(accumulate) + "; change one of the two");
   }
   require_at_least("length", length, 2);
-  if (task == "span_corruption") require_at_least("target_length", target_length, 2);
-  if (is_toy()) {
-    const std::int64_t numbers = training_task(*this).numbers();
-    require_digits("digits_min", digits_min, "digits_max", digits_max, numbers);
-    require_digits("eval_digits_min", eval_digits_min, "eval_digits_max", eval_digits_max, numbers);
-  }
   require_at_least("steps", steps, 0);
   if (!(learning_rate > 0)) {
     throw UserError("learning_rate " + print_value(learning_rate) +

@@ -1,6 +1,6 @@
 // Copying and addition against their specification (reference 10.1): sequences are read back into
 // numbers; then as data sets, and trained on.
-#include "models/tasks/toy_tasks.h"
+#include "models/tasks/numbers.h"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "kernels/gemm.h"
-#include "models/tasks/dataset.h"
+#include "models/tasks/catalog.h"
 #include "models/training/trainer.h"
 #include "tests/experiments/harness_helpers.h"
 
@@ -39,18 +39,18 @@ std::vector<int> unpadded_ids(const std::vector<int>& ids, std::int64_t row, std
 /// Weights must be 0, then 1 up to the end of the target, then 0 again.
 std::vector<Row> rows_of(const Batch& b) {
   EXPECT_EQ(b.source.size(), std::size_t(b.examples * b.source_length));
-  EXPECT_EQ(b.target.size(), std::size_t(b.examples * b.target_length));
+  EXPECT_EQ(b.target.size(), std::size_t(b.examples * b.input_length));
   EXPECT_EQ(b.weights.size(), b.target.size());
   EXPECT_EQ(b.bytes, 0);
   std::vector<Row> rows;
   for (std::int64_t i = 0; i < b.examples; ++i) {
     Row row{
-        unpadded_ids(b.source, i, b.source_length), unpadded_ids(b.target, i, b.target_length), {}};
-    const float* weights = b.weights.data() + i * b.target_length;
+        unpadded_ids(b.source, i, b.source_length), unpadded_ids(b.target, i, b.input_length), {}};
+    const float* weights = b.weights.data() + i * b.input_length;
     while (row.told < row.target.size() && weights[row.told] == 0) ++row.told;
     row.asked.assign(row.target.begin() + std::ptrdiff_t(row.told), row.target.end());
     EXPECT_FALSE(row.asked.empty());
-    for (std::size_t t = row.told; t < std::size_t(b.target_length); ++t) {
+    for (std::size_t t = row.told; t < std::size_t(b.input_length); ++t) {
       EXPECT_EQ(weights[t], t < row.target.size() ? 1.0f : 0.0f);
     }
     rows.push_back(row);
@@ -89,7 +89,7 @@ Question question_of(const std::vector<int>& ids) {
   return {{ids.begin(), plus}, {plus + 1, ids.end()}};
 }
 
-ToyTask task(ToyTask::Kind kind, bool has_source, std::int64_t least, std::int64_t most,
+Numbers task(Numbers::Kind kind, bool has_source, std::int64_t least, std::int64_t most,
              std::int64_t batch = 64) {
   return {.kind = kind,
           .has_source = has_source,
@@ -99,7 +99,7 @@ ToyTask task(ToyTask::Kind kind, bool has_source, std::int64_t least, std::int64
           .key = 5};
 }
 
-Batch batch_of(const ToyTask& t, std::int64_t index) {
+Batch batch_of(const Numbers& t, std::int64_t index) {
   Batch batch;
   t.make_batch(index, 0, t.batch, batch);
   return batch;
@@ -115,11 +115,11 @@ void expect_padded(const Batch& batch, const std::vector<Row>& rows, std::int64_
     return (std::int64_t(n) + multiple - 1) / multiple * multiple;
   };
   EXPECT_EQ(batch.source_length, rounded(source));
-  EXPECT_EQ(batch.target_length, rounded(target));
+  EXPECT_EQ(batch.input_length, rounded(target));
 }
 
 TEST(Addition, SumsAreRight) {
-  const ToyTask t = task(ToyTask::Kind::addition, false, 2, 16);
+  const Numbers t = task(Numbers::Kind::addition, false, 2, 16);
   std::set<std::size_t> first, second, together;
   std::set<std::uint64_t> carried;
   for (std::int64_t index = 0; index < 60; ++index) {
@@ -127,7 +127,7 @@ TEST(Addition, SumsAreRight) {
     EXPECT_EQ(batch.source_length, 0);
     const std::vector<Row> rows = rows_of(batch);
     expect_padded(batch, rows, 32);
-    EXPECT_LE(batch.target_length, t.longest_target());
+    EXPECT_LE(batch.input_length, t.longest().input);
     for (const Row& row : rows) {
       // S x + y S z, of which z is asked for.
       ASSERT_GE(row.told, 5u);
@@ -157,8 +157,8 @@ TEST(Addition, SumsAreRight) {
 /// The paper's ranges as the reference states them: (3, 129) and (257, 301).
 TEST(Addition, RangesOfTheReference) {
   for (const bool trains : {true, false}) {
-    const ToyTask t = trains ? task(ToyTask::Kind::addition, false, 2, 128)
-                             : task(ToyTask::Kind::addition, false, 256, 300);
+    const Numbers t = trains ? task(Numbers::Kind::addition, false, 2, 128)
+                             : task(Numbers::Kind::addition, false, 256, 300);
     std::set<std::size_t> first;
     std::size_t least = 1000, most = 0;
     for (std::int64_t index = 0; index < 40; ++index) {
@@ -181,7 +181,7 @@ TEST(Addition, RangesOfTheReference) {
 }
 
 TEST(Addition, LongSumsAreRightDigitByDigit) {
-  const ToyTask t = task(ToyTask::Kind::addition, true, 256, 300);
+  const Numbers t = task(Numbers::Kind::addition, true, 256, 300);
   for (const Row& row : rows_of(batch_of(t, 3))) {
     const Question q = question_of(row.source);
     int carry = 0;
@@ -197,13 +197,13 @@ TEST(Addition, LongSumsAreRightDigitByDigit) {
 }
 
 TEST(Addition, PairsHaveTheQuestionAsSource) {
-  const ToyTask t = task(ToyTask::Kind::addition, true, 2, 16);
+  const Numbers t = task(Numbers::Kind::addition, true, 2, 16);
   for (std::int64_t index = 0; index < 10; ++index) {
     const Batch batch = batch_of(t, index);
     const std::vector<Row> rows = rows_of(batch);
     expect_padded(batch, rows, 32);
-    EXPECT_LE(batch.source_length, t.longest_source());
-    EXPECT_LE(batch.target_length, t.longest_target());
+    EXPECT_LE(batch.source_length, t.longest().source);
+    EXPECT_LE(batch.input_length, t.longest().input);
     for (const Row& row : rows) {
       EXPECT_EQ(row.told, 0u);
       const Question q = question_of(row.source);
@@ -215,7 +215,7 @@ TEST(Addition, PairsHaveTheQuestionAsSource) {
 
 /// Every digit but a leading one is any of ten; a lone one may be 0.
 TEST(Addition, DigitsAreUniform) {
-  const ToyTask t = task(ToyTask::Kind::addition, true, 2, 16, 256);
+  const Numbers t = task(Numbers::Kind::addition, true, 2, 16, 256);
   std::map<int, int> lowest, highest, alone;
   for (std::int64_t index = 0; index < 20; ++index) {
     for (const Row& row : rows_of(batch_of(t, index))) {
@@ -241,7 +241,7 @@ TEST(Addition, DigitsAreUniform) {
 TEST(Addition, SmallestRanges) {
   for (const auto& [least, most] : std::vector<std::pair<std::int64_t, std::int64_t>>{
            {1, 2}, {2, 2}, {1, 3}, {3, 3}, {4, 4}, {5, 5}, {1, 5}, {7, 8}}) {
-    const ToyTask t = task(ToyTask::Kind::addition, false, least, most);
+    const Numbers t = task(Numbers::Kind::addition, false, least, most);
     for (std::int64_t index = 0; index < 5; ++index) {
       for (const Row& row : rows_of(batch_of(t, index))) {
         const Question q = question_of(part(row.target, 1, std::ptrdiff_t(row.told) - 1));
@@ -256,7 +256,7 @@ TEST(Addition, SmallestRanges) {
 TEST(Addition, StrictRanges) {
   for (const auto& [least, most] : std::vector<std::pair<std::int64_t, std::int64_t>>{
            {1, 4}, {2, 2}, {9, 12}, {12, 12}, {17, 18}}) {
-    ToyTask t = task(ToyTask::Kind::addition, false, least, most);
+    Numbers t = task(Numbers::Kind::addition, false, least, most);
     t.is_strict = true;
     std::set<std::size_t> totals;
     for (std::int64_t index = 0; index < 20; ++index) {
@@ -272,7 +272,7 @@ TEST(Addition, StrictRanges) {
 }
 
 TEST(Copy, TheSecondNumberIsTheFirst) {
-  const ToyTask t = task(ToyTask::Kind::copy, false, 3, 20);
+  const Numbers t = task(Numbers::Kind::copy, false, 3, 20);
   std::set<std::size_t> lengths;
   std::map<int, int> digits;
   for (std::int64_t index = 0; index < 200; ++index) {
@@ -306,9 +306,9 @@ TEST(Copy, TheSecondNumberIsTheFirst) {
 }
 
 TEST(Copy, PairsAreEqual) {
-  const ToyTask t = task(ToyTask::Kind::copy, true, 256, 300);
-  EXPECT_EQ(t.longest_source(), 320);
-  EXPECT_EQ(t.longest_target(), 320);
+  const Numbers t = task(Numbers::Kind::copy, true, 256, 300);
+  EXPECT_EQ(t.longest().source, 320);
+  EXPECT_EQ(t.longest().input, 320);
   for (std::int64_t index = 0; index < 5; ++index) {
     const Batch batch = batch_of(t, index);
     const std::vector<Row> rows = rows_of(batch);
@@ -322,10 +322,10 @@ TEST(Copy, PairsAreEqual) {
   }
 }
 
-TEST(ToyTasks, BatchesAreAFunctionOfKeyAndIndex) {
-  for (const auto kind : {ToyTask::Kind::copy, ToyTask::Kind::addition}) {
+TEST(Numbers, BatchesAreAFunctionOfKeyAndIndex) {
+  for (const auto kind : {Numbers::Kind::copy, Numbers::Kind::addition}) {
     for (const bool has_source : {false, true}) {
-      ToyTask t = task(kind, has_source, 2, 16, 12);
+      Numbers t = task(kind, has_source, 2, 16, 12);
       Batch whole = batch_of(t, 7), other = batch_of(t, 8), piece;
       const std::vector<Row> rows = rows_of(whole);
       EXPECT_NE(whole.target, other.target);
@@ -368,16 +368,16 @@ TrainConfig config_of(const std::string& name) {
 
 const char* const kTasks[] = {"copy", "addition", "copy_pairs", "addition_pairs"};
 
-TEST(ToyDataset, EvaluationSpreadsOverTheLengthsToCopy) {
+TEST(NumberTask, EvaluationSpreadsOverTheLengthsToCopy) {
   TrainConfig c = config_of("copy");
   c.eval_digits_min = 32;
   c.eval_digits_max = 38;
   c.evaluate_batches = 14;
-  const Dataset data(c, 13, "/nowhere");
+  const auto data = make_task(c, 13, "/nowhere");
   std::map<double, int> times;  // by the examples' weight, which is their length
   Batch batch;
-  for (std::int64_t index = 0; index < data.validation_batches(); ++index) {
-    data.validation_batch(index, batch);
+  for (std::int64_t index = 0; index < data->validation_batches(); ++index) {
+    data->validation_batch(0, index, batch);
     const double weight = std::accumulate(batch.weights.begin(), batch.weights.end(), 0.0);
     ++times[weight / double(batch.examples)];
     if (index == 3) {
@@ -390,31 +390,31 @@ TEST(ToyDataset, EvaluationSpreadsOverTheLengthsToCopy) {
   for (const auto& [length, count] : times) EXPECT_LE(count, 3) << length;
 }
 
-TEST(ToyDataset, BatchesOfTrainingAndEvaluation) {
+TEST(NumberTask, BatchesOfTrainingAndEvaluation) {
   for (const std::string name : kTasks) {
     TrainConfig c = config_of(name);
-    const Dataset data(c, 13, "/nowhere");
-    EXPECT_EQ(c.has_source(), name.find("_pairs") != std::string::npos);
+    const auto data = make_task(c, 13, "/nowhere");
+    EXPECT_EQ(needs_of(c).has_source(), name.find("_pairs") != std::string::npos);
     Batch a, b;
-    data.train_batch(5, 0, 1, a);
+    data->train_batch(5, 0, 1, a);
     rows_of(a);
     EXPECT_EQ(a.examples, 12);
-    EXPECT_EQ(a.source_length > 0, c.has_source());
-    EXPECT_EQ(a.target_length % 8, 0);
-    EXPECT_LE(a.source_length, c.longest_source());
-    EXPECT_LE(a.target_length, c.longest_target());
-    EXPECT_FALSE(data.floor().has_value());
-    EXPECT_EQ(data.tokenizer_model(), "");
-    EXPECT_NE(data.description().find("1 to 6 digits"), std::string::npos) << data.description();
+    EXPECT_EQ(a.source_length > 0, needs_of(c).has_source());
+    EXPECT_EQ(a.input_length % 8, 0);
+    EXPECT_LE(a.source_length, needs_of(c).trained.source);
+    EXPECT_LE(a.input_length, needs_of(c).trained.input);
+    EXPECT_FALSE(data->floor().has_value());
+    EXPECT_EQ(data->text(), nullptr);
+    EXPECT_NE(data->description().find("1 to 6 digits"), std::string::npos) << data->description();
 
     // Evaluation: other lengths, the same whatever seed and accumulation.
     const auto evaluated = [&](const TrainConfig& config) {
-      const Dataset set(config, 13, "/nowhere");
+      const auto set = make_task(config, 13, "/nowhere");
       std::vector<std::vector<int>> all;
       Batch batch;
-      EXPECT_EQ(set.validation_batches(), 3 * config.accumulate);
-      for (std::int64_t i = 0; i < set.validation_batches(); ++i) {
-        set.validation_batch(i, batch);
+      EXPECT_EQ(set->validation_batches(), 3 * config.accumulate);
+      for (std::int64_t i = 0; i < set->validation_batches(); ++i) {
+        set->validation_batch(0, i, batch);
         EXPECT_EQ(batch.examples, 12 / config.accumulate);
         for (const Row& row : rows_of(batch)) all.push_back(row.target);
       }
@@ -426,19 +426,19 @@ TEST(ToyDataset, BatchesOfTrainingAndEvaluation) {
     c.accumulate = 4;
     c.data_seed = 9;
     EXPECT_EQ(evaluated(c), expected);
-    const Dataset other(c, 13, "/nowhere");
-    EXPECT_NE(other.fingerprint(), data.fingerprint());
-    other.train_batch(5, 0, 1, b);
+    const auto other = make_task(c, 13, "/nowhere");
+    EXPECT_NE(other->identity(Purpose::resuming), data->identity(Purpose::resuming));
+    other->train_batch(5, 0, 1, b);
     EXPECT_NE(a.target, b.target);
   }
 }
 
-TEST(ToyDataset, FingerprintFollowsTheTask) {
+TEST(NumberTask, FingerprintFollowsTheTask) {
   std::set<std::string> seen;
   const auto add = [&](const std::function<void(TrainConfig&)>& change) {
     TrainConfig c = config_of("copy");
     change(c);
-    EXPECT_TRUE(seen.insert(Dataset(c, 13, "/nowhere").fingerprint()).second);
+    EXPECT_TRUE(seen.insert(make_task(c, 13, "/nowhere")->identity(Purpose::resuming)).second);
   };
   add([](TrainConfig&) {});
   add([](TrainConfig& c) { c.task = "addition"; });
@@ -451,12 +451,12 @@ TEST(ToyDataset, FingerprintFollowsTheTask) {
   add([](TrainConfig& c) { c.data_seed = 2; });
 }
 
-TEST(ToyDataset, RefusesWhatItCannotDo) {
+TEST(NumberTask, RefusesWhatItCannotDo) {
   const auto refusal = [](const std::string& name, const std::function<void(TrainConfig&)>& change,
                           std::int64_t vocab_size = 13) {
     TrainConfig c = config_of(name);
     change(c);
-    return message_of([&] { Dataset(c, vocab_size, "/nowhere"); });
+    return message_of([&] { make_task(c, vocab_size, "/nowhere"); });
   };
   const auto nothing = [](TrainConfig&) {};
   EXPECT_EQ(refusal("copy", nothing, 12), "no error");
@@ -485,31 +485,31 @@ ModelConfig model_of(bool has_encoder) {
 
 struct Training {
   Training(const ModelConfig& model_config, const TrainConfig& config, const std::string& folder)
-      : model(model_config), data(config, model_config.vocab_size, "/nowhere") {
+      : model(model_config), task(make_task(config, model_config.vocab_size, "/nowhere")) {
     set_gemm_threads(1);
     {
       Team team(1);
       model.allocate_for_training(team);
     }
-    trainer = std::make_unique<Trainer>(model, data, config, folder);
+    trainer = std::make_unique<Trainer>(model, *task, config, folder);
   }
   Transformer model;
-  Dataset data;
+  std::unique_ptr<Task> task;
   std::unique_ptr<Trainer> trainer;
 };
 
-TEST(ToyTraining, EvaluationCountsTokensAndSequences) {
+TEST(NumberTraining, EvaluationCountsTokensAndSequences) {
   Folder folder;
   for (const std::string name : kTasks) {
     const TrainConfig c = config_of(name);
-    Training run(model_of(c.has_source()), c, folder / name);
+    Training run(model_of(needs_of(c).has_source()), c, folder / name);
     EXPECT_GT(run.trainer->flops_per_step(), 0);
     const Evaluation evaluation = run.trainer->evaluate();
     // The same by hand, from the logits of each example.
     double tokens = 0, right = 0, sequences = 0, right_sequences = 0;
     Batch batch;
-    for (std::int64_t i = 0; i < run.data.validation_batches(); ++i) {
-      run.data.validation_batch(i, batch);
+    for (std::int64_t i = 0; i < run.task->validation_batches(); ++i) {
+      run.task->validation_batch(0, i, batch);
       for (const Row& row : rows_of(batch)) {
         const Mat logits = run.model.forward(row.source, row.target);
         bool whole = true;
@@ -533,7 +533,7 @@ TEST(ToyTraining, EvaluationCountsTokensAndSequences) {
 }
 
 /// One digit is learnt in moments, and then every sequence is right.
-TEST(ToyTraining, LearnsToCopyOneDigit) {
+TEST(NumberTraining, LearnsToCopyOneDigit) {
   Folder folder;
   TrainConfig c = config_of("copy");
   c.digits_max = c.eval_digits_min = c.eval_digits_max = 1;
@@ -555,14 +555,15 @@ TEST(ToyTraining, LearnsToCopyOneDigit) {
   EXPECT_LT(last.log_perplexity, 0.1);
 }
 
-TEST(ToyTraining, RefusesModelsThatDoNotFit) {
+TEST(NumberTraining, RefusesModelsThatDoNotFit) {
   Folder folder;
   const auto refusal = [&](const std::string& name, const ModelConfig& model) {
     return message_of([&] { Training(model, config_of(name), folder / "run"); });
   };
-  expect_mentions(refusal("copy", model_of(true)), {"copy", "encoder_layers 1", "copy_pairs"});
+  expect_mentions(refusal("copy", model_of(true)),
+                  {"copy", "encoder_layers 1", "set encoder_layers 0"});
   expect_mentions(refusal("addition_pairs", model_of(false)),
-                  {"addition_pairs", "encoder_layers 0", "without _pairs"});
+                  {"addition_pairs", "encoder_layers 0", "give it an encoder"});
   ModelConfig small = model_of(false);
   small.max_length = 23;
   expect_mentions(refusal("copy", small), {"24", "eval_digits_max", "max_length 23"});

@@ -1,0 +1,134 @@
+// Corpus, tokenizer and cache put together.
+#include "models/text/text_store.h"
+
+#include <cstdio>
+#include <filesystem>
+
+#include "kernels/check.h"
+#include "models/text/hash.h"
+#include "models/text/vocabulary.h"
+
+namespace scaling {
+namespace {
+
+constexpr std::uint64_t kHoldOut = 50;  // one chunk of so many is for validation
+
+}  // namespace
+
+std::string scaled(double value) {
+  const char* unit = "";
+  for (const char* next : {"k", "M", "G", "T"}) {
+    if (value < 999.5) break;
+    value /= 1000;
+    unit = next;
+  }
+  char text[64];
+  std::snprintf(text, sizeof text, "%.3g", value);
+  return std::string(text) + unit;
+}
+
+std::string plural(std::uint64_t count, const std::string& noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
+TextStore::TextStore(const TrainConfig& config, Layout layout, std::int64_t vocab_size,
+                     const std::string& cache_folder, const ReadWatch& watch)
+    : length_(config.length) {
+  const Corpus corpus(config.corpus, config.text_key, watch);
+  is_generated_ = corpus.generated();
+  content_ = corpus.hash(cache_folder);
+  if (config.tokenizer == "bytes") {
+    tokenizer_ = make_byte_tokenizer(vocab_size);
+  } else {
+    tokenizer_model_ = sentencepiece_model(corpus, content_, vocab_size, cache_folder);
+    tokenizer_ = load_sentencepiece(tokenizer_model_, vocab_size);
+  }
+  text_ = tokenised(corpus, content_, layout, vocab_size, cache_folder);
+  const std::uint64_t chunks = chunks_of(*text_);
+  if (config.validation.empty()) {
+    validation_chunks_ = chunks / kHoldOut;
+    training_chunks_ = chunks - validation_chunks_;
+    if (validation_chunks_ == 0) {
+      throw UserError("corpus '" + config.corpus + "' is too small: it has " +
+                      std::to_string(chunks) + " chunks of " + std::to_string(length_) +
+                      " tokens, and every 50th is held out for validation; give more text, a "
+                      "smaller length or a validation text");
+    }
+  } else {
+    const Corpus other(config.validation, config.text_key, watch);
+    validation_content_ = other.hash(cache_folder);
+    validation_ = tokenised(other, validation_content_, layout, vocab_size, cache_folder);
+    training_chunks_ = chunks;
+    validation_chunks_ = chunks_of(*validation_);
+    if (training_chunks_ == 0 || validation_chunks_ == 0) {
+      const std::string& small = training_chunks_ == 0 ? config.corpus : config.validation;
+      throw UserError("text '" + small + "' is too small: it has not one chunk of " +
+                      std::to_string(length_) + " tokens; give more text or a smaller length");
+    }
+  }
+  describe(corpus);
+}
+
+TextStore::Chunk TextStore::training_chunk(std::uint64_t index) const {
+  return {*text_, validation_ ? index : index + index / (kHoldOut - 1)};
+}
+
+TextStore::Chunk TextStore::validation_chunk(std::uint64_t index) const {
+  if (validation_) return {*validation_, index};
+  return {*text_, index * kHoldOut + kHoldOut - 1};
+}
+
+void TextStore::read(const Chunk& chunk, int* ids) const {
+  chunk.text.read(chunk.place * std::uint64_t(length_), length_, ids);
+}
+
+std::unique_ptr<TokenFile> TextStore::tokenised(const Corpus& corpus, std::uint64_t content,
+                                                Layout layout, std::int64_t vocab_size,
+                                                const std::string& cache_folder) {
+  const std::int64_t stride = layout == Layout::documents ? length_ : 0;
+  const std::uint64_t key = Hash()
+                                .text("tokens 1")
+                                .number(content)
+                                .text(tokenizer_->identity())
+                                .number(std::uint64_t(stride))
+                                .value();
+  const std::string path = cache_folder + "/tokens-" + hex_of(key) + ".bin";
+  if (std::filesystem::exists(path)) {
+    try {
+      return std::make_unique<TokenFile>(path, key, vocab_size);
+    } catch (const UserError&) {
+      description_ += "damaged cache made anew; ";
+    }
+  }
+  make_folder(cache_folder);
+  TokenWriter writer(path, key, vocab_size, stride);
+  std::vector<int> ids;
+  const CorpusCounts counts = corpus.read([&](std::string_view piece, bool last) {
+    ids.clear();
+    tokenizer_->encode(piece, ids);
+    writer.add(ids);
+    if (last) writer.end_document();
+  });
+  writer.finish(counts);
+  return std::make_unique<TokenFile>(path, key, vocab_size);
+}
+
+std::uint64_t TextStore::chunks_of(const TokenFile& text) const {
+  return text.header().ids / std::uint64_t(length_);
+}
+
+void TextStore::describe(const Corpus& corpus) {
+  const TokenHeader& header = text_->header();
+  description_ += corpus.generated() ? "generated text" : plural(corpus.files(), "file");
+  if (corpus.ignored_files() > 0) {
+    description_ += " (" + plural(corpus.ignored_files(), "file") + " of other kinds left out)";
+  }
+  description_ += ", " + plural(header.documents, "document") + ", " +
+                  scaled(double(header.text_bytes)) + " bytes, " + scaled(double(header.tokens)) +
+                  " tokens";
+  if (header.skipped_lines > 0) {
+    description_ += ", " + plural(header.skipped_lines, "unusable line") + " skipped";
+  }
+}
+
+}  // namespace scaling
