@@ -1,0 +1,84 @@
+"""Folders of results merged: nothing twice, the newest last, conflicts named."""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TOOL = pathlib.Path(__file__).resolve().parents[2] / "tools/merge_results.py"
+
+
+def line(row, value, date, **more):
+    record = {
+        "experiment": "e",
+        "row": row,
+        "against": row,
+        "threads": 1,
+        "metric": "ms",
+        "seed": 0,
+        "key": "k",
+        "date": date,
+        "value": value,
+        **more,
+    }
+    return json.dumps(record) + "\n"
+
+
+class MergeTest(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.root = pathlib.Path(temporary.name)
+
+    def write(self, name, text):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+    def merge(self):
+        command = [sys.executable, TOOL, self.root / "a", self.root / "b", self.root / "c"]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    def test_what_is_lacking_is_added_by_date_and_only_once(self):
+        first, second, third = (line(row, 1, f"2026-01-0{i}") for i, row in enumerate("xyz", 1))
+        self.write("a/e.jsonl", second)
+        self.write("b/e.jsonl", first + second)
+        self.write("c/e.jsonl", third + line("cut", 1, "2026-01-04")[:-1])
+        self.write("c/curves/e/x.1.csv", "step\n")
+        for _ in range(2):
+            done = self.merge()
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual((self.root / "a/e.jsonl").read_text(), first + second + third)
+            self.assertEqual((self.root / "a/curves/e/x.1.csv").read_text(), "step\n")
+
+    def test_steps_of_a_curve_are_several_points(self):
+        text = "".join(line("x", step, "2026-01-01", config={"step": step}) for step in (1, 2))
+        self.write("a/e.jsonl", "")
+        self.write("b/e.jsonl", text)
+        self.write("c/e.jsonl", text)
+        self.assertEqual(self.merge().returncode, 0)
+        self.assertEqual((self.root / "a/e.jsonl").read_text(), text)
+
+    def test_conflicts_are_named_and_leave_the_file_alone(self):
+        self.write("a/e.jsonl", line("x", 1, "2026-01-01"))
+        self.write("b/e.jsonl", line("x", 2, "2026-01-01") + line("y", 1, "2026-01-02"))
+        self.write("c/e.jsonl", "")
+        before = (self.root / "a/e.jsonl").read_text()
+        done = self.merge()
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("x, 1 threads, ms of 2026-01-01 is 2 there and 1 in", done.stderr)
+        self.assertEqual((self.root / "a/e.jsonl").read_text(), before)
+
+    def test_a_damaged_file_is_named(self):
+        self.write("a/e.jsonl", "")
+        self.write("b/e.jsonl", "no record\n")
+        self.write("c/e.jsonl", "")
+        done = self.merge()
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("e.jsonl:1 is no record", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
