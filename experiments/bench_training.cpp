@@ -9,10 +9,10 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "experiments/instruments/memory.h"
 #include "experiments/study/interrupt.h"
 #include "experiments/study/run_experiment.h"
 #include "experiments/study/statistics.h"
-#include "experiments/training/training_diagnostics.h"
 #include "experiments/training/training_experiment.h"
 #include "experiments/training/training_plan.h"
 #include "kernels/check.h"

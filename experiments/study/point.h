@@ -38,8 +38,8 @@ struct Extra {
   nlohmann::ordered_json config = nlohmann::ordered_json::object();
   bool config_alone = false;  ///< in place of the settings, not behind them
   Ceilings ceilings = {};
-  std::string note;
-  std::string line;  ///< said when the point is closed; empty: the closing metric
+  std::string note = {};
+  std::string line = {};  ///< said when the point is closed; empty: the closing metric
 };
 
 /// Joins notes by "; ".

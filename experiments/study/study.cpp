@@ -171,7 +171,8 @@ class Run {
     for (const std::string& row : rows) {
       text += "  " + row + ": ";
       if (const auto& points = done[row]; !points.empty()) {
-        text += names_of(points) + " already measured; --force repeats. ";
+        text += names_of(points) + " already measured; --force repeats";
+        if (!open[row].empty()) text += ". ";
       }
       if (const auto& points = open[row]; !points.empty()) {
         double own = 0;

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <fstream>
-#include <limits>
 #include <memory>
 #include <string>
 
@@ -59,20 +57,6 @@ void copy_weights(Transformer& from, Transformer& to) {
 }
 
 }  // namespace
-
-void reset_peak_memory() {
-  // 5: forget the peak (proc(5)). Where it may not be written, the peak is the whole process's.
-  std::ofstream("/proc/self/clear_refs") << "5";
-}
-
-double peak_memory() {
-  std::ifstream in("/proc/self/status");
-  for (std::string word; in >> word;) {
-    double kilobytes = 0;
-    if (word == "VmHWM:" && in >> kilobytes) return 1024 * kilobytes;
-  }
-  return std::numeric_limits<double>::quiet_NaN();
-}
 
 void diagnose_selections(Transformer& model, const Task& task, const TrainConfig& train,
                          int threads, CurveResult* result) {

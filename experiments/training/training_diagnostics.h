@@ -1,4 +1,4 @@
-// What a finished curve tells beside its perplexity: memory it took, how its selections behave.
+// What a finished curve tells beside its perplexity: how its selections behave.
 #pragma once
 
 #include "experiments/training/training_records.h"
@@ -6,11 +6,6 @@
 #include "models/transformer/transformer.h"
 
 namespace scaling {
-
-/// Forgets the process's peak so far, where the system lets it.
-void reset_peak_memory();
-/// Peak resident bytes since then (or since the process began); not a number if unknown.
-double peak_memory();
 
 /// Fills result->hard_soft_gap (log-perplexity with hard minus that with soft selections, on the
 /// same validation batches) and selection_entropy, where a feed-forward selects by a learned

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <memory>
 
+#include "experiments/instruments/memory.h"
 #include "experiments/study/interrupt.h"
 #include "experiments/study/run_experiment.h"
 #include "experiments/training/training_csv.h"

@@ -247,10 +247,20 @@ def write_one(report, experiment, title):
             "A training step of LSH attention is faster from about "
             f"{tables.cell(report, crossing)} positions on."
         )
+    write_recall(report, experiment)
+    report.figure(experiment)
+    report.repeat(
+        "./build/release/experiments/long_sequence --config "
+        f"experiments/configs/attention/{experiment}.cfg"
+    )
+
+
+def write_recall(report, experiment):
+    """How much LSH attention sees, where that was measured."""
     length = max(
         (
             setting(r, "length", 0)
-            for r in records.history(experiment)
+            for r in report.records.history(experiment)
             if setting(r, "distribution")
         ),
         default=0,
@@ -272,11 +282,6 @@ def write_one(report, experiment, title):
             "components of queries and keys normal. *clustered*: groups of 64 positions "
             "around centres, three quarters of the variance theirs."
         )
-    report.figure(experiment)
-    report.repeat(
-        "./build/release/experiments/long_sequence --config "
-        f"experiments/configs/attention/{experiment}.cfg"
-    )
 
 
 def draw_over_length(axes, label, first, second):

@@ -1,15 +1,13 @@
-// The driver of the long-sequence experiment as a user meets it, at a size of seconds, and its
-// recall against a brute-force count.
+// The driver of the long-sequence experiment as a user meets it, at a size of seconds, and what it
+// measures.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <map>
 #include <set>
 
-#include "experiments/attention/attention_recall.h"
-#include "experiments/attention/long_sequence_measure.h"
-#include "experiments/attention/long_sequence_plan.h"
-#include "experiments/instruments/heap.h"
+#include "experiments/attention/core_measure.h"
+#include "experiments/instruments/memory.h"
 #include "experiments/study/counts.h"
 #include "experiments/study/record.h"
 #include "kernels/gemm.h"
@@ -28,8 +26,7 @@ Outcome run_driver(const std::string& arguments) {
 
 std::string tiny(const Folder& folder) {
   return "--config '" + kConfig + "' --results '" + folder.path() +
-         "' --threads 1 --quick --repeats 2 --d_model 16 --n_heads 2 --lsh_chunk 4 "
-         "--recall-length 48 --recall-chunks 4,8 --recall-rounds 1,3 ";
+         "' --threads 1 --quick --repeats 2 --d_model 16 --n_heads 2 --lsh_chunk 4 ";
 }
 
 // -- the driver -----------------------------------------------------------------------------------
@@ -38,7 +35,7 @@ TEST(LongSequenceDriver, MeasuresRecordsAndRepeatsNothing) {
   const Folder folder;
   const Outcome first = run_driver(tiny(folder) + "--lengths 16,33");
   ASSERT_EQ(first.status, 0) << first.text;
-  expect_mentions(first.text, {"length 16", "full", "ms a step", "recall, clustered"});
+  expect_mentions(first.text, {"full_l16: 1 thread", "full_l33", "ms a step"});
   const RecordFile file(folder.path(), "long_sequence");
   std::map<std::string, std::set<std::string>> metrics;
   for (const Record& r : file.records()) {
@@ -56,17 +53,12 @@ TEST(LongSequenceDriver, MeasuresRecordsAndRepeatsNothing) {
       EXPECT_TRUE(metrics[row].count(metric)) << row << " " << metric;
     }
   }
-  for (const std::string distribution : {"random", "clustered"}) {
-    for (const char* setting : {"_c4_r1", "_c4_r3", "_c8_r1", "_c8_r3"}) {
-      EXPECT_TRUE(metrics[distribution + setting].count("recall")) << distribution << setting;
-      EXPECT_TRUE(metrics[distribution + setting].count("density")) << distribution << setting;
-    }
-  }
 
   const std::string before = contents(file.path());
   const Outcome again = run_driver(tiny(folder) + "--lengths 16,33");
   EXPECT_EQ(again.status, 0) << again.text;
-  expect_mentions(again.text, {"full already measured", "lsh already measured", "random: already"});
+  expect_mentions(again.text,
+                  {"full_l16: 1 thread already measured", "lsh_l33: 1 thread already measured"});
   EXPECT_EQ(contents(file.path()), before);
 
   // One more length is all that is added.
@@ -74,7 +66,6 @@ TEST(LongSequenceDriver, MeasuresRecordsAndRepeatsNothing) {
   const std::string more = contents(file.path()).substr(before.size());
   EXPECT_NE(more.find("full_l40"), std::string::npos);
   EXPECT_EQ(more.find("_l33"), std::string::npos);
-  EXPECT_EQ(more.find("recall"), std::string::npos);
 }
 
 TEST(LongSequenceDriver, WhatWouldTakeTooLongIsSkippedOnceWithTheReason) {
@@ -82,7 +73,7 @@ TEST(LongSequenceDriver, WhatWouldTakeTooLongIsSkippedOnceWithTheReason) {
   const std::string arguments = tiny(folder) + "--lengths 16,4000 --step-limit 1e-4";
   const Outcome first = run_driver(arguments);
   EXPECT_EQ(first.status, 0) << first.text;
-  expect_mentions(first.text, {"length 4000", "full skipped, a training step would take about"});
+  expect_mentions(first.text, {"full_l4000, 1 thread: skipped, a training step would take about"});
   const RecordFile file(folder.path(), "long_sequence");
   int skipped = 0;
   for (const Record& r : file.records()) {
@@ -115,7 +106,7 @@ TEST(LongSequenceDriver, MistakesExitWithTwoAndASentence) {
       {config + "--lengths ''", "--lengths is empty"},
       {config + "--threads 1,2", "one number"},
       {config + "--repeats 0", "at least one repeat"},
-      {config + "--recall-rounds 0", "at least 1"},
+      {config + "--rows nobody", "known are: full, lsh"},
       {config + "--n_heads 7", "n_heads"},
       {config + "--results /proc/none", "cannot be written"}};
   for (const auto& [arguments, words] : mistakes) {
@@ -133,20 +124,19 @@ TEST(Counts, AreAscendingAndEachOnce) {
   expect_mentions(message_of([] { parse_counts("lengths", "12345678901"); }), {"12345678901"});
 }
 
-Row row_of(const std::string& attention) {
-  Row row;
-  row.name = attention;
-  row.model.d_model = 16;
-  row.model.n_heads = 2;
-  row.model.attention = attention;
-  row.model.lsh_chunk = 4;
-  row.model.lsh_rounds = 1;
-  return row;
+ModelConfig model_of(const std::string& attention) {
+  ModelConfig model;
+  set_field(model, "d_model", "16");
+  set_field(model, "n_heads", "2");
+  set_field(model, "attention", attention);
+  set_field(model, "lsh_chunk", "4");
+  set_field(model, "lsh_rounds", "1");
+  return model;
 }
 
 TEST(CoreCosts, CountPairsThatMaySeeEachOther) {
   const double length = 24, d_head = 8;
-  const CoreCosts costs = measure_cores({row_of("full"), row_of("lsh")}, {24, 1, 2, 10, 64});
+  const CoreCosts costs = measure_cores({model_of("full"), model_of("lsh")}, {24, 1, 2, 10, 64});
   const double pairs = 2 * length * (length + 1) / 2;
   EXPECT_EQ(costs.rows[0].forward_flops, 4 * pairs * d_head);
   EXPECT_EQ(costs.rows[0].step_flops, 12 * pairs * d_head);
@@ -160,7 +150,7 @@ TEST(CoreCosts, CountPairsThatMaySeeEachOther) {
     EXPECT_EQ(cost.forward_seconds.size(), 2u);
     EXPECT_TRUE(cost.warm);
   }
-  const CoreCosts hurried = measure_cores({row_of("full")}, {24, 1, 2, 1e-12, 64});
+  const CoreCosts hurried = measure_cores({model_of("full")}, {24, 1, 2, 1e-12, 64});
   EXPECT_EQ(hurried.rows[0].step_seconds.size(), 1u);
   EXPECT_EQ(hurried.rows[0].forward_seconds.size(), 1u);
   EXPECT_FALSE(hurried.rows[0].warm);
@@ -171,50 +161,13 @@ TEST(CoreCosts, CountPairsThatMaySeeEachOther) {
 TEST(CoreCosts, AForwardKeepsItsOutputAndAStepMore) {
   if (heap_bytes() == 0) GTEST_SKIP() << "a sanitizer's heap, which the C library does not count";
   const std::int64_t length = 2048, d_model = 16;
-  const CoreCosts costs = measure_cores({row_of("full"), row_of("lsh")}, {length, 1, 1, 10, 64});
+  const CoreCosts costs =
+      measure_cores({model_of("full"), model_of("lsh")}, {length, 1, 1, 10, 64});
   for (const CoreCost& cost : costs.rows) {
     EXPECT_GT(cost.forward_heap_bytes, double(length * d_model) * sizeof(float));
     EXPECT_GT(cost.heap_bytes, 1.02 * cost.forward_heap_bytes);
   }
   set_gemm_threads(1);
-}
-
-ModelConfig setting(std::int64_t chunk, std::int64_t rounds) {
-  ModelConfig model = row_of("lsh").model;
-  model.lsh_chunk = chunk;
-  model.lsh_rounds = rounds;
-  return model;
-}
-
-TEST(AttentionRecall, IsOneWhereEverythingIsInView) {
-  const auto found = measure_recall("random", 40, {setting(40, 1), setting(80, 2)}, 1);
-  for (const Recall& r : found) {
-    ASSERT_EQ(r.recall.size(), 2u);
-    for (const double value : r.recall) EXPECT_NEAR(value, 1, 1e-5);
-    for (const double value : r.density) EXPECT_EQ(value, 1);
-  }
-}
-
-TEST(AttentionRecall, GrowsWithRoundsAndBeatsChanceOnClusters) {
-  const auto mean = [](const std::vector<double>& values) {
-    double sum = 0;
-    for (const double value : values) sum += value;
-    return sum / double(values.size());
-  };
-  ModelConfig wide = setting(32, 1);
-  wide.d_model = 128;
-  ModelConfig often = wide;
-  often.lsh_rounds = 4;
-  for (const char* distribution : kDistributions) {
-    const auto found = measure_recall(distribution, 512, {wide, often}, 1);
-    EXPECT_GT(mean(found[1].recall), mean(found[0].recall)) << distribution;
-    EXPECT_GT(mean(found[1].density), mean(found[0].density)) << distribution;
-    EXPECT_GT(mean(found[0].recall), mean(found[0].density)) << distribution;
-  }
-  const auto clustered = measure_recall("clustered", 512, {often}, 1);
-  EXPECT_GT(mean(clustered[0].recall), 2 * mean(clustered[0].density));
-  expect_mentions(message_of([&] { measure_recall("fractal", 8, {wide}, 1); }),
-                  {"'fractal'", "random, clustered"});
 }
 
 }  // namespace

@@ -1,13 +1,12 @@
 // Clocks around the attention seat's forward and backward, heap counted by the C library.
-#include "experiments/attention/long_sequence_measure.h"
+#include "experiments/attention/core_measure.h"
 
 #include <algorithm>
 #include <memory>
 #include <numeric>
 
-#include "experiments/instruments/heap.h"
+#include "experiments/instruments/memory.h"
 #include "experiments/study/interrupt.h"
-#include "experiments/training/training_diagnostics.h"
 #include "kernels/clock.h"
 #include "kernels/gemm.h"
 #include "kernels/gemm_rate.h"
@@ -98,18 +97,19 @@ double measured_run(const Run& run, double* heap, double* peak) {
 }
 
 /// Lets libraries take what they take once in a process, which is no row's.
-void meet_libraries(const Row& row, const Gemm& gemm, std::int64_t length) {
-  Matrices few(row.model, std::min(length, kShortLength));
-  Core core(row.model, gemm);
+void meet_libraries(const ModelConfig& model, const Gemm& gemm, std::int64_t length) {
+  Matrices few(model, std::min(length, kShortLength));
+  Core core(model, gemm);
   core.forward_seconds(few);
   core.step_seconds(few);
 }
 
 /// Notes the memory of a row's first forward and first step, and their seconds.
-void first_runs(const Row& row, const Gemm& gemm, Core& core, Matrices& m, CoreCost* cost) {
+void first_runs(const ModelConfig& model, const Gemm& gemm, Core& core, Matrices& m,
+                CoreCost* cost) {
   {
     // A core of its own: the step would find allocated what the forward has left, and not count it.
-    Core evaluated(row.model, gemm);
+    Core evaluated(model, gemm);
     cost->forward_seconds = {measured_run([&] { return evaluated.forward_seconds(m); },
                                           &cost->forward_heap_bytes, &cost->forward_peak_bytes)};
   }
@@ -152,26 +152,26 @@ double core_input_bytes(const ModelConfig& model, std::int64_t length) {
   return double(kMatrices) * double(length) * double(model.d_model) * sizeof(float);
 }
 
-CoreCosts measure_cores(const std::vector<Row>& rows, const CoreSetting& setting) {
+CoreCosts measure_cores(const std::vector<ModelConfig>& models, const CoreSetting& setting) {
   use_one_heap();
   CoreCosts costs;
   costs.gemm_gflops = best_gemm_gflops(setting.gemm_size, setting.threads);
   set_gemm_threads(setting.threads);
   const Gemm& gemm = find_gemm("auto");
   costs.gemm = gemm.name;
-  costs.rows.resize(rows.size());
-  Matrices matrices(rows.front().model, setting.length);
-  for (const Row& row : rows) meet_libraries(row, gemm, setting.length);
+  costs.rows.resize(models.size());
+  Matrices matrices(models.front(), setting.length);
+  for (const ModelConfig& model : models) meet_libraries(model, gemm, setting.length);
   std::vector<std::unique_ptr<Core>> cores;
   double seconds = 0;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    cores.push_back(std::make_unique<Core>(rows[i].model, gemm));
+  for (std::size_t i = 0; i < models.size(); ++i) {
+    cores.push_back(std::make_unique<Core>(models[i], gemm));
     CoreCost& cost = costs.rows[i];
-    first_runs(rows[i], gemm, *cores[i], matrices, &cost);
+    first_runs(models[i], gemm, *cores[i], matrices, &cost);
     seconds += cost.forward_seconds.front() + cost.step_seconds.front();
   }
   if (seconds <= setting.seconds) {
-    take_turns(setting, rows.front().model.seed, matrices, cores, costs.rows);
+    take_turns(setting, models.front().seed, matrices, cores, costs.rows);
   }
   return costs;
 }

@@ -1,11 +1,11 @@
-// Bytes of the heap in use, counted by the C library.
+// Bytes that this process has in use: of the heap, by the C library; resident, by the system.
 #pragma once
 
 #include <malloc.h>
 
 namespace scaling {
 
-/// Carved out of arenas or mapped; freed memory does not count.
+/// Of the heap: carved out of arenas or mapped; freed memory does not count.
 inline double heap_bytes() {
   const struct mallinfo2 info = mallinfo2();
   return double(info.uordblks) + double(info.hblkhd);
@@ -17,5 +17,10 @@ inline void return_free_memory() { malloc_trim(0); }
 /// Of the heaps that other threads get, freed pages at the end are not given back: from here on all
 /// threads share one.
 inline void use_one_heap() { mallopt(M_ARENA_MAX, 1); }
+
+/// Forgets the process's peak so far, where the system lets it.
+void reset_peak_memory();
+/// Peak resident bytes since then (or since the process began); not a number if unknown.
+double peak_memory();
 
 }  // namespace scaling

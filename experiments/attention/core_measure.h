@@ -1,4 +1,5 @@
-// What the attention core of a row costs at one length, measured in this process.
+// What an attention costs at one length, from its queries, keys and values to its output, measured
+// in this process.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/decode/experiment.h"
+#include "models/config.h"
 
 namespace scaling {
 
@@ -40,10 +41,10 @@ struct CoreCosts {
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CoreCosts, rows, gemm, gemm_gflops)
 
-/// Each row's first forward and first step tell its memory. If they already take `seconds`, they
-/// are the measurement; else all rows take turns in random order, clocked anew, until `repeats` or
-/// `seconds` are reached. Throws Interrupted between two runs.
-CoreCosts measure_cores(const std::vector<Row>& rows, const CoreSetting& setting);
+/// One of CoreCosts::rows for each model. A row's first forward and first step tell its memory. If
+/// they already take `seconds`, they are the measurement; else all rows take turns in random order,
+/// clocked anew, until `repeats` or `seconds` are reached. Throws Interrupted between two runs.
+CoreCosts measure_cores(const std::vector<ModelConfig>& models, const CoreSetting& setting);
 
 /// Bytes of the matrices that a training step reads and writes: q, k, v, o and their gradients.
 double core_input_bytes(const ModelConfig& model, std::int64_t length);

@@ -1,5 +1,5 @@
 // Exact probabilities of one head at a time, and who of those keys is in a query's view.
-#include "experiments/attention/attention_recall.h"
+#include "experiments/attention/recall.h"
 
 #include <algorithm>
 #include <cmath>
