@@ -5,9 +5,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "experiments/instruments/heap.h"
+#include "experiments/instruments/memory.h"
 #include "experiments/study/interrupt.h"
-#include "experiments/training/training_diagnostics.h"
 #include "kernels/check.h"
 #include "kernels/gemm.h"
 #include "kernels/random.h"
@@ -19,7 +18,7 @@ namespace {
 constexpr float kDropout = 0.1f;
 constexpr std::uint64_t kTokenStream = 1, kOrderStream = 2;
 
-Batch random_batch(const Row& row) {
+Batch random_batch(const ModelRow& row) {
   Batch batch;
   batch.examples = row.batch;
   batch.input_length = row.model.max_length;
@@ -58,7 +57,7 @@ double distance(Transformer& model, Transformer& reference) {
 
 }  // namespace
 
-StackSubject::StackSubject(const Row& row, const StackSetting& setting)
+StackSubject::StackSubject(const ModelRow& row, const StackSetting& setting)
     : model(row.model), gemm_(find_gemm(setting.gemm)), batch_(random_batch(row)) {
   {
     Team team(setting.threads);
@@ -78,7 +77,7 @@ double StackSubject::step(std::uint64_t seed) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-StackMemory measure_stack_memory(const Row& row, const StackSetting& setting) {
+StackMemory measure_stack_memory(const ModelRow& row, const StackSetting& setting) {
   StackSubject subject(row, setting);
   subject.step(1);
   const double after_first = heap_bytes();
@@ -95,11 +94,11 @@ StackMemory measure_stack_memory(const Row& row, const StackSetting& setting) {
   return memory;
 }
 
-StackSteps measure_stack_steps(const std::vector<Row>& rows, const StackSetting& setting,
+StackSteps measure_stack_steps(const std::vector<ModelRow>& rows, const StackSetting& setting,
                                int repeats) {
   std::vector<std::unique_ptr<StackSubject>> subjects;
   StackSteps steps;
-  for (const Row& row : rows) {
+  for (const ModelRow& row : rows) {
     subjects.push_back(std::make_unique<StackSubject>(row, setting));
     steps.flops.push_back(
         subjects.back()->model.training_flops(row.batch, 0, row.model.max_length));
@@ -118,8 +117,8 @@ StackSteps measure_stack_steps(const std::vector<Row>& rows, const StackSetting&
   return steps;
 }
 
-StackErrors measure_stack_errors(const Row& row, const Row& reference, const StackSetting& setting,
-                                 int seeds) {
+StackErrors measure_stack_errors(const ModelRow& row, const ModelRow& reference,
+                                 const StackSetting& setting, int seeds) {
   StackSubject subject(row, setting), oracle(reference, setting);
   StackErrors errors;
   for (int seed = 1; seed <= seeds; ++seed) {

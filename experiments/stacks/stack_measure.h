@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/decode/experiment.h"
+#include "experiments/instruments/model_row.h"
 #include "models/transformer/transformer.h"
 
 namespace scaling {
@@ -21,7 +21,7 @@ struct StackSetting {
 class StackSubject {
  public:
   /// row.batch sequences of max_length tokens.
-  StackSubject(const Row& row, const StackSetting& setting);
+  StackSubject(const ModelRow& row, const StackSetting& setting);
   /// Seconds of one forward and backward pass with dropout; `seed` is of its draws. Gradients are
   /// those of this pass alone.
   double step(std::uint64_t seed);
@@ -45,7 +45,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StackMemory, stack_bytes, decision_bytes, sec
                                    model_bytes, peak_memory_bytes)
 
 /// Two passes. For its peak the process must not have held anything before.
-StackMemory measure_stack_memory(const Row& row, const StackSetting& setting);
+StackMemory measure_stack_memory(const ModelRow& row, const StackSetting& setting);
 
 struct StackSteps {
   std::vector<std::vector<double>> seconds;  ///< of every row, one value a repeat
@@ -54,7 +54,7 @@ struct StackSteps {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StackSteps, seconds, flops)
 
 /// All rows in memory, their steps taking turns in random order, each once more to warm up.
-StackSteps measure_stack_steps(const std::vector<Row>& rows, const StackSetting& setting,
+StackSteps measure_stack_steps(const std::vector<ModelRow>& rows, const StackSetting& setting,
                                int repeats);
 
 /// One value a seed, for the same weights, tokens and draws.
@@ -65,7 +65,7 @@ struct StackErrors {
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StackErrors, gradient, reconstruction)
 
-StackErrors measure_stack_errors(const Row& row, const Row& reference, const StackSetting& setting,
-                                 int seeds);
+StackErrors measure_stack_errors(const ModelRow& row, const ModelRow& reference,
+                                 const StackSetting& setting, int seeds);
 
 }  // namespace scaling

@@ -9,7 +9,6 @@
 #include <new>
 
 #include "experiments/instruments/child_process.h"
-#include "experiments/stacks/stack_plan.h"
 #include "experiments/study/interrupt.h"
 #include "experiments/study/record.h"
 #include "tests/experiments/driver_run.h"
@@ -125,9 +124,9 @@ TEST(Reversibility, MistakesExitWithTwoAndASentence) {
 TEST(Reversibility, PlanHasEveryDepthAndBatchOnce) {
   const Outcome dry = run_driver("--config '" + kConfig + "' --dry-run --results /proc/none");
   EXPECT_EQ(dry.status, 0) << dry.text;
-  // 6 depths and 5 batches of two seats, 6 depths of two comparisons of gradients.
-  expect_mentions(dry.text, {"34 groups of rows", "sparse_plain_d24_b4", "dense_reversible_d6_b16",
-                             "replay_lsh_d24_b4, recompute_lsh_d24_b4"});
+  // 6 depths and 5 batches of six rows, 6 depths of four comparisons.
+  expect_mentions(dry.text, {"90 measurements", "sparse_plain_d24_b4", "dense_reversible_d6_b16",
+                             "replay_lsh_d24_b4", "recompute_lsh_d24_b4"});
   EXPECT_EQ(dry.text.find("oracle"), std::string::npos);
 }
 
