@@ -21,7 +21,7 @@ constexpr double kMostMemory = 0.9;
 
 double step_flops(const ModelConfig& model, std::int64_t length) {
   return make_attention(model.attention, model)
-      ->work(length, length, /*causal=*/true)
+      ->work(length, /*causal=*/true)
       .step_flops(model.d_head());
 }
 
