@@ -42,10 +42,11 @@ CURVES = {
 }
 
 
-def about(name, trained):
-    """(study, section, title, id); `trained`: whether the experiment has curves."""
-    if not trained:
-        return EXPERIMENTS.get(name, ("", "", name, name))
+def about(name, metrics):
+    """(study, section, title, id); of a name that is not known, the study by what was measured."""
+    if not metrics & {"evaluation", "log_perplexity"}:
+        study = "decode" if "token_ms" in metrics else ""
+        return EXPERIMENTS.get(name, (study, "", name, name))
     figure, _, size = name.partition("_")
     if figure == "table4":
         return "training", "numbers", f"`{name}`", name

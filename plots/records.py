@@ -1,6 +1,7 @@
 """The one reader of record files: the latest record of every measurement in a results folder."""
 
 import argparse
+import functools
 import json
 import math
 import pathlib
@@ -68,7 +69,7 @@ class Records:
         self.folder = pathlib.Path(folder)
         self.damaged = []
         self.gaps = {}
-        self._latest = {}
+        self._latest = {}  # (experiment, row, threads): {metric: record}
         self._history = {}
         self._order = {}
         for record in sorted(self._read(), key=lambda r: r.get("date") or ""):
@@ -93,28 +94,28 @@ class Records:
         self._order.setdefault(experiment, {}).setdefault(row)
         self._history.setdefault(experiment, []).append(record)
         if record["value"] is not None:
-            older = self._latest.get(at + (record["metric"],))
+            older = self.get(*at, record["metric"])
             poorer = older and is_quick(record) and not is_quick(older)
             if not (poorer and same_code(record, older)):
-                self._latest[at + (record["metric"],)] = record
+                self._latest.setdefault(at, {})[record["metric"]] = record
             self.gaps.pop(at, None)
             return
         note = f"{record['status']}: {record.get('note') or 'no reason given'}"
         if record["status"] == "failed":  # an older success must not hide that it fails now
-            for key in [k for k in self._latest if k[:3] == at]:
-                del self._latest[key]
-        if not any(k[:3] == at for k in self._latest):
+            self._latest.pop(at, None)
+        if at not in self._latest:
             self.gaps[at] = note
 
     def experiments(self):
         return list(self._order)
 
+    @functools.cache  # noqa: B019  (as long-lived as the program)
     def about(self, experiment):
         """As its newest record that says so has it; what it does not say is as legacy.py knows it."""
         history = self.history(experiment)
         said = next((r for r in reversed(history) if r.get("study")), {})
-        trained = any(r["metric"] in ("evaluation", "log_perplexity") for r in history)
-        known = About(experiment, *legacy.about(experiment, trained))
+        metrics = {r["metric"] for r in history}
+        known = About(experiment, *legacy.about(experiment, metrics))
         return known._replace(**{f: said[f] for f in About._fields[1:] if said.get(f)})
 
     def of(self, owns):
@@ -132,9 +133,9 @@ class Records:
     def rows(self, experiment):
         """Row names, the baseline first, then from many to few weights read."""
         reads = {
-            key[1]: record["value"]
-            for key, record in self._latest.items()
-            if key[0] == experiment and key[3] == "token_weights_read"
+            row: found["token_weights_read"]["value"]
+            for (name, row, _), found in self._latest.items()
+            if name == experiment and "token_weights_read" in found
         }
         return sorted(
             self._order.get(experiment, ()),
@@ -148,19 +149,19 @@ class Records:
     def all_threads(self):
         """The largest count that does not exceed the machine's cores: more would share them."""
         counts = self.threads()
-        cores = max((r["cores"] for r in self._latest.values() if r.get("cores")), default=0)
+        cores = max((r["cores"] for r in self.all() if r.get("cores")), default=0)
         return max((n for n in counts if n <= cores), default=max(counts, default=1))
 
     def get(self, experiment, row, threads, metric):
         """The latest record, or None."""
-        return self._latest.get((experiment, row, threads, metric))
+        return self.of_row(experiment, row, threads).get(metric)
 
     def of_row(self, experiment, row, threads):
         """{metric: record} of one row."""
-        return {k[3]: r for k, r in self._latest.items() if k[:3] == (experiment, row, threads)}
+        return self._latest.get((experiment, row, threads), {})
 
     def all(self):
-        return list(self._latest.values())
+        return [record for found in self._latest.values() for record in found.values()]
 
     def benchmark(self, name):
         """Google Benchmark's output in a file, or None; an unreadable one is `damaged`."""

@@ -45,9 +45,9 @@ def group(records, experiment, family, metric, over):
     """(held, [(setting, Value)]) over "decoder_layers" or "batch", the other held where most
     points are; rows are named <family>_d<depth>_b<batch>."""
     held = "batch" if over == "decoder_layers" else "decoder_layers"
-    groups = {}
+    groups, count = {}, threads(records, experiment)
     for row in records.rows(experiment):
-        record = records.get(experiment, row, threads(records, experiment), metric)
+        record = records.get(experiment, row, count, metric)
         if record and row.rsplit("_", 2)[0] == family:
             point = (setting(record, over), of_record(record))
             groups.setdefault(setting(record, held), []).append(point)

@@ -235,6 +235,8 @@ class AboutTest(WithFolder):
         records = self.load(TABLE1 + [record("mine", "r", "block_ms", 1.0)])
         self.assertEqual(records.about("table1_800m").id, "table1.800m")
         self.assertEqual(records.about("mine").study, "")
+        mine = [{**r, "experiment": "mine"} for r in TABLE1]
+        self.assertIn("## mine", make_report.make(self.load(mine)))
         self.assertNotIn("mine", make_report.make(records))
 
     def test_every_table_of_the_paper_finds_its_line(self):
