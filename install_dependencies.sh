@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the Debian or Ubuntu packages that are missing; asks for sudo only if some are and it is not root.
-#   --checks  also clang-format, shellcheck and python3-venv (for ruff), which only the project's own checks use
+#   --checks  also clang-format, clang-tidy, shellcheck and python3-venv (for ruff), which only tools/lint.sh uses
 #   --peers   also what a Python virtual environment needs
 set -euo pipefail
 
@@ -15,7 +15,7 @@ optional=(libopenblas-openmp-dev libdnnl-dev)
 
 for argument in "$@"; do
   case $argument in
-    --checks) required+=(clang-format:clang-format shellcheck:shellcheck python3-venv) ;;
+    --checks) required+=(clang-format:clang-format clang-tidy:clang-tidy shellcheck:shellcheck python3-venv) ;;
     --peers) required+=(python3-venv) ;;
     *) echo "install_dependencies.sh: unknown option '$argument'; known: --checks --peers" >&2; exit 2 ;;
   esac

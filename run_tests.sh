@@ -5,7 +5,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 
 usage() {
   cat <<'EOF'
-./run_tests.sh [--sanitize | --portable | --debug] [-- CTEST_OPTIONS]
+./run_tests.sh [--fast | --sanitize | --portable | --debug] [-- CTEST_OPTIONS]
+  --fast       unit tests alone, in C++: no program is built or run, no figure drawn
   --sanitize   the C++ tests of an x86-64-v2 build under AddressSanitizer and UndefinedBehaviorSanitizer
   --portable   the C++ tests of a build for any x86-64-v2 processor
   --debug      the C++ tests unoptimised
@@ -14,8 +15,10 @@ EOF
 }
 
 preset=release
+fast=no
 while (( $# )); do
   case $1 in
+    --fast) fast=yes ;;
     --sanitize|--portable|--debug) preset=${1#--} ;;
     --help|-h) usage; exit 0 ;;
     --) shift; break ;;
@@ -26,9 +29,14 @@ done
 
 ./install_dependencies.sh
 echo "== build ($preset)"
-./build.sh "$preset"
+if [[ $fast == yes ]]; then
+  ./build.sh "$preset" unit_tests
+  set -- -L unit "$@"
+else
+  ./build.sh "$preset"
+fi
 built=$SECONDS
-if [[ $preset == release ]]; then
+if [[ $preset == release && $fast == no ]]; then
   echo "== Python tests"
   python=/usr/bin/python3
   [[ -x $python ]] || python=python3
