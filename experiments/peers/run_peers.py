@@ -102,14 +102,14 @@ def records_of(row, threads, seconds, outcome, key):
     doubt = (
         f"faster than its floor (efficiency {100 * efficiency['value']:.1f} %)" if too_fast else ""
     )
-    restless = (
-        "restless: the ceilings before and after differed by more than 5 %"
-        if outcome.get("restless")
+    unstable = (
+        "unstable: the ceilings before and after differed by more than 5 %"
+        if outcome.get("unstable")
         else ""
     )
     note = "; ".join(
         part
-        for part in (doubt, restless, versions, outcome.get("note"), outcome.get("way"))
+        for part in (doubt, unstable, versions, outcome.get("note"), outcome.get("way"))
         if part
     )
     shared = {

@@ -79,12 +79,12 @@ class CeilingsTest(unittest.TestCase):
         )
 
     def test_work_is_repeated_until_the_pair_agrees(self):
-        result, mean, restless = self.beside([50.0, 80.0, 81.0])
-        self.assertEqual((result, mean["read_gbps"], restless), (2, 80.5, False))
+        result, mean, unstable = self.beside([50.0, 80.0, 81.0])
+        self.assertEqual((result, mean["read_gbps"], unstable), (2, 80.5, False))
 
-    def test_a_restless_machine_is_given_up_and_named(self):
-        result, mean, restless = self.beside([50.0, 80.0, 50.0, 80.0, 50.0])
-        self.assertEqual((result, mean["read_gbps"], restless), (ceilings.TRIES, 65.0, True))
+    def test_an_unstable_machine_is_given_up_and_named(self):
+        result, mean, unstable = self.beside([50.0, 80.0, 50.0, 80.0, 50.0])
+        self.assertEqual((result, mean["read_gbps"], unstable), (ceilings.TRIES, 65.0, True))
 
     def test_a_driver_that_fails_is_named_with_its_last_words(self):
         failing = program(self.folder, "failing", "import sys\nsys.exit('error: no memory')")
@@ -151,7 +151,7 @@ class RunPeersTest(unittest.TestCase):
             **TIMED,
             "block_bytes": 80_000_000,
             "ceilings": {"read_gbps": 50.0, "fma_gflops": 300.0},
-            "restless": False,
+            "unstable": False,
         }
         records, _ = self.run_peers(
             outcome, "--rows", "800m.pytorch", "--threads", "1", ceilings_program=sys.executable
@@ -164,19 +164,19 @@ class RunPeersTest(unittest.TestCase):
         for record in records:
             self.assertEqual(record["ceilings"], {"read_gbps": 50.0, "fma_gflops": 300.0})
             self.assertEqual((record["status"], record["key"]), ("ok", block_ms["key"]))
-            self.assertNotIn("restless", record["note"])
+            self.assertNotIn("unstable", record["note"])
         self.assertIn(
             "--peer pytorch --shape 800m --variant dense --dtype f32 --threads 1", self.calls()[0]
         )
         self.assertIn(f"--ceilings {sys.executable}", self.calls()[0])
 
-    def test_a_restless_row_says_so(self):
-        outcome = {**TIMED, "ceilings": {"read_gbps": 50.0, "fma_gflops": 300.0}, "restless": True}
+    def test_an_unstable_row_says_so(self):
+        outcome = {**TIMED, "ceilings": {"read_gbps": 50.0, "fma_gflops": 300.0}, "unstable": True}
         records, _ = self.run_peers(outcome, "--rows", "800m.jax.ff_qkv_cross", "--threads", "1")
         self.assertEqual(
             [r["metric"] for r in records], ["block_ms"]
         )  # what a sparse block reads is not known
-        self.assertTrue(records[0]["note"].startswith("restless"))
+        self.assertTrue(records[0]["note"].startswith("unstable"))
 
     def test_faster_than_the_floor_is_untrusted(self):
         outcome = {
@@ -289,7 +289,7 @@ class TimeOneTest(unittest.TestCase):
             arguments = ("--ceilings", str(driver(folder, [50.0])), "--variant", "ff_qkv_cross")
             outcome = self.outcome_of(*arguments)
             self.assertEqual(
-                (outcome["ceilings"], outcome["restless"]),
+                (outcome["ceilings"], outcome["unstable"]),
                 ({"read_gbps": 50.0, "fma_gflops": 300.0}, False),
             )
             self.assertNotIn("block_bytes", outcome)

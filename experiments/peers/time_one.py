@@ -114,11 +114,11 @@ def timed_beside_ceilings(run, program, threads):
     if program is None:
         return run(), {}
     try:
-        times, limits, restless = ceilings.beside(run, lambda: ceilings.measure(program, threads))
+        times, limits, unstable = ceilings.beside(run, lambda: ceilings.measure(program, threads))
     except ceilings.Unmeasured as why:
         print(f"  without ceilings: {why}", file=sys.stderr)
         return run(), {}
-    return times, {"ceilings": limits, "restless": restless}
+    return times, {"ceilings": limits, "unstable": unstable}
 
 
 def main():

@@ -7,7 +7,7 @@ import math
 
 import paper
 import training_curves
-from sections.curve_judge import ENOUGH, Judge
+from sections.curve_power import ENOUGH, Verdicts
 
 NEURONS = 128  # d_ff / N where N stands for the paper's 64 (4096 / 64 there)
 
@@ -37,47 +37,47 @@ def equivalent(experiment):
     return next((row for n, row in rows if n * NEURONS == d_ff), least)
 
 
-def control_leads(judge):
+def control_leads(verdicts):
     """[(row, control, lead)] of the controls that are there."""
-    e, found = judge.e, []
+    e, found = verdicts.e, []
     for control, (compared, _) in CONTROLS.items():
         made_for = e.setting(control, "reference_row")
         row = equivalent(e) if compared == "sparse" else compared
         if made_for != e.baseline and e.gap(made_for):
             row = made_for
         if e.gap(row) and e.gap(control):
-            found.append((row, control, judge.lead(row, control)))
+            found.append((row, control, verdicts.order(row, control)))
     return found
 
 
-def _figure1(judge):
-    leads = control_leads(judge)
-    _enough(judge, leads)
+def _figure1(verdicts):
+    leads = control_leads(verdicts)
+    _enough(verdicts, leads)
     words = (
         {1: "yes", 0: "tie", -1: "no"}
-        if judge.slack is not None
+        if verdicts.slack is not None
         else {1: "ahead", 0: "tie", -1: "behind"}
     )
     for row, control, lead in leads:
-        judge.add(
+        verdicts.add(
             f"`{row}` beats {CONTROLS[control][1]}: `{control}`",
-            judge.said(words[lead]),
-            judge.gaps((row, control)),
+            verdicts.said(words[lead]),
+            verdicts.gaps((row, control)),
         )
-    judge.close(
+    verdicts.close(
         "Sparse QKV alone is similar to the baseline (Fig 1)", ("qkv_mult", "qkv_mult_conv")
     )
 
 
-def _enough(judge, leads):
+def _enough(verdicts, leads):
     """FF+QKV against a quarter of iso_read_ff's gap, and the controls."""
     claim = "Sparse FF+QKV reaches the dense log-perplexity at equally many parameters (Fig 1)"
-    e, rows = judge.e, ("ff_qkv", *CONTROLS)
-    both, least = e.gap("ff_qkv"), judge.power.gap
+    e, rows = verdicts.e, ("ff_qkv", *CONTROLS)
+    both, least = e.gap("ff_qkv"), verdicts.power.gap
     if both is None:
-        return judge.lacking(claim, rows[:1])
+        return verdicts.lacking(claim, rows[:1])
     if least is None or least.value <= 0:
-        return judge.add(claim, "undecided", judge.power.text(), rows)
+        return verdicts.add(claim, "undecided", verdicts.power.text(), rows)
     share = both.value / least.value
     reasons = (
         [f"its gap is {share:.2f} of iso_read_ff's, where {ENOUGH} is enough"]
@@ -104,7 +104,9 @@ def _enough(judge, leads):
     ]
     if reasons:
         evidence += filter(None, (selections(e, row) for row in (equivalent(e), "ff_qkv")))
-    return judge.add(claim, judge.hedged(verdict), "; ".join([*evidence, judge.power.text()]), rows)
+    return verdicts.add(
+        claim, verdicts.hedged(verdict), "; ".join([*evidence, verdicts.power.text()]), rows
+    )
 
 
 def selections(experiment, row):
@@ -131,20 +133,20 @@ def selections(experiment, row):
     return f"`{row}`: " + ", ".join(parts) if parts else ""
 
 
-def _figure3(judge):
-    stands_for = equivalent(judge.e)
+def _figure3(verdicts):
+    stands_for = equivalent(verdicts.e)
     if stands_for:
-        judge.close(
+        verdicts.close(
             f"`{stands_for}`, for the paper's N=64, is close to dense (Fig 3)", [stands_for]
         )
-    judge.ordered(
+    verdicts.ordered(
         "Log-perplexity grows with N (Fig 3: N=128 slightly worse)",
-        [row for _, row in sparse_rows(judge.e)],
+        [row for _, row in sparse_rows(verdicts.e)],
     )
 
 
-def _figure5(judge):
-    e = judge.e
+def _figure5(verdicts):
+    e = verdicts.e
     rows = [row for row in e.rows if row.startswith("qkv_")]
     products = [row for row in rows if row.startswith("qkv_mult")]
     others = [row for row in rows if row not in products]
@@ -154,41 +156,43 @@ def _figure5(judge):
         for some in (products, others)
     )
     if best and other:
-        judge.add(
+        verdicts.add(
             claim,
-            judge.agrees(judge.lead(best, other)),
-            f"best are `{best}` and `{other}`; {judge.gaps(rows)}",
+            verdicts.agrees(verdicts.order(best, other)),
+            f"best are `{best}` and `{other}`; {verdicts.gaps(rows)}",
             rows,
         )
     else:
-        judge.lacking(claim, rows)
-    judge.close(
+        verdicts.lacking(claim, rows)
+    verdicts.close(
         "Multiplication with convolution is close to dense over S and F (Fig 5)",
         [row for row in products if row.startswith("qkv_mult_conv")],
     )
     claim = 'Multiplication alone even improves log-perplexity (Fig 5: "multi-layer")'
     if e.gap("qkv_mult"):
-        judge.add(
-            claim, judge.agrees(judge.sign(-e.gap("qkv_mult").value)), judge.gaps(["qkv_mult"])
+        verdicts.add(
+            claim,
+            verdicts.agrees(verdicts.sign(-e.gap("qkv_mult").value)),
+            verdicts.gaps(["qkv_mult"]),
         )
     else:
-        judge.lacking(claim, ["qkv_mult"])
+        verdicts.lacking(claim, ["qkv_mult"])
 
 
-def _figure7(judge):
+def _figure7(verdicts):
     rows = ("loss_s2", "loss_s4", "loss_s8")
-    judge.close("A sparse loss with S = 2, 4, 8 degrades only slightly (Fig 7)", rows)
-    judge.ordered("... and the more, the larger S (Fig 7)", rows)
+    verdicts.close("A sparse loss with S = 2, 4, 8 degrades only slightly (Fig 7)", rows)
+    verdicts.ordered("... and the more, the larger S (Fig 7)", rows)
 
 
-def _experts(judge):
+def _experts(verdicts):
     claim = "Mixture of experts is worse than the sparse feed-forward (§3.1)"
-    row = equivalent(judge.e)
+    row = equivalent(verdicts.e)
     rows = (*([row] if row else []), *training_curves.EXPERTS)
-    found = [expert for expert in training_curves.EXPERTS if judge.e.gap(expert)]
-    if not judge.e.gap(row) or not found:
-        return judge.lacking(claim, rows)
-    leads = {expert: judge.lead(row, expert) for expert in found}
+    found = [expert for expert in training_curves.EXPERTS if verdicts.e.gap(expert)]
+    if not verdicts.e.gap(row) or not found:
+        return verdicts.lacking(claim, rows)
+    leads = {expert: verdicts.order(row, expert) for expert in found}
     worse = sum(lead > 0 for lead in leads.values())
     verdict = (
         "reproduced"
@@ -201,20 +205,20 @@ def _experts(judge):
     )
     words = {1: "worse", 0: "tie", -1: "better"}
     each = ", ".join(f"`{expert}` {words[lead]}" for expert, lead in leads.items())
-    return judge.add(claim, judge.said(verdict), f"{each}; {judge.gaps(rows)}", rows)
+    return verdicts.add(claim, verdicts.said(verdict), f"{each}; {verdicts.gaps(rows)}", rows)
 
 
-def _table8(judge):
+def _table8(verdicts):
     claim = (
         "A Terraformer with 4 × the batch and 0.35 of the steps comes below the sparse "
         f"Transformer (Table 8: {paper.log_perplexity('terraformer', 175000)} against "
         f"{paper.log_perplexity('sparse_transformer_ff_qkv_loss')})"
     )
     rows = ("sparse_transformer", "terraformer_175k")
-    if all(judge.e.gap(row) for row in rows):
-        judge.add(claim, judge.agrees(judge.lead(rows[1], rows[0])), judge.gaps(rows))
+    if all(verdicts.e.gap(row) for row in rows):
+        verdicts.add(claim, verdicts.agrees(verdicts.order(rows[1], rows[0])), verdicts.gaps(rows))
     else:
-        judge.lacking(claim, rows)
+        verdicts.lacking(claim, rows)
 
 
 def _always(*rows):
@@ -234,7 +238,7 @@ def _with_experts(experiment):
     return equivalent(experiment) or "ff_n16", *training_curves.EXPERTS
 
 
-# Figure, the rows without which a smaller size is judged, the judge.
+# Figure, the rows without which a smaller size is judged, what gives the verdicts.
 FIGURES = (
     ("fig1", _always("ff_qkv", "iso_read_ff"), _figure1),
     ("c4", _always("ff_qkv", "iso_read_ff"), _figure1),
@@ -276,20 +280,20 @@ def judged(records):
     """[Verdict]: what the paper says of perplexity, and what these curves say."""
     known = training_curves.experiments(records)
     lines = []
-    for figure, needed, judge in FIGURES:
+    for figure, needed, decide in FIGURES:
         experiments = sizes(known, figure)
         if experiments:
-            lines += _at_largest(experiments, known, needed, judge)
+            lines += _at_largest(experiments, known, needed, decide)
     return lines
 
 
-def _at_largest(experiments, known, needed, judge):
+def _at_largest(experiments, known, needed, decide):
     """Lines of the largest finished size, else of the largest; the first says what others lack."""
     missing = [lacks(e, needed(e)) for e in experiments]
     at = missing.index("") if "" in missing else 0
-    judgement = Judge(experiments[at], known)
-    judge(judgement)
-    lines = judgement.lines
+    verdicts = Verdicts(experiments[at], known)
+    decide(verdicts)
+    lines = verdicts.lines
     if lines and at > 0:
         lines[0] = lines[0]._replace(evidence="; ".join([lines[0].evidence, *missing[:at]]))
     return lines

@@ -10,7 +10,7 @@ import section
 import training_curves
 from report import cell, failed_seeds, header, line
 from sections import curve_verdicts
-from sections.curve_judge import POWER_GAP, POWER_SPREADS, SURE, power
+from sections.curve_power import POWER_GAP, POWER_SPREADS, SURE, power
 from values import ratio, scaled, setting
 
 ENDINGS = ("log_perplexity", "gap", "bits_per_byte", "params")

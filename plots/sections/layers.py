@@ -1,6 +1,6 @@
 """Single layers: what one decode step of each costs, from Google Benchmark's output of bench_layers.
 
-Names are seat:layer/weight type/t<threads>; times are in microseconds.
+Names are component:layer/weight type/t<threads>; times are in microseconds.
 """
 
 from typing import NamedTuple
@@ -20,7 +20,7 @@ class Step(NamedTuple):
 
 
 def read(document):
-    """{(seat, layer, threads, weight type): Step} of the parsed JSON, and [what failed]."""
+    """{(component, layer, threads, weight type): Step} of the parsed JSON, and [what failed]."""
     found, failed = {}, []
     for entry in (document or {}).get("benchmarks", ()):
         if entry.get("run_type") == "aggregate" and entry.get("aggregate_name") != "median":
@@ -30,9 +30,9 @@ def read(document):
             failed.append(f"`{name}`: {entry.get('error_message') or 'failed'}")
             continue
         place, weight_type, threads = name.split("/")
-        seat, layer = place.split(":")
+        component, layer = place.split(":")
         percent = entry.get("percent_of_ceiling")
-        found[seat, layer, int(threads.removeprefix("t")), weight_type] = Step(
+        found[component, layer, int(threads.removeprefix("t")), weight_type] = Step(
             entry["real_time"],
             entry.get("weights", 0.0),
             None if percent is None else percent / 100,
@@ -41,22 +41,26 @@ def read(document):
 
 
 def table(steps, threads):
-    """One line a layer, seats in the order of the file, many weights before few."""
-    seats = list(dict.fromkeys(seat for seat, *_ in steps))
+    """One line a layer, components in the order of the file, many weights before few."""
+    components = list(dict.fromkeys(component for component, *_ in steps))
     names = {
-        (seat, layer): step.weights for (seat, layer, n, _), step in steps.items() if n == threads
+        (component, layer): step.weights
+        for (component, layer, n, _), step in steps.items()
+        if n == threads
     }
     lines = header(
         "seat and layer",
         "weights read, thousands",
         *(f"{t}, {what}" for t in TYPES for what in ("µs", "share of limit")),
     )
-    for seat, layer in sorted(names, key=lambda at: (seats.index(at[0]), -names[at])):
+    for component, layer in sorted(names, key=lambda at: (components.index(at[0]), -names[at])):
         cells = []
         for weight_type in TYPES:
-            step = steps.get((seat, layer, threads, weight_type))
+            step = steps.get((component, layer, threads, weight_type))
             cells += [number(step and step.microseconds), number(step and step.share)]
-        lines.append(line(f"{seat} `{layer}`", number(names[seat, layer] / 1e3 or None), *cells))
+        lines.append(
+            line(f"{component} `{layer}`", number(names[component, layer] / 1e3 or None), *cells)
+        )
     return lines
 
 

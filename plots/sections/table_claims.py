@@ -8,7 +8,7 @@ from values import ratio
 LITTLE = 0.1  # a token's time changes little up to this share
 
 
-class Judge:
+class Verdicts:
     """Collects one verdict a claim; all figures at one thread count."""
 
     def __init__(self, records, threads):
@@ -43,77 +43,77 @@ class Judge:
 
 def verdicts(records, _own):
     """At all threads, in the paper's order."""
-    judge = Judge(records, records.all_threads())
-    judge.speedup(
+    verdicts = Verdicts(records, records.all_threads())
+    verdicts.speedup(
         "Sparse feed-forward alone makes an 800M token faster (Table 1)",
         "table1_800m",
         "ff",
         "token_speedup",
     )
-    _qkv_alone(judge)
-    judge.speedup(
+    _qkv_alone(verdicts)
+    verdicts.speedup(
         "Sparse FF and QKV together make an 800M token faster (Table 1)",
         "table1_800m",
         "ff_qkv",
         "token_speedup",
     )
-    judge.speedup(
+    verdicts.speedup(
         "... and an 800M decoder block (Table 1)", "table1_800m", "ff_qkv", "block_speedup"
     )
-    judge.speedup(
+    verdicts.speedup(
         "Sparse FF and QKV together make a 17B token faster (Table 1)",
         "table1_17b",
         "ff_qkv_cross",
         "token_speedup",
     )
-    judge.speedup(
+    verdicts.speedup(
         "... and a 17B decoder block (Table 1)", "table1_17b", "ff_qkv_cross", "block_speedup"
     )
-    _grows(judge)
-    _sparsity(judge)
-    _moe(judge)
-    judge.speedup(
+    _grows(verdicts)
+    _sparsity(verdicts)
+    _moe(verdicts)
+    verdicts.speedup(
         "A sparse loss (S=8) makes an 800M token slightly faster (Table 7)",
         "table7",
         "s8",
         "token_speedup",
     )
-    judge.speedup(
+    verdicts.speedup(
         "Sparse FF, QKV and loss together make a 17B Terraformer's token faster (Table 6)",
         "table6_17b",
         "ff_qkv_loss4",
         "token_speedup",
         FULL,
     )
-    _sparse_loss_17b(judge)
-    judge.speedup(
+    _sparse_loss_17b(verdicts)
+    verdicts.speedup(
         "An 800M Terraformer decodes faster than the dense Transformer (Table 8)",
         "table8",
         "terraformer",
         "token_speedup",
         FULL,
     )
-    return judge.lines
+    return verdicts.lines
 
 
-def _qkv_alone(judge):
+def _qkv_alone(verdicts):
     claim = "Sparse QKV alone changes an 800M token little (Table 1)"
-    ours = judge.figure("table1_800m", "qkv", "token_speedup")
+    ours = verdicts.figure("table1_800m", "qkv", "token_speedup")
     if ours is None:
-        return judge.missing(claim)
+        return verdicts.missing(claim)
     factor = paper.published("table1_800m", "qkv").token_speedup
     verdict = "reproduced" if abs(ours.value - 1) <= LITTLE else "not reproduced"
     opposite = " (opposite sign)" if (factor - 1) * (ours.value - 1) < 0 else ""
-    return judge.add(claim, verdict, f"paper {factor:.3g}×, ours {factor_text(ours)}{opposite}")
+    return verdicts.add(claim, verdict, f"paper {factor:.3g}×, ours {factor_text(ours)}{opposite}")
 
 
-def _grows(judge):
+def _grows(verdicts):
     claim = "The gain grows with the model: 17B gains more than 800M (§1, Table 1)"
-    small = judge.figure("table1_800m", "ff_qkv", "block_speedup")
-    large = judge.figure("table1_17b", "ff_qkv_cross", "block_speedup")
+    small = verdicts.figure("table1_800m", "ff_qkv", "block_speedup")
+    large = verdicts.figure("table1_17b", "ff_qkv_cross", "block_speedup")
     if small is None or large is None:
-        return judge.missing(claim)
-    same = judge.figure("table1_800m", "ff_qkv_cross", "block_speedup")
+        return verdicts.missing(claim)
+    same = verdicts.figure("table1_800m", "ff_qkv_cross", "block_speedup")
     beside = f"; with sparse cross-attention at 800M too: {factor_text(same)}" if same else ""
     hardest = max(small.value, same.value if same else 0)
     verdict = "reproduced" if large.value > hardest else "not reproduced"
@@ -121,7 +121,7 @@ def _grows(judge):
         paper.published(*row).block_speedup
         for row in (("table1_800m", "ff_qkv"), ("table1_17b", "ff_qkv_cross"))
     ]
-    return judge.add(
+    return verdicts.add(
         claim,
         verdict,
         "block: paper {:.3g}× to {:.3g}×".format(*theirs)
@@ -129,13 +129,13 @@ def _grows(judge):
     )
 
 
-def _sparse_loss_17b(judge):
+def _sparse_loss_17b(verdicts):
     claim = "... where a sparse loss (S=4) nearly halves the sparse token (Table 6)"
     for suffix in ("", ".bf16"):
         experiment = "table6_17b" + suffix.replace(".", "_")
         gain = ratio(
-            judge.figure(experiment, "ff_qkv" + suffix, "token_ms"),
-            judge.figure(experiment, "ff_qkv_loss4" + suffix, "token_ms"),
+            verdicts.figure(experiment, "ff_qkv" + suffix, "token_ms"),
+            verdicts.figure(experiment, "ff_qkv_loss4" + suffix, "token_ms"),
         )
         if gain:
             factor = (
@@ -145,22 +145,22 @@ def _sparse_loss_17b(judge):
             verdict = "reproduced" if gain.value >= CLOSE * factor else "partly reproduced"
             verdict = verdict if gain.value > 1.05 else "not reproduced"
             weights = " in bf16" if suffix else ""
-            return judge.add(
+            return verdicts.add(
                 claim, verdict, f"paper {factor:.3g}×, ours{weights} {factor_text(gain)}"
             )
-    return judge.missing(claim, FULL)
+    return verdicts.missing(claim, FULL)
 
 
-def _sparsity(judge):
+def _sparsity(verdicts):
     claim = "N=128 is a little faster than N=64, both far from dense (Table 2)"
-    n64, n128 = (judge.figure("table2", f"n{n}", "token_speedup") for n in (64, 128))
+    n64, n128 = (verdicts.figure("table2", f"n{n}", "token_speedup") for n in (64, 128))
     if n64 is None or n128 is None:
-        return judge.missing(claim)
+        return verdicts.missing(claim)
     verdict = "reproduced" if n128.value > n64.value > 1.2 else "not reproduced"
     if min(n64.value, n128.value) > 1.2 and abs(n128.value - n64.value) < n64.spread + n128.spread:
         verdict = "undecided"
     theirs = [paper.published("table2", row).token_speedup for row in ("n64", "n128")]
-    return judge.add(
+    return verdicts.add(
         claim,
         verdict,
         "paper {:.3g}× and {:.3g}×".format(*theirs)
@@ -169,11 +169,11 @@ def _sparsity(judge):
     )
 
 
-def _moe(judge):
+def _moe(verdicts):
     claim = "Sparse feed-forward decodes faster than mixture-of-experts (§3.1)"
-    sparse, experts = (judge.figure("table2", row, "token_ms") for row in ("n64", "moe64"))
+    sparse, experts = (verdicts.figure("table2", row, "token_ms") for row in ("n64", "moe64"))
     if sparse is None or experts is None:
-        return judge.missing(claim)
+        return verdicts.missing(claim)
     verdict = (
         "reproduced"
         if sparse.value + sparse.spread + experts.spread < experts.value
@@ -186,4 +186,4 @@ def _moe(judge):
     )
     if verdict == "not reproduced":
         evidence += "; both read about as many weights, so a fair implementation of both must tie"
-    return judge.add(claim, verdict, evidence)
+    return verdicts.add(claim, verdict, evidence)

@@ -12,7 +12,7 @@ import curves_test as made_up  # noqa: E402
 import summarise  # noqa: E402
 import training_curves  # noqa: E402
 from curves_test import FIGURE1, curve, failed, record, three  # noqa: E402
-from sections import curve_judge, curve_verdicts  # noqa: E402
+from sections import curve_power, curve_verdicts  # noqa: E402
 
 SPREAD = 0.002  # between two seeds of `three`: their sd
 SLACK = 2 * math.sqrt(2) * SPREAD
@@ -41,14 +41,14 @@ class Verdicts(made_up.WithCurves):
         self.assertEqual(len(found), 1, found)
         return found[0]
 
-    def judge(self, items, name="fig1_small"):
+    def verdicts_on(self, items, name="fig1_small"):
         known = training_curves.experiments(self.load(items))
-        return curve_judge.Judge(known[name], known)
+        return curve_power.Verdicts(known[name], known)
 
 
 class PowerTest(Verdicts):
     def test_gap_against_both_spreads(self):
-        strength = curve_judge.power(self.one(FIGURE1))
+        strength = curve_power.power(self.one(FIGURE1))
         self.assertTrue(strength.decides)
         self.assertAlmostEqual(strength.gap.value, 0.15)
         self.assertIn(
@@ -59,7 +59,7 @@ class PowerTest(Verdicts):
     def test_a_gap_that_differs_by_seed_decides_nothing(self):
         # Of eight rows one swings: pooled that is 0.014, of the gap itself 0.04.
         wild = without("iso_read_ff") + three("iso_read_ff", 1.75, spread=0.042)
-        strength = curve_judge.power(self.one(wild))
+        strength = curve_power.power(self.one(wild))
         self.assertAlmostEqual(strength.paired, 0.04)
         self.assertGreater(strength.gap.value, 5 * strength.spread)
         self.assertFalse(strength.decides)
@@ -67,15 +67,15 @@ class PowerTest(Verdicts):
 
     def test_one_seed_and_a_small_gap_decide_nothing(self):
         single = curve("dense", 1.6) + curve("ff_qkv", 1.61) + curve("iso_read_ff", 1.9)
-        strength = curve_judge.power(self.one(single))
+        strength = curve_power.power(self.one(single))
         self.assertFalse(strength.decides)
         self.assertIn("one seed", strength.text())
         lone = three("dense", 1.6) + curve("iso_read_ff", 1.9)
-        strength = curve_judge.power(self.one(lone))
+        strength = curve_power.power(self.one(lone))
         self.assertFalse(strength.decides)
         self.assertIn("unknown of this gap", strength.text())
         weak = three("dense", 1.6) + three("ff_qkv", 1.61) + three("iso_read_ff", 1.65)
-        self.assertFalse(curve_judge.power(self.one(weak)).decides)
+        self.assertFalse(curve_power.power(self.one(weak)).decides)
 
     def test_figures_carry_the_larger_sd_and_the_share(self):
         wild = without("iso_read_ff") + three("iso_read_ff", 1.75, spread=0.042)
@@ -203,11 +203,11 @@ class ToleranceTest(Verdicts):
         )
 
     def test_one_seed_takes_the_spread_of_figure_1(self):
-        judge = self.judge(FIGURE1 + self.one_seed(("ff_n8", 1.6)), "fig3_small")
-        self.assertAlmostEqual(judge.slack, SLACK)
-        self.assertEqual(judge.said("yes"), "yes (sd of fig1.small)")
-        self.assertTrue(judge.power.decides)
-        alone = self.judge(self.one_seed(("ff_n8", 1.6)), "fig3_small")
+        verdicts_on = self.verdicts_on(FIGURE1 + self.one_seed(("ff_n8", 1.6)), "fig3_small")
+        self.assertAlmostEqual(verdicts_on.slack, SLACK)
+        self.assertEqual(verdicts_on.said("yes"), "yes (sd of fig1.small)")
+        self.assertTrue(verdicts_on.power.decides)
+        alone = self.verdicts_on(self.one_seed(("ff_n8", 1.6)), "fig3_small")
         self.assertIsNone(alone.slack)
         self.assertEqual(alone.said("yes"), "yes, one seed")
 
@@ -215,9 +215,9 @@ class ToleranceTest(Verdicts):
         mine = self.one_seed(("ff_n8", 1.6))
         for change in ({"data": "d2"}, {"d_model": 64}, {"steps": 9}):
             other = [dict(r, config={**r["config"], **change}) for r in mine]
-            self.assertIsNone(self.judge(FIGURE1 + other, "fig3_small").slack, change)
+            self.assertIsNone(self.verdicts_on(FIGURE1 + other, "fig3_small").slack, change)
         mini = as_experiment("fig1_mini", FIGURE1)
-        self.assertIsNone(self.judge(mini + mine, "fig3_small").slack)
+        self.assertIsNone(self.verdicts_on(mini + mine, "fig3_small").slack)
 
     def test_order_of_one_seed_is_said_to_be_by_figure_1(self):
         rows = self.one_seed(("ff_n8", 1.6), ("ff_n16", 1.65))

@@ -57,7 +57,7 @@ def figure1_beside(experiment, known):
     return figure1 if same else None
 
 
-class Judge:
+class Verdicts:
     """Collects the lines of one experiment.
 
     What it does not know, a spread over seeds and the gap of iso_read_ff, it takes from Figure 1
@@ -65,11 +65,11 @@ class Judge:
     """
 
     def __init__(self, experiment, known):
-        self.e, self.lines, self.borrowed = experiment, [], ""
+        self.e, self.lines, self.reference = experiment, [], ""
         beside = figure1_beside(experiment, known)
         spread = experiment.seed_spread()
         if spread is None and beside and (spread := beside.seed_spread()) is not None:
-            self.borrowed = f" (sd of {beside.id})"
+            self.reference = f" (sd of {beside.id})"
         self.slack = SURE * math.sqrt(2) * spread if spread is not None else None
         measured = experiment if experiment.gap("iso_read_ff") or not beside else beside
         self.power = power(measured)
@@ -96,13 +96,13 @@ class Judge:
         slack = self.slack or 0
         return (difference > slack) - (difference < -slack)
 
-    def lead(self, row, over):
+    def order(self, row, over):
         """1 if `row` lies below `over`, 0 if they tie, -1."""
         return self.sign(self.e.gap(over).value - self.e.gap(row).value)
 
     def said(self, verdict):
         """A verdict with what it was judged by, if not the spread over the experiment's seeds."""
-        return verdict + (", one seed" if self.slack is None else self.borrowed)
+        return verdict + (", one seed" if self.slack is None else self.reference)
 
     def agrees(self, sign):
         return self.said(
@@ -122,8 +122,8 @@ class Judge:
         found = [row for row in rows if self.e.gap(row)]
         if len(found) < 2:
             return self.lacking(claim, rows)
-        falls = any(self.lead(later, sooner) > 0 for sooner, later in zip(found, found[1:]))
-        sign = -1 if falls else self.lead(found[0], found[-1])
+        falls = any(self.order(later, sooner) > 0 for sooner, later in zip(found, found[1:]))
+        sign = -1 if falls else self.order(found[0], found[-1])
         return self.add(claim, self.agrees(sign), self.gaps(found), rows)
 
     def close(self, claim, rows):
@@ -147,7 +147,7 @@ class Judge:
         verdict = (
             "reproduced" if all(near) else "partly reproduced" if any(near) else "not reproduced"
         )
-        verdict = (self.hedged(verdict) if least else verdict) + self.borrowed
+        verdict = (self.hedged(verdict) if least else verdict) + self.reference
         return self.add(
             claim, verdict, f"{self.gaps(found)}; close: up to {limit:+.4f}, {words}", rows
         )
