@@ -206,11 +206,11 @@ bool RecordFile::read() {
     };
     for (std::string line; std::getline(in, line);) {
       ++number;
-      bytes += line.size() + 1;
       if (in.eof() && begins_as_record(line, experiment_)) {
         whole = false;
         break;
       }
+      bytes += line.size() + 1;
       try {
         records.push_back(from_line(line));
       } catch (const UserError& error) {
