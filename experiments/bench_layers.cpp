@@ -157,7 +157,7 @@ void add(const std::string& seat_name, const std::string& name, const Seat<L>& s
     set_field(config, seat_name, name);
     const std::string layer = seat_name + ":" + name + "/" + name_of(type);
     Team widest(teams.back());
-    require_agreement_with_ref(layer, config, kernels, 1, widest);
+    require_like_ref(layer, config, kernels, 1, widest);
     for (const int threads : teams) {
       const std::string title = layer + "/t" + std::to_string(threads);
       benchmark::RegisterBenchmark(title.c_str(),

@@ -9,7 +9,6 @@
 #include <string_view>
 #include <vector>
 
-#include "experiments/decode/options.h"
 #include "experiments/study/counts.h"
 #include "experiments/study/flags.h"
 #include "experiments/study/interrupt.h"

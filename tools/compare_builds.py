@@ -225,6 +225,8 @@ def plan(build, program, path):
     row = ""
     for line in text.splitlines():
         words = line.split()
+        if "at most about" in line:
+            continue
         if re.fullmatch(r"\S+( \(against \S+\))?", line):
             row = line
             rows[row] = {"knobs": {}, "facts": []}
@@ -235,6 +237,7 @@ def plan(build, program, path):
                 r",? (held )?[\d.]+ [kMGT]?B( in)? \d+ of \d+ blocks|(at most )?about .*$", "", line
             )
             line = re.sub(r", [\d.]+ [kMGT]?B; seeds|(, (\d+ h )?(\d+ min )?\d+ s)$", "", line)
+            line = line.replace(" 1 threads", " 1 thread")
             rows[row]["facts"].append(line)
     return rows
 

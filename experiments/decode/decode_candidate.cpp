@@ -1,20 +1,18 @@
-// Teacher-forced decodes of random tokens, with the rows they touch counted outside the clock.
+// Clocks of a decode, with the feed-forward's rows that it touches counted outside them.
 #include "experiments/decode/decode_candidate.h"
 
 #include <algorithm>
 #include <numeric>
 
 #include "experiments/study/interrupt.h"
-#include "experiments/study/statistics.h"
 #include "kernels/libraries.h"
 
 namespace scaling {
 namespace {
 
-// Streams of the row's random numbers; decodes count up from the second.
+constexpr std::uint64_t kIdSeed = 1;
+// Streams of the ids; decodes count up from the second.
 constexpr std::uint64_t kWarmUpStream = 1000, kDecodeStream = 1001;
-
-std::int64_t capacity_of(const Row& row) { return row.context + kDecodeTokens; }
 
 /// Which feed-forward rows a decode has read, block by block.
 class TouchedRows {
@@ -40,108 +38,124 @@ class TouchedRows {
   std::vector<std::vector<bool>> seen_;
 };
 
-double middle(const std::vector<double>& values, Protocol protocol) {
-  if (protocol == Protocol::steady) return quantile(values, 0.5);
-  return std::accumulate(values.begin(), values.end(), 0.0) / double(values.size());
-}
-
 }  // namespace
 
-std::uint64_t cache_bytes(const Row& row, const Transformer& model) {
-  return model.state_bytes(model.decode_sizes(row.batch, capacity_of(row), row.source_length));
+Cost DecodeModel::token_cost() const {
+  return model->token_cost(row.decode.batch, middle_length(row), row.decode.source_length);
 }
 
-std::int64_t middle_length(const Row& row) {
-  // Two dropped of twelve: the timed tokens see lengths context + 3 to context + 12.
-  return row.context + 8;
+Cost DecodeModel::block_cost() const {
+  return model->block_cost(row.decode.batch, middle_length(row), row.decode.source_length);
 }
 
-std::vector<int> source_ids(const Row& row) {
-  std::vector<int> ids;
-  for (std::int64_t i = 0; i < row.source_length; ++i) {
-    ids.push_back(int(1 + i % (row.model.vocab_size - 1)));
-  }
-  return ids;
+PerPart<Cost> DecodeModel::block_cost_by_part() const {
+  return model->block_cost_by_part(row.decode.batch, middle_length(row), row.decode.source_length);
 }
 
-RowSubject::RowSubject(const Resident& resident, const KernelSet& kernels, Team& decode_team,
-                       Team& ceiling_team, const ProtocolSettings& settings)
-    : resident_(resident),
+Phase DecodeModel::held_token() const {
+  return total(
+      model->held_token_cost(row.decode.batch, middle_length(row), row.decode.source_length));
+}
+
+std::uint64_t DecodeModel::cache_bytes() const {
+  return model->state_bytes(
+      model->decode_sizes(row.decode.batch, capacity_of(row), row.decode.source_length));
+}
+
+DecodeCandidate::DecodeCandidate(const DecodeModel& loaded, const KernelSet& kernels,
+                                 Team& decode_team, Team& ceiling_team, DecodeProtocol protocol)
+    : loaded_(loaded),
       kernels_(kernels),
-      library_threads_(resident.row->own_threads ? ceiling_team.threads() : 1),
+      library_threads_(loaded.row.decode.own_threads ? ceiling_team.threads() : 1),
       ceiling_team_(ceiling_team),
-      settings_(settings),
-      decoder_(*resident.model, kernels, decode_team, resident.row->batch,
-               capacity_of(*resident.row), resident.row->source_length),
-      ids_(std::size_t(resident.row->batch)),
-      next_(std::size_t(resident.row->batch)) {
-  const Row& row = *resident.row;
-  const Phase read =
-      total(resident.model->held_token_cost(row.batch, middle_length(row), row.source_length));
-  ceiling_bytes_ =
-      std::min({std::uint64_t(read.bytes), resident.model->arena().used(), kMaxCeilingBytes});
+      protocol_(protocol),
+      decoder_(*loaded.model, kernels, decode_team, loaded.row.decode.batch,
+               capacity_of(loaded.row), loaded.row.decode.source_length),
+      ids_(std::size_t(loaded.row.decode.batch)),
+      next_(std::size_t(loaded.row.decode.batch)) {
+  ceiling_bytes_ = std::min(
+      {std::uint64_t(loaded.held_token().bytes), loaded.model->arena().used(), kMaxCeilingBytes});
 }
 
-std::string RowSubject::name() const { return resident_.row->name; }
+Candidate DecodeCandidate::candidate() {
+  return {.name = loaded_.row.name,
+          .trial = [this](int number) { return decode(number); },
+          .warm_up = [this] { warm_up(); },
+          .prepare = [this] { begin(); },
+          .ceilings = [this] { return ceilings(); }};
+}
 
-void RowSubject::begin() {
+void DecodeCandidate::begin() {
   // Rows of the same library take turns with different numbers of its threads.
-  set_library_threads(resident_.row->kernels, library_threads_);
-  decoder_.begin(resident_.encoded);
-  if (resident_.row->context) decoder_.pretend_position(resident_.row->context);
+  set_library_threads(loaded_.row.decode.kernels, library_threads_);
+  decoder_.begin(loaded_.encoded);
+  if (loaded_.row.decode.context) decoder_.pretend_position(loaded_.row.decode.context);
 }
 
-StepTiming RowSubject::step(Rng& ids) {
+StepTiming DecodeCandidate::step(Rng& ids) {
   check_interrupt();
-  const auto vocabulary = std::uint32_t(resident_.model->config().vocab_size);
+  const auto vocabulary = std::uint32_t(loaded_.model->config().vocab_size);
   for (int& id : ids_) id = int(1 + ids.below(vocabulary - 1));
   return decoder_.step(ids_, next_);
 }
 
-void RowSubject::warm_up() {
+void DecodeCandidate::warm_up() {
   begin();
-  Rng ids(settings_.seed, kWarmUpStream);
+  Rng ids(kIdSeed, kWarmUpStream);
   double last = 0;
-  for (int i = 0; i < settings_.warm_up_tokens; ++i) last = step(ids).token_seconds;
+  for (int i = 0; i < kWarmUpTokens; ++i) last = step(ids).token_seconds;
   // The paper's protocol has one number a decode.
-  has_long_tokens_ = last > kLongToken && settings_.kind == Protocol::steady;
+  has_long_tokens_ = last > kLongToken && protocol_ == DecodeProtocol::steady;
 }
 
-void RowSubject::prepare(int) { begin(); }
-
-Decode RowSubject::decode(int number) {
-  Rng ids(settings_.seed, kDecodeStream + std::uint64_t(number));
-  TouchedRows touched(resident_.model->config().d_ff);
+Trial DecodeCandidate::decode(int number) {
+  Rng ids(kIdSeed, kDecodeStream + std::uint64_t(number));
+  TouchedRows touched(loaded_.model->config().d_ff);
   std::vector<double> token, block;
-  std::vector<LongToken> long_tokens;
+  Trial trial;
   Ceilings before;
-  for (int i = 0; i < settings_.tokens; ++i) {
-    if (has_long_tokens_ && i == settings_.dropped) before = ceilings();
+  for (int i = 0; i < kDecodeTokens; ++i) {
+    if (has_long_tokens_ && i == kUntimedTokens) before = ceilings();
     // Where time goes is noted on a token that is not timed, so that noting costs nothing, and on
     // every long one: what it costs is nothing there.
-    decoder_.profile(i + 1 == settings_.dropped || has_long_tokens_);
+    decoder_.profile(i + 1 == kUntimedTokens || has_long_tokens_);
     const StepTiming timing = step(ids);
     touched.add(decoder_.touched_rows());
-    if (i < settings_.dropped) continue;
+    if (i < kUntimedTokens) continue;
     token.push_back(timing.token_seconds);
     block.push_back(timing.block_seconds);
     if (has_long_tokens_) {
       const Ceilings after = ceilings();
-      long_tokens.push_back({{token.back(), block.back(), decoder_.part_seconds()}, before, after});
+      trial.parts.push_back({columns(token.back(), block.back()), before, after});
       before = after;
     }
   }
-  return {{middle(token, settings_.kind), middle(block, settings_.kind), decoder_.part_seconds()},
-          touched.mean(),
-          std::move(long_tokens)};
+  trial.values = columns(middle(token), middle(block));
+  trial.values[kRowsTouched] = touched.mean();
+  for (LongPart& part : trial.parts) part.values[kRowsTouched] = touched.mean();
+  return trial;
 }
 
-Ceilings RowSubject::ceilings() {
+double DecodeCandidate::middle(const std::vector<double>& values) const {
+  if (protocol_ == DecodeProtocol::steady) return quantile(values, 0.5);
+  return std::accumulate(values.begin(), values.end(), 0.0) / double(values.size());
+}
+
+Columns DecodeCandidate::columns(double token_seconds, double block_seconds) const {
+  Columns columns(kPartSeconds);
+  columns[kTokenSeconds] = token_seconds;
+  columns[kBlockSeconds] = block_seconds;
+  const auto& parts = decoder_.part_seconds();
+  columns.insert(columns.end(), parts.begin(), parts.end());
+  return columns;
+}
+
+Ceilings DecodeCandidate::ceilings() {
   Ceilings c;
   c.read_bytes_per_second =
-      measure_read_rate(ceiling_team_, resident_.model->arena().data(), ceiling_bytes_);
+      measure_read_rate(ceiling_team_, loaded_.model->arena().data(), ceiling_bytes_);
   c.fma_flops_per_second =
-      measure_product_rate(ceiling_team_, kernels_, resident_.row->model.weight_type);
+      measure_product_rate(ceiling_team_, kernels_, loaded_.row.model.weight_type);
   return c;
 }
 

@@ -1,58 +1,77 @@
-// A row of an experiment as something that decodes: model, decoder, teams.
+// A row at one thread count as something that decodes: model, decoder, teams.
 #pragma once
 
+#include <array>
 #include <memory>
-#include <string>
+#include <vector>
 
+#include "experiments/decode/decode_row.h"
 #include "experiments/instruments/interleave.h"
 #include "kernels/random.h"
 #include "models/transformer/decoder.h"
 
 namespace scaling {
 
-/// A row's model in memory with its encoder output, shared by all thread counts.
-struct Resident {
-  const Row* row = nullptr;
+/// A row's model, shared by all thread counts: shapes, until it is allocated.
+struct DecodeModel {
+  DecodeRow row;
   std::unique_ptr<Transformer> model;
-  Mat encoded;  ///< (source_length, d_model)
+  Mat encoded = {};  ///< of an allocated model: (source_length, d_model)
+
+  /// The whole token and a block of it, at the middle of a decode.
+  Cost token_cost() const;
+  Cost block_cost() const;
+  PerPart<Cost> block_cost_by_part() const;
+  /// What a token through the blocks in memory reads and computes.
+  Phase held_token() const;
+  /// Keys and values that decoding needs beside the weights.
+  std::uint64_t cache_bytes() const;
 };
+
+/// Seconds; longer tokens have ceilings of their own.
+inline constexpr double kLongToken = 0.15;
 
 /// Ceilings are measured over as much memory as a token reads, and no more than this.
 inline constexpr std::uint64_t kMaxCeilingBytes = 1ull << 30;
 
-/// Bytes of keys and values that decoding the row needs beside the weights.
-std::uint64_t cache_bytes(const Row& row, const Transformer& model);
+/// steady: a decode's median over its timed tokens counts. paper: their mean, after a warm-up.
+enum class DecodeProtocol { steady, paper };
+constexpr std::array<const char*, 2> names_of(DecodeProtocol) { return {"steady", "paper"}; }
 
-/// The cached length at the middle of a decode's timed tokens; costs are counted there.
-std::int64_t middle_length(const Row& row);
+/// Columns of a decode, or of one long token. Behind them a block's seconds in each of its parts:
+/// of a decode, those of the last token before the timed ones.
+enum DecodeColumn : std::size_t { kTokenSeconds, kBlockSeconds, kRowsTouched, kPartSeconds };
+/// Token and block.
+inline constexpr std::size_t kDecisiveColumns = 2;
 
-/// Ids 1, 2, ... of the source sequence.
-std::vector<int> source_ids(const Row& row);
-
-class RowSubject : public Subject {
+/// Teacher-forced decodes of random tokens.
+class DecodeCandidate {
  public:
-  /// The resident and the teams outlive this. decode_team runs the steps, ceiling_team measures the
+  /// The model and the teams outlive this. decode_team runs the steps, ceiling_team measures the
   /// machine (they differ where a library brings its own threads). Throws UserError if the caches
   /// do not fit.
-  RowSubject(const Resident& resident, const KernelSet& kernels, Team& decode_team,
-             Team& ceiling_team, const ProtocolSettings& settings);
+  DecodeCandidate(const DecodeModel& loaded, const KernelSet& kernels, Team& decode_team,
+                  Team& ceiling_team, DecodeProtocol protocol);
 
-  std::string name() const override;
-  void warm_up() override;
-  void prepare(int number) override;
-  Decode decode(int number) override;
-  Ceilings ceilings() override;
+  /// For interleave; borrows this.
+  Candidate candidate();
 
  private:
   void begin();
   /// One token a sequence, of random ids.
   StepTiming step(Rng& ids);
+  void warm_up();
+  Trial decode(int number);
+  Ceilings ceilings();
+  /// One number a timed token to that of the decode.
+  double middle(const std::vector<double>& values) const;
+  Columns columns(double token_seconds, double block_seconds) const;
 
-  const Resident& resident_;
+  const DecodeModel& loaded_;
   const KernelSet& kernels_;
   const int library_threads_;
   Team& ceiling_team_;
-  const ProtocolSettings& settings_;
+  const DecodeProtocol protocol_;
   Decoder decoder_;
   std::uint64_t ceiling_bytes_;
   bool has_long_tokens_ = false;  ///< known after the warm-up

@@ -1,28 +1,24 @@
-// What is written about a row: times, floors, efficiencies, counters.
+// What is recorded about a row: times, floors, efficiencies, counters.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "experiments/decode/options.h"
-#include "experiments/instruments/interleave.h"
-#include "experiments/study/record.h"
-#include "models/transformer/transformer.h"
+#include "experiments/decode/decode_candidate.h"
+#include "experiments/study/point.h"
 
 namespace scaling {
 
-/// The part that all records of a row at one thread count share.
-Record record_base(const Experiment& experiment, const Row& row, const Options& options,
-                   int threads, const Provenance& provenance);
+/// Written last among a row's numbers: the row is finished if this is there.
+inline constexpr const char* kTokenMs = "token_ms";
 
-/// All metrics of a measured row, kClosingMetric last. Where fewer blocks are held than the model
-/// has, block numbers are `scaled_down` and token times are blocks x block + rest, `extrapolated`.
-/// `note` is added to what the samples themselves call for.
-std::vector<Record> decode_records(const Record& base, const Row& row, Transformer& model,
-                                   const Samples& samples, double precision,
-                                   const std::string& note);
+struct DecodeNumbers {
+  std::vector<Metric> metrics;  ///< the last is kTokenMs
+  Extra extra;                  ///< its line lacks the point's name
+};
 
-/// One record without a value for a row that could not be measured.
-Record missing_record(const Record& base, Status status, const std::string& why);
+/// Where fewer blocks are held than the model has, block numbers are `scaled_down` and token times
+/// are blocks x block + rest, `extrapolated`. Times that should not be believed are `untrusted`.
+DecodeNumbers decode_numbers(const DecodeModel& decoded, const Trials& trials, double precision);
 
 }  // namespace scaling

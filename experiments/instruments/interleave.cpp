@@ -1,4 +1,4 @@
-// Rounds of interleaved decodes, bracketed by ceilings.
+// Rounds of trials, bracketed by ceilings.
 #include "experiments/instruments/interleave.h"
 
 #include <algorithm>
@@ -14,7 +14,8 @@ namespace {
 
 constexpr double kMaxCeilingChange = 0.05;
 constexpr double kMaxCeilingAge = 2;  // seconds
-constexpr int kAttemptsBeforeRestless = 8;
+constexpr int kAttemptsBeforeUnstable = 8;
+constexpr std::uint64_t kOrderStream = 7;
 
 Ceilings mean(const Ceilings& a, const Ceilings& b) {
   return {(a.read_bytes_per_second + b.read_bytes_per_second) / 2,
@@ -28,38 +29,40 @@ bool agree(const Ceilings& a, const Ceilings& b) {
          close(a.fma_flops_per_second, b.fma_flops_per_second);
 }
 
-/// The run of one group of subjects.
 class Rounds {
  public:
-  Rounds(const std::vector<Subject*>& subjects, const ProtocolSettings& settings)
-      : subjects_(subjects),
-        settings_(settings),
-        samples_(subjects.size()),
-        random_(settings.seed, 7) {}
+  Rounds(std::span<const Candidate> candidates, const Protocol& protocol)
+      : candidates_(candidates),
+        protocol_(protocol),
+        trials_(candidates.size()),
+        random_(protocol.seed, kOrderStream) {}
 
-  const Samples& samples(std::size_t i) const { return samples_[i]; }
+  const Trials& trials(std::size_t i) const { return trials_[i]; }
+  std::vector<Trials> take() { return std::move(trials_); }
 
   void warm_up(std::size_t i) {
+    if (!candidates_[i].warm_up) return;
     const auto start = Clock::now();
-    subjects_[i]->warm_up();
-    samples_[i].seconds += seconds_since(start);
+    candidates_[i].warm_up();
+    trials_[i].seconds += seconds_since(start);
   }
 
-  /// Whether a subject may still decode.
+  /// Whether a candidate may still be tried.
   bool takes_part(std::size_t i) const {
-    const int kept = int(samples_[i].kept.size());
-    if (kept < settings_.min_decodes) return true;
-    return kept < settings_.max_decodes && samples_[i].seconds < settings_.budget_seconds;
+    const int kept = int(trials_[i].kept.size());
+    if (kept < protocol_.least) return true;
+    return kept < protocol_.most && trials_[i].seconds < protocol_.budget_seconds;
   }
 
-  /// Whether a subject needs no further decode.
+  /// Whether a candidate needs no further trial.
   bool settled(std::size_t i) const {
-    return !takes_part(i) || (int(samples_[i].kept.size()) >= settings_.min_decodes &&
-                              uncertainty_of(samples_[i]) <= settings_.precision);
+    return !takes_part(i) ||
+           (int(trials_[i].kept.size()) >= protocol_.least &&
+            uncertainty_of(trials_[i], protocol_.decisive) <= protocol_.precision);
   }
 
   std::vector<std::size_t> random_order() {
-    std::vector<std::size_t> order(subjects_.size());
+    std::vector<std::size_t> order(candidates_.size());
     std::iota(order.begin(), order.end(), std::size_t(0));
     for (std::size_t i = order.size(); i > 1; --i) {
       std::swap(order[i - 1], order[random_.below(std::uint32_t(i))]);
@@ -68,116 +71,114 @@ class Rounds {
   }
 
   void attempt(std::size_t i) {
+    const Candidate& candidate = candidates_[i];
+    Trials& trials = trials_[i];
+    if (protocol_.warm_up_each) warm_up(i);
     const auto start = Clock::now();
-    Subject& subject = *subjects_[i];
-    Samples& samples = samples_[i];
-    const int number = samples.attempts++;
-    if (settings_.kind == Protocol::paper) subject.warm_up();
-    subject.prepare(number);
-    Ceilings before;  // of no use to long tokens
-    if (!samples.by_token) {
-      const bool fresh = last_.subject == &subject && seconds_since(last_.time) < kMaxCeilingAge;
-      before = fresh ? last_.ceilings : subject.ceilings();
+    const int number = trials.attempts++;
+    if (candidate.prepare) candidate.prepare();
+    Ceilings before;  // of no use to long parts
+    if (candidate.ceilings && !trials.by_part) {
+      const bool fresh = last_.candidate == i && seconds_since(last_.time) < kMaxCeilingAge;
+      before = fresh ? last_.ceilings : candidate.ceilings();
     }
-    Decode decode = subject.decode(number);
-    samples.by_token = !decode.long_tokens.empty();
-    if (!samples.by_token) decode.long_tokens = {{decode.times, before, subject.ceilings()}};
-    last_ = {&subject, decode.long_tokens.back().after, Clock::now()};
-    keep(samples, decode);
-    if (!samples.restless && hopeless(samples)) {
-      samples.restless = true;
-      samples.kept.insert(samples.kept.end(), samples.set_aside.begin(), samples.set_aside.end());
-      samples.set_aside.clear();
+    Trial trial = candidate.trial(number);
+    trials.by_part = !trial.parts.empty();
+    if (!trials.by_part) {
+      const Ceilings after = candidate.ceilings ? candidate.ceilings() : before;
+      trial.parts = {{std::move(trial.values), before, after}};
     }
-    samples.seconds += seconds_since(start);
+    last_ = {i, trial.parts.back().after, Clock::now()};
+    keep(trials, trial);
+    if (!trials.unstable && hopeless(trials)) {
+      trials.unstable = true;
+      trials.kept.insert(trials.kept.end(), trials.rejected.begin(), trials.rejected.end());
+      trials.rejected.clear();
+    }
+    trials.seconds += seconds_since(start);
   }
 
  private:
-  static void keep(Samples& samples, const Decode& decode) {
-    Sample all{{}, decode.rows_touched}, steady = all;
-    for (const auto& [times, before, after] : decode.long_tokens) {
-      all.parts.push_back({times, mean(before, after)});
+  static void keep(Trials& trials, const Trial& trial) {
+    Sample all, steady;
+    for (const auto& [values, before, after] : trial.parts) {
+      all.parts.push_back({values, mean(before, after)});
       if (agree(before, after)) steady.parts.push_back(all.parts.back());
     }
-    if (samples.restless) {
-      samples.kept.push_back(all);
+    if (trials.unstable) {
+      trials.kept.push_back(std::move(all));
     } else if (2 * steady.parts.size() >= all.parts.size()) {
-      samples.kept.push_back(steady);
+      trials.kept.push_back(std::move(steady));
     } else {
-      samples.set_aside.push_back(all);
+      trials.rejected.push_back(std::move(all));
     }
   }
 
   /// Whether waiting for a steady machine has cost enough.
-  bool hopeless(const Samples& samples) const {
-    const int aside = int(samples.set_aside.size()), kept = int(samples.kept.size());
-    const bool too_many = samples.attempts >= kAttemptsBeforeRestless && aside > 3 * kept;
-    const bool too_long = samples.seconds > 2 * settings_.budget_seconds && aside > kept;
+  bool hopeless(const Trials& trials) const {
+    const int rejected = int(trials.rejected.size()), kept = int(trials.kept.size());
+    const bool too_many = trials.attempts >= kAttemptsBeforeUnstable && rejected > 3 * kept;
+    const bool too_long = trials.seconds > 2 * protocol_.budget_seconds && rejected > kept;
     return too_many || too_long;
   }
 
   struct LastCeilings {
-    const Subject* subject = nullptr;
+    std::size_t candidate = std::size_t(-1);
     Ceilings ceilings;
     Clock::time_point time;
   };
 
-  const std::vector<Subject*>& subjects_;
-  const ProtocolSettings& settings_;
-  std::vector<Samples> samples_;
+  const std::span<const Candidate> candidates_;
+  const Protocol& protocol_;
+  std::vector<Trials> trials_;
   Rng random_;
   LastCeilings last_;
 };
 
 }  // namespace
 
-ProtocolSettings settings_for(const Options& options) {
-  ProtocolSettings settings;
-  settings.kind = options.protocol;
-  settings.budget_seconds = options.time_budget;
-  if (options.quick) settings.min_decodes = 3;
-  if (options.protocol == Protocol::paper) settings.max_decodes = settings.min_decodes;
-  return settings;
-}
-
-double uncertainty_of(const Samples& samples) {
-  std::vector<double> token, block;
-  for (const Sample& sample : samples.kept) {
-    token.push_back(sample.median([](const Part& p) { return p.times.token_seconds; }));
-    block.push_back(sample.median([](const Part& p) { return p.times.block_seconds; }));
+double uncertainty_of(const Trials& trials, std::size_t decisive) {
+  double largest = 0;
+  for (std::size_t column = 0; column < decisive; ++column) {
+    std::vector<double> values;
+    for (const Sample& sample : trials.kept) values.push_back(sample.column(column));
+    largest = std::max(largest, relative_uncertainty(values));
   }
-  return std::max(relative_uncertainty(token), relative_uncertainty(block));
+  return largest;
 }
 
-void run_protocol(const std::vector<Subject*>& subjects, const ProtocolSettings& settings,
-                  const std::function<void(std::size_t, const Samples&)>& finished,
-                  const std::function<void(const std::string&)>& live) {
-  Rounds rounds(subjects, settings);
-  std::vector<bool> reported(subjects.size(), false);
+std::vector<Trials> interleave(std::span<const Candidate> candidates, const Protocol& protocol,
+                               const Finished& finished, const Live& live) {
+  Rounds rounds(candidates, protocol);
+  std::vector<bool> reported(candidates.size(), false);
   const auto report = [&](std::size_t i) {
-    if (!reported[i]) finished(i, rounds.samples(i));
+    if (!reported[i] && finished) finished(i, rounds.trials(i));
     reported[i] = true;
   };
+  const auto say = [&](std::size_t i, const std::string& what) {
+    if (live) live(candidates[i].name + ": " + what);
+  };
   const auto all_settled = [&] {
-    for (std::size_t i = 0; i < subjects.size(); ++i) {
+    for (std::size_t i = 0; i < candidates.size(); ++i) {
       if (!rounds.settled(i)) return false;
     }
     return true;
   };
-  for (std::size_t i = 0; i < subjects.size(); ++i) {
-    live(subjects[i]->name() + ": warm-up");
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    say(i, "warm-up");
     rounds.warm_up(i);
   }
   while (!all_settled()) {
     for (const std::size_t i : rounds.random_order()) {
       check_interrupt();
       if (!rounds.takes_part(i)) continue;
-      live(subjects[i]->name() + ": decode " + std::to_string(rounds.samples(i).attempts + 1));
+      say(i, "trial " + std::to_string(rounds.trials(i).attempts + 1));
       rounds.attempt(i);
       if (!rounds.takes_part(i)) report(i);
     }
   }
-  for (std::size_t i = 0; i < subjects.size(); ++i) report(i);
+  for (std::size_t i = 0; i < candidates.size(); ++i) report(i);
+  return rounds.take();
 }
 
 }  // namespace scaling

@@ -1,85 +1,65 @@
-// When a decode is measured, when it is believed and when there are enough of them.
+// When something is measured, when it is believed and when there is enough of it.
 //
-// Rows in memory together take turns, one whole decode at a time, in a new random order each round.
-// The machine's ceilings are measured right before and right after a decode; where the two differ
-// by more than 5 % it is set aside, since the machine changed meanwhile. Where tokens are long, it
-// changes within a decode: there each token has its own two readings, and a decode is the median of
-// those tokens whose readings agree, if half of them do (not in the paper's protocol). A row that
-// has lost more than 3 of 4 decodes that way, or half of them when its time is up, keeps everything
-// and says so.
+// Candidates in memory together take turns, one whole trial at a time, in a new random order each
+// round. The machine's ceilings are measured right before and right after a trial; where the two
+// differ by more than 5 % it is rejected, since the machine changed meanwhile. Where a trial is
+// long, it changes within: there each of its parts has its own two readings, and a trial is the
+// median of those parts whose readings agree, if half of them do. A candidate that has lost more
+// than 3 of 4 trials that way, or half of them when its time is up, keeps everything and says so.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "experiments/decode/options.h"
 #include "experiments/study/statistics.h"
 #include "kernels/ceilings.h"
-#include "models/block_part.h"
 
 namespace scaling {
 
-/// Seconds; longer tokens have ceilings of their own.
-inline constexpr double kLongToken = 0.15;
+/// What a trial measures, the same columns in each trial of a candidate.
+using Columns = std::vector<double>;
 
-struct ProtocolSettings {
-  Protocol kind = Protocol::steady;
-  int warm_up_tokens = 4;
-  int tokens = kDecodeTokens;
-  int dropped = 2;      ///< first tokens of a decode that are not timed
-  int min_decodes = 6;  ///< the fewest that give a 95 % interval of the median
-  int max_decodes = 2000;
-  double budget_seconds = 20;  ///< of a row at one thread count; the minimum of decodes goes first
-  double precision = 0.02;     ///< wanted half-width of the 95 % interval of the median
-  std::uint64_t seed = 1;
-};
-
-ProtocolSettings settings_for(const Options& options);
-
-/// A decode's median over its timed tokens (paper protocol: the mean), or one long token.
-struct Times {
-  double token_seconds = 0;
-  double block_seconds = 0;
-  /// Of a block; of a decode, those of the last token before the timed ones.
-  PerPart<double> seat_seconds{};
-};
-
-struct LongToken {
-  Times times;
+struct LongPart {
+  Columns values;
   Ceilings before, after;
 };
 
-/// One decode of one row.
-struct Decode {
-  Times times;
-  double rows_touched = 0;             ///< distinct feed-forward rows, mean over held blocks
-  std::vector<LongToken> long_tokens;  ///< in place of `times` where there are any
+struct Trial {
+  Columns values;
+  std::vector<LongPart> parts;  ///< in place of `values` where there are any
 };
 
-/// Something that decodes: a row at one thread count, resident in memory.
-class Subject {
- public:
-  virtual ~Subject() = default;
-  virtual std::string name() const = 0;
-  virtual void warm_up() = 0;
-  /// Untimed: makes ready for decode `number`.
-  virtual void prepare(int number) = 0;
-  virtual Decode decode(int number) = 0;
-  virtual Ceilings ceilings() = 0;
+/// Something to be measured, in memory.
+struct Candidate {
+  std::string name;
+  std::function<Trial(int number)> trial;   ///< counted from 0
+  std::function<void()> warm_up = {};       ///< once, or before each trial
+  std::function<void()> prepare = {};       ///< before the readings around a trial
+  std::function<Ceilings()> ceilings = {};  ///< of the machine, now; empty: all trials are believed
+};
+
+struct Protocol {
+  int least = 6;  ///< trials to keep: the fewest that give a 95 % interval of the median
+  int most = 2000;
+  double budget_seconds = 20;  ///< of a candidate, all included; the least of trials goes first
+  double precision = 0.02;     ///< wanted half-width of the 95 % interval of the median
+  std::size_t decisive = 1;    ///< the first columns, whose medians are wanted so precisely
+  bool warm_up_each = false;   ///< before each trial, not once
+  std::uint64_t seed = 1;      ///< of the order
 };
 
 /// What was measured between two readings of the ceilings, and their mean.
 struct Part {
-  Times times;
+  Columns values;
   Ceilings ceilings;
 };
 
-/// A decode: one part, or its long tokens.
+/// A trial that is over: one part, or its long ones.
 struct Sample {
   std::vector<Part> parts;  ///< one at least
-  double rows_touched = 0;
 
   /// The median of value(part) over the parts.
   template <class F>
@@ -88,26 +68,31 @@ struct Sample {
     for (const Part& part : parts) values.push_back(value(part));
     return quantile(std::move(values), 0.5);
   }
+  double column(std::size_t column) const {
+    return median([column](const Part& part) { return part.values[column]; });
+  }
 };
 
-struct Samples {
+struct Trials {
   std::vector<Sample> kept;
-  std::vector<Sample> set_aside;  ///< the ceilings before and after disagreed
+  std::vector<Sample> rejected;  ///< the ceilings before and after disagreed
   int attempts = 0;
-  bool by_token = false;  ///< tokens are long, and have ceilings of their own
-  /// Too much had to be set aside: everything was kept, and is kept from then on. A ratio to the
-  /// mean of both ceilings is then believed only if its median is certain enough.
-  bool restless = false;
-  double seconds = 0;  ///< spent on this row, all included
+  bool by_part = false;  ///< trials are long, and their parts have ceilings of their own
+  /// Too much was rejected: everything was kept, and is kept from then on. A ratio to the mean of
+  /// both ceilings is then believed only if its median is certain enough.
+  bool unstable = false;
+  double seconds = 0;  ///< spent on this candidate, all included
 };
 
-/// Largest relative uncertainty of the medians of token and block time.
-double uncertainty_of(const Samples& samples);
+/// Largest relative uncertainty of the medians of the first `decisive` columns.
+double uncertainty_of(const Trials& trials, std::size_t decisive);
 
-/// Fills one Samples for each subject. `finished(i, samples)` is called once for each, as soon as
-/// it takes no further part; `live` gets what is going on. Throws Interrupted.
-void run_protocol(const std::vector<Subject*>& subjects, const ProtocolSettings& settings,
-                  const std::function<void(std::size_t, const Samples&)>& finished,
-                  const std::function<void(const std::string&)>& live);
+using Finished = std::function<void(std::size_t candidate, const Trials&)>;
+using Live = std::function<void(const std::string&)>;
+
+/// The trials of each candidate. `finished` is called once for each, as soon as it takes no further
+/// part; `live` gets what is going on. Throws Interrupted.
+std::vector<Trials> interleave(std::span<const Candidate> candidates, const Protocol& protocol,
+                               const Finished& finished = {}, const Live& live = {});
 
 }  // namespace scaling

@@ -143,8 +143,8 @@ ReferenceTolerance tolerance_of(const KernelSet& kernels, WeightType type) {
   return {2e-5, 5e-3};
 }
 
-void require_agreement_with_ref(const std::string& what, const ModelConfig& config,
-                                const KernelSet& kernels, int tokens, Team& team) {
+void require_like_ref(const std::string& what, const ModelConfig& config, const KernelSet& kernels,
+                      int tokens, Team& team) {
   Transformer model(twin_of(config));
   Team alone(1);
   model.allocate(alone);

@@ -25,7 +25,7 @@ ReferenceTolerance tolerance_of(const KernelSet& kernels, WeightType type);
 /// logits as long as those agree. Throws UserError that begins with `what` and names the set, the
 /// weight type and the first difference if they are further apart than tolerance_of says. A
 /// library's threads are the caller's to set.
-void require_agreement_with_ref(const std::string& what, const ModelConfig& config,
-                                const KernelSet& kernels, int tokens, Team& team);
+void require_like_ref(const std::string& what, const ModelConfig& config, const KernelSet& kernels,
+                      int tokens, Team& team);
 
 }  // namespace scaling

@@ -3,20 +3,23 @@
 
 #include <map>
 
-#include "experiments/decode/experiment.h"
+#include "experiments/decode/decode_row.h"
 #include "models/transformer/transformer.h"
 
 namespace scaling {
 namespace {
 
+std::vector<DecodeRow> width_sweep() {
+  const std::string path = std::string(SOURCE_DIR) + "/experiments/configs/decode/width_sweep.cfg";
+  return decode_rows(read_row_file(path, decode_row_knobs(), {}));
+}
+
 TEST(Configs, WidthSweepHasItsWidthsModulesAndRanks) {
-  const Experiment sweep =
-      read_experiment(std::string(SOURCE_DIR) + "/experiments/configs/decode/width_sweep.cfg", {});
   const std::map<std::int64_t, std::int64_t> modules = {{512, 16},  {768, 24},  {1024, 32},
                                                         {1600, 40}, {2048, 32}, {4096, 64},
                                                         {9216, 96}, {12288, 96}};
   std::map<std::string, int> rows;
-  for (const Row& row : sweep.rows) {
+  for (const DecodeRow& row : width_sweep()) {
     const ModelConfig& c = row.model;
     ASSERT_EQ(modules.count(c.d_model), 1u) << row.name;
     ++rows[c.feed_forward];
@@ -34,11 +37,9 @@ TEST(Configs, WidthSweepHasItsWidthsModulesAndRanks) {
 }
 
 TEST(Configs, WidthSweepTouchesMoreThanCachesHold) {
-  const Experiment sweep =
-      read_experiment(std::string(SOURCE_DIR) + "/experiments/configs/decode/width_sweep.cfg", {});
-  for (const Row& row : sweep.rows) {
+  for (const DecodeRow& row : width_sweep()) {
     const Transformer model(row.model);
-    const Phase token = total(model.token_cost(row.batch, 8, row.source_length));
+    const Phase token = total(model.token_cost(row.decode.batch, 8, row.decode.source_length));
     EXPECT_GE(token.bytes, 256e6) << row.name;
   }
 }

@@ -19,8 +19,6 @@
 namespace scaling {
 namespace {
 
-namespace fs = std::filesystem;
-
 const std::string kDriver = std::string(BINARY_DIR) + "/experiments/decode_time";
 const std::string kSmoke = std::string(SOURCE_DIR) + "/experiments/configs/decode/tiny_smoke.cfg";
 
@@ -75,6 +73,28 @@ TEST(Driver, MeasuresRecordsAndResumes) {
   EXPECT_EQ(forced.status, 0);
   EXPECT_EQ(RecordFile(folder.path(), "tiny_smoke").records().size(),
             file.records().size() + 2 * kMetrics);
+}
+
+/// Records that say nothing of their study and of the code's parts count by their commit.
+TEST(Driver, RecordsOfAnAcceptedCommitCount) {
+  const Folder folder;
+  const std::string arguments = smoke(folder) + " --rows baseline";
+  ASSERT_EQ(decode_time(arguments).status, 0);
+  const std::string path = folder / "tiny_smoke.jsonl";
+  std::string older;
+  const RecordFile measured(folder.path(), "tiny_smoke");
+  for (Record r : measured.records()) {
+    r.study = r.title = r.sources = "";
+    r.key = "another recipe's";
+    r.provenance.commit = "0123456789ab";
+    r.provenance.dirty = false;
+    older += to_line(r) + "\n";
+  }
+  std::ofstream(path) << older;
+  expect_mentions(decode_time(arguments + " --accept 0123456").text, {"already measured"});
+  EXPECT_EQ(contents(path), older);
+  EXPECT_EQ(decode_time(arguments).status, 0);
+  EXPECT_EQ(RecordFile(folder.path(), "tiny_smoke").records().size(), 4 * kMetrics);
 }
 
 TEST(Driver, BlocksMayBeAutoAsAFlagAndInAConfig) {
@@ -166,9 +186,11 @@ int run_and_signal(const Folder& folder, int signal) {
   }
   const std::string records = folder / "tiny_smoke.jsonl";
   int status = 0;
-  // Until the first rows are on disk, or the driver has ended by itself.
+  const std::string closing = "\"metric\":\"token_ms\"";
+  // Until the first row is on disk to its end, or the driver has ended by itself.
   while (waitpid(child, &status, WNOHANG) == 0) {
-    if (fs::exists(records) && fs::file_size(records) > 0) break;
+    const std::string text = contents(records);
+    if (text.find(closing) != std::string::npos && text.ends_with('\n')) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   kill(child, signal);

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <set>
 
-#include "experiments/decode/experiment.h"
+#include "experiments/decode/decode_row.h"
 #include "models/layers/catalog.h"
 #include "tests/experiments/harness_helpers.h"
 
@@ -27,31 +27,32 @@ ModelConfig sparse_config() {
 std::string refusal_of(const ModelConfig& config, const KernelSet& kernels, int tokens,
                        int threads) {
   Team team(threads);
-  return message_of(
-      [&] { require_agreement_with_ref("row 'some'", config, kernels, tokens, team); });
+  return message_of([&] { require_like_ref("row 'some'", config, kernels, tokens, team); });
 }
 
-TEST(ReferenceCheck, EveryRowOfTheProjectsConfigsAgrees) {
+TEST(LikeRef, EveryRowOfTheProjectsConfigsAgrees) {
   std::set<Settings> seen;
   for (const auto& entry :
-       fs::directory_iterator(fs::path(SOURCE_DIR) / "experiments" / "configs")) {
+       fs::directory_iterator(fs::path(SOURCE_DIR) / "experiments/configs/decode")) {
     if (entry.path().extension() != ".cfg") continue;
-    for (const Row& row : read_experiment(entry.path().string(), {}).rows) {
-      Row twin = row;
-      twin.model = twin_of(row.model);
-      twin.context = twin.source_length = 0;
+    const RowFile file = read_row_file(entry.path().string(), decode_row_knobs(), {});
+    for (const DecodeRow& row : decode_rows(file)) {
+      DecodeRow small = row;
+      small.model = twin_of(row.model);
+      small.decode.context = small.decode.source_length = 0;
+      const std::string& kernels = row.decode.kernels;
       const auto& sets = kernel_sets();
-      const auto is_here = [&row](const KernelSet* set) { return set->name == row.kernels; };
+      const auto is_here = [&kernels](const KernelSet* set) { return set->name == kernels; };
       if (std::none_of(sets.begin(), sets.end(), is_here)) continue;
-      if (!seen.insert(settings_of(twin)).second) continue;
-      EXPECT_EQ(refusal_of(row.model, find_kernel_set(row.kernels), row.batch, 1), "no error")
+      if (!seen.insert(settings_of(small)).second) continue;
+      EXPECT_EQ(refusal_of(row.model, find_kernel_set(kernels), row.decode.batch, 1), "no error")
           << entry.path() << " " << row.name;
     }
   }
   EXPECT_GE(seen.size(), 30u);
 }
 
-TEST(ReferenceCheck, EverySetAgreesWithEveryImplementation) {
+TEST(LikeRef, EverySetAgreesWithEveryImplementation) {
   for (const KernelSet* set : kernel_sets()) {
     for (const std::string& seat : seat_names()) {
       for (const std::string& name : implementations_of(seat)) {
@@ -113,7 +114,7 @@ std::vector<std::pair<std::string, KernelSet>> wrong_sets() {
   return sets;
 }
 
-TEST(ReferenceCheck, AWrongSetIsNamedInOneSentence) {
+TEST(LikeRef, AWrongSetIsNamedInOneSentence) {
   for (const auto& [name, set] : wrong_sets()) {
     for (const WeightType type : {WeightType::f32, WeightType::bf16}) {
       ModelConfig c = sparse_config();
@@ -128,7 +129,7 @@ TEST(ReferenceCheck, AWrongSetIsNamedInOneSentence) {
 }
 
 /// The wide tolerance of sets that round activations is no free pass.
-TEST(ReferenceCheck, AWrongSetThatRoundsIsFoundToo) {
+TEST(LikeRef, AWrongSetThatRoundsIsFoundToo) {
   ModelConfig c = sparse_config();
   c.weight_type = WeightType::bf16;
   for (auto [name, set] : wrong_sets()) {

@@ -1,0 +1,279 @@
+// Group after group: compare with ref, allocate, measure at every thread count, free.
+#include "experiments/decode/decode_study.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <list>
+#include <set>
+
+#include "experiments/decode/decode_metrics.h"
+#include "experiments/decode/grouping.h"
+#include "experiments/instruments/like_ref.h"
+#include "experiments/study/interrupt.h"
+#include "kernels/check.h"
+#include "kernels/libraries.h"
+
+namespace scaling {
+namespace {
+
+// For estimates only: bytes a second when weights are drawn, and when a token reads them.
+constexpr double kDrawRate = 1.0e9, kReadRate = 30e9;
+// The rest is for the system and for what encoders and libraries take on their way.
+constexpr double kMemoryShare = 0.85;
+
+std::string reason_unavailable(const std::string& kernels) {
+  try {
+    find_kernel_set(kernels);
+    return "";
+  } catch (const UserError& error) {
+    return error.what();
+  }
+}
+
+Protocol protocol_of(const DecodeFlags& flags, bool quick) {
+  Protocol protocol;
+  protocol.budget_seconds = flags.time_budget;
+  protocol.decisive = kDecisiveColumns;
+  if (quick) protocol.least = 3;
+  if (flags.protocol == DecodeProtocol::paper) {
+    protocol.most = protocol.least;
+    protocol.warm_up_each = true;
+  }
+  return protocol;
+}
+
+/// Weights and caches.
+std::uint64_t bytes_of(const DecodeModel& model) {
+  return model.model->held_bytes() + model.cache_bytes();
+}
+
+/// Points of one row follow each other.
+std::vector<std::span<const Point* const>> by_row(std::span<const Point* const> points) {
+  std::vector<std::span<const Point* const>> rows;
+  while (!points.empty()) {
+    std::size_t n = 1;
+    while (n < points.size() && points[n]->row == points.front()->row) ++n;
+    rows.push_back(points.first(n));
+    points = points.subspan(n);
+  }
+  return rows;
+}
+
+std::string blocks_text(const Transformer& model) {
+  return std::to_string(model.blocks()) + " of " + std::to_string(model.config().decoder_layers) +
+         " blocks";
+}
+
+std::string phase_text(const char* name, const Phase& phase) {
+  char text[128];
+  std::snprintf(text, sizeof text, "  %s: %.0f weights read, %s, %.3f GFLOP\n", name, phase.weights,
+                readable_bytes(phase.bytes).c_str(), phase.flops / 1e9);
+  return text;
+}
+
+}  // namespace
+
+StudyInfo DecodeStudy::info() const {
+  return {.name = "decode",
+          .program = "decode_time",
+          .about = "measures one experiment, row by row",
+          .folder = "decode",
+          .example = "decode/table1_800m.cfg",
+          .threads = "1,all",
+          .one_thread_count = false,
+          .quick = "fewer decodes, smaller budget"};
+}
+
+Metric DecodeStudy::closing(const Point&) const { return {kTokenMs, "ms", {}}; }
+
+std::vector<Point> DecodeStudy::points(const RowFile& file, const RunOptions& options) {
+  if (!(flags_.time_budget > 0)) {
+    throw UserError("--time-budget is " + print_value(flags_.time_budget) +
+                    " but must be a positive number of seconds");
+  }
+  protocol_ = protocol_of(flags_, options.quick);
+  most_threads_ = options.threads.back();
+  const std::vector<DecodeRow> rows = decode_rows(file);
+  std::vector<std::string> known;
+  for (const DecodeRow& row : rows) known.push_back(row.name);
+  require_known_rows(options.rows, known, file.experiment);
+  std::vector<Point> points;
+  for (const DecodeRow& row : rows) {
+    if (!is_wanted(options.rows, row.name)) continue;
+    DecodeModel model{row, nullptr};
+    try {
+      model.model = std::make_unique<Transformer>(row.model);
+    } catch (const UserError& error) {
+      file.refuse(row.name, error.what());
+    }
+    for (const int threads : options.threads) {
+      points.push_back(point_of(model, threads, options.quick));
+      // Weights are drawn once for all thread counts.
+      if (threads == options.threads.front()) {
+        points.back().seconds += double(bytes_of(model)) / kDrawRate;
+      }
+    }
+    models_.emplace(row.name, std::move(model));
+  }
+  return points;
+}
+
+Point DecodeStudy::point_of(const DecodeModel& model, int threads, bool quick) const {
+  Point point;
+  point.row = model.row.name;
+  point.against = model.row.against;
+  point.threads = threads;
+  point.seed = model.row.model.seed;
+  point.settings = settings_of(model.row);
+  point.settings.emplace_back("protocol", print_value(flags_.protocol));
+  point.settings.emplace_back("quick", print_value(quick));
+  point.settings.emplace_back("pin", print_value(flags_.pin));
+  point.flags = {{"rows", point.row}};
+  point.seconds = measure_seconds(model);
+  point.plan = readable_bytes(double(bytes_of(model))) + ", " + blocks_text(*model.model);
+  point.unavailable = reason_unavailable(model.row.decode.kernels);
+  return point;
+}
+
+double DecodeStudy::measure_seconds(const DecodeModel& model) const {
+  const double bytes = model.held_token().bytes, token_seconds = bytes / kReadRate;
+  if (flags_.protocol == DecodeProtocol::paper) {
+    return protocol_.least * (kWarmUpTokens + kDecodeTokens) * token_seconds;
+  }
+  double decode_seconds = kDecodeTokens * token_seconds;
+  if (token_seconds > kLongToken) {  // a reading of the ceilings takes seven passes
+    decode_seconds += (kDecodeTokens - kUntimedTokens + 1) * 7 *
+                      std::min(bytes, double(kMaxCeilingBytes)) / kReadRate;
+  }
+  return std::max(protocol_.least * decode_seconds, protocol_.budget_seconds);
+}
+
+std::string DecodeStudy::details(std::span<const Point> points) const {
+  std::string text, last;
+  for (const Point& point : points) {
+    if (point.row == last) continue;
+    last = point.row;
+    const DecodeModel& one = models_.at(point.row);
+    text += point.row + " (against " + point.against + ")\n ";
+    for (const auto& [name, value] : settings_of(one.row)) text += " " + name + "=" + value;
+    text += "\n  parameters " + std::to_string(one.model->parameter_count()) + ", held " +
+            readable_bytes(double(one.model->held_bytes())) + " in " + blocks_text(*one.model) +
+            ", caches " + readable_bytes(double(one.cache_bytes())) + "\n" +
+            phase_text("token", total(one.token_cost())) +
+            phase_text("block", total(one.block_cost()));
+  }
+  return text;
+}
+
+std::vector<std::vector<std::size_t>> DecodeStudy::groups(Points points) const {
+  const std::vector<Points> rows = by_row(points);
+  std::vector<Load> loads;
+  for (const Points row : rows) {
+    loads.push_back({bytes_of(models_.at(row.front()->row)), row.front()->against});
+  }
+  const auto limit = std::uint64_t(kMemoryShare * double(available_memory()));
+  std::vector<std::vector<std::size_t>> groups;
+  for (const std::vector<std::size_t>& together : group_rows(loads, limit)) {
+    groups.emplace_back();
+    for (const std::size_t row : together) {
+      const auto first = std::size_t(rows[row].data() - points.data());
+      for (std::size_t i = 0; i < rows[row].size(); ++i) groups.back().push_back(first + i);
+    }
+  }
+  return groups;
+}
+
+void DecodeStudy::measure(Points group, Sink& sink) {
+  std::vector<Open> open;
+  std::set<int> thread_counts;
+  for (const Points row : by_row(group)) {
+    try {
+      compare_with_ref(row, sink);
+      open.push_back({load(row.front()->row, sink), row});
+    } catch (const UserError& error) {
+      for (const Point* point : row) sink.fail(*point, error.what());
+      continue;
+    }
+    for (const Point* point : row) thread_counts.insert(point->threads);
+  }
+  for (const int threads : thread_counts) measure(open, threads, sink);
+}
+
+void DecodeStudy::compare_with_ref(Points points, Sink& sink) {
+  const DecodeRow& row = models_.at(points.front()->row).row;
+  DecodeRow small = row;
+  small.model = twin_of(row.model);
+  small.decode.context = small.decode.source_length = 0;  // of no weight here
+  const bool own = row.decode.own_threads;
+  for (const Point* point : points) {
+    check_interrupt();
+    Settings settings = settings_of(small);
+    settings.emplace_back("threads", std::to_string(point->threads));
+    const auto [at, is_new] = compared_.try_emplace(settings);
+    if (is_new) {
+      sink.live(row.name + ": comparing with ref");
+      set_library_threads(row.decode.kernels, own ? point->threads : 1);
+      try {
+        require_like_ref("row '" + row.name + "'", row.model, find_kernel_set(row.decode.kernels),
+                         row.decode.batch, team(own ? 1 : point->threads));
+      } catch (const UserError& error) {
+        at->second = error.what();
+      }
+    }
+    if (!at->second.empty()) throw UserError(at->second);
+  }
+}
+
+DecodeModel DecodeStudy::load(const std::string& row, Sink& sink) {
+  check_interrupt();
+  DecodeModel model = std::move(models_.at(row));
+  sink.live(row + ": drawing " + readable_bytes(double(bytes_of(model))) + " of weights");
+  model.model->allocate(team(most_threads_));
+  std::vector<int> source;
+  for (std::int64_t i = 0; i < model.row.decode.source_length; ++i) {
+    source.push_back(int(1 + i % (model.row.model.vocab_size - 1)));
+  }
+  model.encoded = model.model->encode(source);
+  return model;
+}
+
+void DecodeStudy::measure(const std::vector<Open>& open, int threads, Sink& sink) {
+  std::list<DecodeCandidate> decoders;
+  std::vector<Candidate> candidates;
+  std::vector<std::pair<const Point*, const DecodeModel*>> measured;
+  for (const auto& [model, points] : open) {
+    const auto at = std::find_if(points.begin(), points.end(), [threads](const Point* point) {
+      return point->threads == threads;
+    });
+    if (at == points.end()) continue;
+    const DecodeKnobs& knobs = model.row.decode;
+    try {
+      decoders.emplace_back(model, find_kernel_set(knobs.kernels),
+                            team(knobs.own_threads ? 1 : threads), team(threads), flags_.protocol);
+    } catch (const UserError& error) {
+      sink.fail(**at, error.what());
+      continue;
+    }
+    candidates.push_back(decoders.back().candidate());
+    measured.emplace_back(*at, &model);
+  }
+  interleave(
+      candidates, protocol_,
+      [&](std::size_t i, const Trials& trials) {
+        const auto& [point, model] = measured[i];
+        DecodeNumbers numbers = decode_numbers(*model, trials, protocol_.precision);
+        numbers.extra.line = name_of(*this, *point) + numbers.extra.line;
+        sink.close(*point, numbers.metrics, numbers.extra);
+      },
+      [&](const std::string& text) {
+        sink.live(text + ", " + std::to_string(threads) + " threads");
+      });
+}
+
+Team& DecodeStudy::team(int threads) {
+  std::unique_ptr<Team>& team = teams_[threads];
+  if (!team) team = std::make_unique<Team>(threads, flags_.pin);
+  return *team;
+}
+
+}  // namespace scaling
