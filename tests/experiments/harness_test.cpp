@@ -80,7 +80,7 @@ Record example_record(const std::string& experiment = "some") {
   r.provenance.dirty = true;
   r.provenance.native = true;
   r.provenance.cores = 2;
-  r.date = utc_date();
+  r.date = "2026-01-31T12:00:00Z";
   return r;
 }
 
