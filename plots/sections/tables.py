@@ -39,7 +39,7 @@ ENDINGS = (
 )
 # Other names of the same rows: Table 2's dense model is its N = 1.
 ALIASES = {"table2.baseline": "table2.n1"}
-# As models/seat.h names the parts of a block.
+# As models/block_part.h names the parts of a block.
 PARTS = {
     "layer_norms": "norms and sums",
     "projection": "projections",

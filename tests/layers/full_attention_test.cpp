@@ -8,13 +8,11 @@
 
 #include "kernels/gemm.h"
 #include "models/layers/attention/full.h"
-#include "tests/layers/layer_harness.h"
+#include "tests/layers/attention_definition.h"
 #include "tests/training/training_harness.h"
 
 namespace scaling {
 namespace {
-
-using Double = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
 ModelConfig config() {
   ModelConfig c;
@@ -23,72 +21,17 @@ ModelConfig config() {
   return c;
 }
 
-struct Input {
-  Mat q, k, v, dout;
+struct Input : AttentionInput {
   Input(std::int64_t queries, std::int64_t keys)
-      : q(random_mat(queries, config().d_model, 1)),
-        k(random_mat(keys, config().d_model, 2)),
-        v(random_mat(keys, config().d_model, 3)),
-        dout(random_mat(queries, config().d_model, 4)) {}
+      : AttentionInput(queries, keys, config().d_model) {}
 };
 
-struct Result {
-  Mat o, dq, dk, dv;
-};
-
-Result run(Pass pass, const Input& in, const AttentionMask& mask, int times = 1) {
-  const FullAttention layer(config());
-  const std::unique_ptr<Activations> kept = layer.make_activations();
-  Result r;
-  for (int i = 0; i < times; ++i) {
-    Pass again = pass;
-    layer.forward(again, in.q, in.k, in.v, mask, *kept, r.o);
-    layer.backward(again, in.q, in.k, in.v, mask, *kept, in.dout, r.dq, r.dk, r.dv);
-  }
-  return r;
+AttentionResult run(Pass pass, const Input& in, const AttentionMask& mask, int times = 1) {
+  return run_attention(FullAttention(config()), pass, in, mask, times);
 }
 
-/// One example: logits of padding replaced by -1e9 (they learn nothing), later keys left out.
-Result define(const Input& in, const AttentionMask& mask) {
-  const std::int64_t d = config().d_head(), queries = in.q.rows(), keys = in.k.rows();
-  Result r{Mat(queries, in.q.cols()), Mat(queries, in.q.cols()), Mat(keys, in.k.cols()),
-           Mat(keys, in.k.cols())};
-  for (std::int64_t head = 0; head < config().n_heads; ++head) {
-    const auto of = [&](const Mat& m) -> Double {
-      return m.middleCols(head * d, d).cast<double>();
-    };
-    const Double q = of(in.q), k = of(in.k), v = of(in.v), dout = of(in.dout);
-    const double scale = 1 / std::sqrt(double(d));
-    Double a = q * k.transpose() * scale;
-    for (std::int64_t t = 0; t < queries; ++t) {
-      for (std::int64_t j = 0; j < keys; ++j) {
-        if (mask.keys && !mask.keys[j]) a(t, j) = -1e9;
-        if (mask.causal && j > t) a(t, j) = -HUGE_VAL;
-      }
-      const double largest = a.row(t).maxCoeff();
-      a.row(t) = (a.row(t).array() - largest).exp().matrix().eval();
-      a.row(t) /= a.row(t).sum();
-    }
-    const Double da = dout * v.transpose();
-    const Eigen::VectorXd mean = a.cwiseProduct(da).rowwise().sum();
-    const Double centred = da.colwise() - mean;
-    Double ds = a.cwiseProduct(centred) * scale;
-    for (std::int64_t j = 0; mask.keys && j < keys; ++j) {
-      if (!mask.keys[j]) ds.col(j).setZero();
-    }
-    r.o.middleCols(head * d, d) = (a * v).cast<float>();
-    r.dq.middleCols(head * d, d) = (ds * k).cast<float>();
-    r.dk.middleCols(head * d, d) = (ds.transpose() * q).cast<float>();
-    r.dv.middleCols(head * d, d) = (a.transpose() * dout).cast<float>();
-  }
-  return r;
-}
-
-void expect_same(const Result& ours, const Result& expected) {
-  expect_close(ours.o, expected.o, "o");
-  expect_close(ours.dq, expected.dq, "dq");
-  expect_close(ours.dk, expected.dk, "dk");
-  expect_close(ours.dv, expected.dv, "dv");
+AttentionResult define(const Input& in, const AttentionMask& mask) {
+  return define_attention(in, config().n_heads, mask);
 }
 
 TEST(FullAttentionTest, TilesAreTheDefinition) {
@@ -119,7 +62,7 @@ TEST(FullAttentionTest, LargeLogitsDoNotOverflow) {
   in.q *= 300;
   // Larger and larger, so that every tile rescales what came before.
   for (std::int64_t t = 0; t < 600; ++t) in.k.row(t) *= 0.01f * float(t);
-  const Result ours = run(training_pass(), in, {.causal = true});
+  const AttentionResult ours = run(training_pass(), in, {.causal = true});
   EXPECT_TRUE(ours.o.allFinite() && ours.dq.allFinite() && ours.dk.allFinite());
   // float's logits of a thousand are known to a few thousandths
   EXPECT_LT((ours.o - define(in, {.causal = true}).o).norm(), 0.02f * ours.o.norm());
@@ -127,7 +70,7 @@ TEST(FullAttentionTest, LargeLogitsDoNotOverflow) {
 
 TEST(FullAttentionTest, EveryLibraryAgrees) {
   const Input in(150, 150);
-  const Result expected = define(in, {.causal = true});
+  const AttentionResult expected = define(in, {.causal = true});
   for (const Gemm& gemm : gemms()) {
     SCOPED_TRACE(gemm.name);
     expect_same(run(Pass{.gemm = gemm, .training = true}, in, {.causal = true}), expected);
@@ -139,9 +82,9 @@ TEST(FullAttentionTest, ThreadsAndRepetitionChangeNothing) {
   Pass pass = training_pass(2);
   pass.dropout = 0.2f;
   set_gemm_threads(1);
-  const Result one = run(pass, in, {.causal = true});
+  const AttentionResult one = run(pass, in, {.causal = true});
   set_gemm_threads(3);
-  const Result three = run(pass, in, {.causal = true}, 2);
+  const AttentionResult three = run(pass, in, {.causal = true}, 2);
   set_gemm_threads(1);
   EXPECT_TRUE(one.o == three.o && one.dq == three.dq && one.dk == three.dk && one.dv == three.dv);
 }
@@ -152,7 +95,7 @@ TEST(FullAttentionTest, DropoutIsRepeatedInBackward) {
   Pass pass = training_pass();
   const Mat whole = run(pass, in, {.causal = true}).o;
   pass.dropout = 0.3f;
-  const Result dropped = run(pass, in, {.causal = true});
+  const AttentionResult dropped = run(pass, in, {.causal = true});
   EXPECT_GT((dropped.o - whole).norm(), 0.1f * whole.norm());
   const double left = in.dout.cast<double>().cwiseProduct(dropped.o.cast<double>()).sum();
   const double right = dropped.dv.cast<double>().cwiseProduct(in.v.cast<double>()).sum();

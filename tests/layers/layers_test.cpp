@@ -319,6 +319,34 @@ TEST_P(AttentionTest, StepIsForward) {
   }
 }
 
+/// One head, and values that tell whose they are: o is then what each query makes of each key.
+TEST_P(AttentionTest, PairsAreThoseThatMeet) {
+  ModelConfig c = where_all_fits(small_config());
+  c.d_model = 32;
+  c.n_heads = 1;
+  const auto attention = make_attention(GetParam(), c);
+  for (const std::int64_t length : {1, 2, 6}) {
+    const Mat q = random_mat(length, c.d_model, 1);
+    for (const bool causal : {false, true}) {
+      const Mat met = attention->forward(q, q, Mat::Identity(length, c.d_model), causal);
+      double pairs = 0;
+      for (std::int64_t t = 0; t < length; ++t) {
+        for (std::int64_t j = 0; j < length; ++j) {
+          pairs += met(t, j) != 0;
+          EXPECT_FALSE(causal && j > t && met(t, j) != 0) << t << " sees " << j;
+        }
+      }
+      // Who sees nobody else sees itself, and lsh does not count that.
+      const double told = attention->work(length, causal).pairs;
+      if (GetParam() == "lsh") {
+        EXPECT_NEAR(told, pairs, 1) << length;
+      } else {
+        EXPECT_EQ(told, pairs) << length;
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Catalog, AttentionTest, testing::ValuesIn(implementations_of("attention")),
                          [](const auto& tested) { return tested.param; });
 

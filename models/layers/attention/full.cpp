@@ -1,5 +1,5 @@
-// Decoding: heads of all tokens are shared among the threads; a head's cache is read by one thread
-// only.
+// Decoding of cross-attention: heads of all tokens are shared among the threads; a head's cache is
+// read by one thread only.
 #include "models/layers/attention/full.h"
 
 #include <algorithm>
@@ -7,42 +7,6 @@
 #include "kernels/check.h"
 
 namespace scaling {
-namespace {
-
-Cost cost_of_keys(int tokens, std::int64_t length, std::int64_t width) {
-  const double floats = 2 * double(length) * double(width) * tokens;
-  return {{"attention", 0, floats * 4, 2 * floats}};
-}
-
-}  // namespace
-
-void FullAttention::step(const StepContext& ctx, AttentionCache& of_branch, const float* q,
-                         const float* k, const float* v, float* o) const {
-  auto& cache = static_cast<KeyValueCache&>(of_branch);
-  SCALING_CHECK(ctx.position < cache.capacity);
-  const std::int64_t d = tiles_.d_head;
-  const Range share = ctx.share(ctx.tokens * tiles_.heads);
-  for (std::int64_t unit = share.begin; unit < share.end; ++unit) {
-    const int token = int(unit / tiles_.heads);
-    const std::int64_t head = unit % tiles_.heads, at = unit * d;
-    float* keys = cache.keys_of(token, head);
-    float* values = cache.values_of(token, head);
-    std::copy_n(k + at, d, keys + ctx.position * d);
-    std::copy_n(v + at, d, values + ctx.position * d);
-    ctx.kernels.attend(q + at, keys, values, ctx.position + 1, d, cache.scores_of(token, head),
-                       o + at);
-  }
-  ctx.sync();
-}
-
-Cost FullAttention::step_cost(int tokens, std::int64_t length) const {
-  return cost_of_keys(tokens, length, tiles_.heads * tiles_.d_head);
-}
-
-AttentionWork FullAttention::work(std::int64_t length, bool causal) const {
-  const double keys = causal ? double(length + 1) / 2 : double(length);
-  return {.pairs = double(tiles_.heads) * double(length) * keys};
-}
 
 void FullCrossAttention::fill(const StepContext& ctx, AttentionCache& of_branch, std::int64_t first,
                               int n, const float* k, const float* v) const {
@@ -76,7 +40,8 @@ void FullCrossAttention::step(const StepContext& ctx, AttentionCache& of_branch,
 }
 
 Cost FullCrossAttention::step_cost(int tokens, std::int64_t length) const {
-  return cost_of_keys(tokens, length, tiles_.heads * tiles_.d_head);
+  const double floats = 2 * double(length) * double(tiles_.heads * tiles_.d_head) * tokens;
+  return {{"attention", 0, floats * 4, 2 * floats}};
 }
 
 AttentionWork FullCrossAttention::work(std::int64_t queries, std::int64_t keys) const {

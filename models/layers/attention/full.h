@@ -1,48 +1,24 @@
-// Exact dot-product attention over a key/value cache (reference 4.1, 4.2).
+// Exact dot-product attention to every key (reference 4.1, 4.2).
 #pragma once
 
 #include <memory>
+#include <string>
 
-#include "models/layers/attention/tiles.h"
+#include "models/layers/attention/pattern_attention.h"
+#include "models/layers/attention/patterns/all.h"
 
 namespace scaling {
 
-class FullAttention : public SelfAttention {
+class FullAttention : public PatternAttention {
  public:
-  explicit FullAttention(const ModelConfig& config) : tiles_{config.n_heads, config.d_head()} {}
-  std::int64_t workspace_floats(int, int) const override { return 0; }
-  std::unique_ptr<Activations> make_activations() const override {
-    return tiles_.make_activations();
-  }
-  using SelfAttention::forward;
-  void forward(Pass& pass, const Mat& q, const Mat& k, const Mat& v, const AttentionMask& mask,
-               Activations& kept, Mat& o) const override {
-    tiles_.forward(pass, q, k, v, mask, kept, o);
-  }
-  void backward(Pass& pass, const Mat& q, const Mat& k, const Mat& v, const AttentionMask& mask,
-                Activations& kept, const Mat& do_, Mat& dq, Mat& dk, Mat& dv) const override {
-    tiles_.backward(pass, q, k, v, mask, kept, do_, dq, dk, dv);
-  }
-  std::unique_ptr<AttentionCache> make_cache(int tokens, std::int64_t capacity) const override {
-    return std::make_unique<KeyValueCache>(tokens, tiles_.heads, capacity, tiles_.d_head);
-  }
-  std::uint64_t cache_bytes(int tokens, std::int64_t capacity) const override {
-    return KeyValueCache::bytes(tokens, tiles_.heads, capacity, tiles_.d_head);
-  }
-  void step(const StepContext& ctx, AttentionCache& cache, const float* q, const float* k,
-            const float* v, float* o) const override;
-  Cost step_cost(int tokens, std::int64_t length) const override;
-  AttentionWork work(std::int64_t length, bool causal) const override;
-  double activation_floats() const override { return tiles_.activation_floats(); }
-
- private:
-  TiledAttention tiles_;
+  explicit FullAttention(const ModelConfig& config, const std::string& normaliser = "softmax")
+      : PatternAttention(config, std::make_unique<AllKeys>(), normaliser) {}
 };
 
 class FullCrossAttention : public CrossAttention {
  public:
   explicit FullCrossAttention(const ModelConfig& config)
-      : tiles_{config.n_heads, config.d_head()} {}
+      : tiles_{config.n_heads, config.d_head(), std::make_unique<AllKeys>(), nullptr} {}
   std::int64_t workspace_floats(int, int) const override { return 0; }
   std::unique_ptr<Activations> make_activations() const override {
     return tiles_.make_activations();

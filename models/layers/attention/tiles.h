@@ -4,14 +4,20 @@
 #include <memory>
 
 #include "models/attention.h"
+#include "models/layers/attention/normaliser.h"
+#include "models/layers/attention/pattern.h"
 
 namespace scaling {
 
-/// Memory is linear in length: of the probabilities, backward finds no more than their normalisers.
+/// Memory is linear in length: of a row of probabilities, backward finds no more than its largest
+/// logit and its sum or threshold.
 /// Logits of padding keys are replaced by -1e9, so a query that may see none but padding weighs its
-/// keys (under a causal mask those up to its position) equally; keys after the query are left out.
+/// keys (of the pattern, under a causal mask up to its position) equally; what the pattern leaves
+/// out is left out. A query that may see no key at all gets zeros.
 struct TiledAttention {
   std::int64_t heads, d_head;
+  std::unique_ptr<Pattern> pattern;
+  std::unique_ptr<ThresholdNormaliser> normaliser;  ///< null: softmax
 
   std::unique_ptr<Activations> make_activations() const;
   /// As SelfAttention's and CrossAttention's.
@@ -19,7 +25,7 @@ struct TiledAttention {
                Activations& kept, Mat& o) const;
   void backward(Pass& pass, const Mat& q, const Mat& k, const Mat& v, const AttentionMask& mask,
                 Activations& kept, const Mat& do_, Mat& dq, Mat& dk, Mat& dv) const;
-  /// The result, and of each head the largest logit and the normaliser.
+  /// The result, and of each head the two numbers of a row.
   double activation_floats() const { return double(heads * (d_head + 2)); }
 };
 

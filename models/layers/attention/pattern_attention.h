@@ -1,0 +1,47 @@
+// Dot-product attention (reference 4.1, 4.2) over the pairs that a pattern allows.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "models/layers/attention/tiles.h"
+
+namespace scaling {
+
+class PatternAttention : public SelfAttention {
+ public:
+  /// normaliser: softmax, sparsemax, entmax15.
+  PatternAttention(const ModelConfig& config, std::unique_ptr<Pattern> pattern,
+                   const std::string& normaliser);
+  std::int64_t workspace_floats(int, int) const override { return 0; }
+  std::unique_ptr<Activations> make_activations() const override {
+    return tiles_.make_activations();
+  }
+  using SelfAttention::forward;
+  void forward(Pass& pass, const Mat& q, const Mat& k, const Mat& v, const AttentionMask& mask,
+               Activations& kept, Mat& o) const override {
+    tiles_.forward(pass, q, k, v, mask, kept, o);
+  }
+  void backward(Pass& pass, const Mat& q, const Mat& k, const Mat& v, const AttentionMask& mask,
+                Activations& kept, const Mat& do_, Mat& dq, Mat& dk, Mat& dv) const override {
+    tiles_.backward(pass, q, k, v, mask, kept, do_, dq, dk, dv);
+  }
+  /// Of the positions that the pattern remembers: position p is in slot p modulo their number.
+  std::unique_ptr<AttentionCache> make_cache(int tokens, std::int64_t capacity) const override;
+  std::uint64_t cache_bytes(int tokens, std::int64_t capacity) const override;
+  /// Reads the values of what gets a probability only.
+  void step(const StepContext& ctx, AttentionCache& cache, const float* q, const float* k,
+            const float* v, float* o) const override;
+  /// Keys and values of all that is remembered; where most probabilities are zero, of values one
+  /// position's, the least that a step reads.
+  Cost step_cost(int tokens, std::int64_t length) const override;
+  /// Every pair of the pattern, of padding too.
+  AttentionWork work(std::int64_t length, bool causal) const override;
+  double activation_floats() const override { return tiles_.activation_floats(); }
+
+ private:
+  struct Cache;
+  TiledAttention tiles_;
+};
+
+}  // namespace scaling

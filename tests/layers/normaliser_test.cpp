@@ -1,0 +1,109 @@
+// Sparsemax and 1.5-entmax: thresholds against tables and against the definition, and attention
+// with either against attention as it is defined.
+#include "models/layers/attention/normaliser.h"
+
+#include "kernels/check.h"
+#include "models/layers/attention/full.h"
+#include "tests/layers/attention_definition.h"
+#include "tests/training/training_harness.h"
+
+namespace scaling {
+namespace {
+
+std::vector<float> probabilities(const std::string& name, std::vector<float> z) {
+  const auto normaliser = make_normaliser(name);
+  const float largest = *std::max_element(z.begin(), z.end());
+  for (float& x : z) x -= largest;
+  std::vector<float> sorted = z;
+  const float threshold = normaliser->threshold(sorted.data(), std::int64_t(sorted.size()));
+  normaliser->apply(threshold, z.data(), std::int64_t(z.size()));
+  return z;
+}
+
+void expect_near(const std::vector<float>& ours, const std::vector<float>& expected) {
+  ASSERT_EQ(ours.size(), expected.size());
+  for (std::size_t i = 0; i < ours.size(); ++i) EXPECT_NEAR(ours[i], expected[i], 1e-4) << i;
+}
+
+TEST(NormaliserTest, TablesAreMet) {
+  expect_near(probabilities("entmax15", {1, 0.5f, 0, -1}), {0.624198f, 0.291667f, 0.084136f, 0});
+  expect_near(probabilities("entmax15", {1.3f, 20, 19.5f, 1}), {0, 0.6740f, 0.3260f, 0});
+  expect_near(probabilities("sparsemax", {1, 0.5f, 0, -1}), {0.75f, 0.25f, 0, 0});
+  expect_near(probabilities("sparsemax", {3, 3, 3}), {1 / 3.0f, 1 / 3.0f, 1 / 3.0f});
+  EXPECT_EQ(make_normaliser("softmax"), nullptr);
+  EXPECT_THROW(make_normaliser("nonsense"), UserError);
+}
+
+struct Case {
+  const char* name;
+  double alpha;
+};
+
+class NormaliserTest : public testing::TestWithParam<Case> {
+ protected:
+  static ModelConfig config() {
+    ModelConfig c;
+    c.d_model = 24;
+    c.n_heads = 3;
+    return c;
+  }
+  const FullAttention layer_{config(), GetParam().name};
+};
+
+TEST_P(NormaliserTest, RowsAreTheDefinition) {
+  for (const std::int64_t n : {1, 5, 300}) {
+    for (const float spread : {0.01f, 1.0f, 6.0f}) {
+      const Mat z = random_mat(1, n, std::uint64_t(n)) * spread;
+      const Eigen::VectorXd expected =
+          normalised(z.row(0).cast<double>().transpose(), GetParam().alpha);
+      const std::vector<float> ours = probabilities(GetParam().name, {z.data(), z.data() + n});
+      for (std::int64_t i = 0; i < n; ++i) EXPECT_NEAR(ours[std::size_t(i)], expected[i], 1e-5);
+    }
+  }
+}
+
+TEST_P(NormaliserTest, TilesAreTheDefinition) {
+  for (const std::int64_t length : {2, 65, 530}) {
+    for (const bool causal : {false, true}) {
+      for (const bool is_padded : {false, true}) {
+        if (is_padded && length < 10) continue;
+        SCOPED_TRACE(std::to_string(length) + (causal ? " causal" : "") +
+                     (is_padded ? " padded" : ""));
+        std::vector<std::uint8_t> seen(std::size_t(length), 1);
+        for (std::int64_t j = 0; is_padded && j < length; ++j) {
+          seen[std::size_t(j)] = j >= (length > 514 ? 514 : 2) && j % 5 != 3;
+        }
+        const AttentionMask mask{causal, is_padded ? seen.data() : nullptr};
+        AttentionInput in(length, length, config().d_model);
+        in.q *= 3;
+        expect_same(run_attention(layer_, training_pass(), in, mask),
+                    define_attention(in, config().n_heads, mask, GetParam().alpha));
+      }
+    }
+  }
+}
+
+TEST_P(NormaliserTest, StepIsForward) {
+  const AttentionInput in(90, 90, config().d_model);
+  expect_close(decode_attention(layer_, in), layer_.forward(in.q, in.k, in.v, true), "o");
+}
+
+/// o is linear in v whatever is dropped, if backward drops the same.
+TEST_P(NormaliserTest, DropoutIsRepeatedInBackward) {
+  const AttentionInput in(600, 600, config().d_model);
+  Pass pass = training_pass();
+  const Mat whole = run_attention(layer_, pass, in, {.causal = true}).o;
+  pass.dropout = 0.3f;
+  const AttentionResult dropped = run_attention(layer_, pass, in, {.causal = true});
+  EXPECT_GT((dropped.o - whole).norm(), 0.1f * whole.norm());
+  const double left = in.dout.cast<double>().cwiseProduct(dropped.o.cast<double>()).sum();
+  const double right = dropped.dv.cast<double>().cwiseProduct(in.v.cast<double>()).sum();
+  EXPECT_NEAR(left, right, 1e-5 * double(dropped.dv.norm()) * double(in.v.norm()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Names, NormaliserTest,
+                         testing::Values(Case{"sparsemax", 2}, Case{"entmax15", 1.5}),
+                         [](const auto& tested) { return std::string(tested.param.name); });
+
+}  // namespace
+}  // namespace scaling
