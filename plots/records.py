@@ -164,8 +164,14 @@ class Records:
         return [record for found in self._latest.values() for record in found.values()]
 
     def benchmark(self, name):
-        """Google Benchmark's output in a file, or None; an unreadable one is `damaged`."""
+        """Google Benchmark's output, or None; an unreadable one is `damaged`.
+
+        Made of records of the file's name where there are any; folders of before they were written
+        have the file itself.
+        """
         path = self.folder / name
+        if self.rows(path.stem):
+            return self._as_benchmark(path.stem)
         if not path.exists():
             return None
         try:
@@ -175,6 +181,22 @@ class Records:
             if message not in self.damaged:
                 self.damaged.append(message)
             return None
+
+    def _as_benchmark(self, experiment):
+        runs, context = {}, {}
+        for record in self.history(experiment):
+            run = runs.setdefault(record["row"], {"name": record["row"]})
+            if record["status"] == "failed":
+                run.update(error_occurred=True, error_message=record["note"])
+                continue
+            run.pop("error_occurred", None)
+            run["real_time" if record["metric"] == "us" else record["metric"]] = record["value"]
+            context = {
+                **record["config"],
+                "team_threads": record["threads"],
+                "commit": record["commit"],
+            }
+        return {"context": context, "benchmarks": list(runs.values())}
 
 
 def is_quick(record):

@@ -14,8 +14,6 @@ Interrupted (Ctrl-C) or failed, the same command goes on where it stopped.
 """
 
 import glob
-import hashlib
-import json
 import os
 import shlex
 import shutil
@@ -197,8 +195,6 @@ class Measuring:
 
     def status_of(self, step):
         special = {
-            "bench_kernels": self.benchmark,
-            "bench_layers": self.benchmark,
             "peers_python": self.peers_python,
             "peers_training": self.peers_training,
         }
@@ -212,34 +208,6 @@ class Measuring:
         if step.program == "perplexity" and self.options.corpus:
             command += ["--corpus", self.options.corpus]
         return self.runner.status_of(*command)
-
-    def benchmark(self, step):
-        """Google Benchmark writes one file at its end; kept if the same program made it whole, by its own words."""
-        out = self.results / f"{step.program.removeprefix('bench_')}.json"
-        words = [str(BIN / step.program), *step.arguments()]
-        made = hashlib.blake2b(
-            Path(words[0]).read_bytes() + shlex.join(words).encode(), digest_size=8
-        ).hexdigest()
-        if is_whole(out, made):
-            print("already measured", flush=True)
-            return 0
-        commit = subprocess.run(
-            ["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False
-        )
-        partial = out.with_suffix(".json.partial")
-        partial.unlink(missing_ok=True)
-        status = self.runner.status_of(
-            *words,
-            f"--benchmark_out={partial}",
-            "--benchmark_out_format=json",
-            f"--benchmark_context=made={made}",
-            f"--benchmark_context=commit={commit.stdout.strip() or 'unknown'}",
-        )
-        # 1: whole, but some cases differ from ref; the report names them.
-        if status > 1 or not partial.exists() or not partial.stat().st_size:
-            return status or 1
-        partial.replace(out)
-        return status
 
     def peers_python(self, step):
         home = self.install_peers()
@@ -298,17 +266,6 @@ class Measuring:
             return None
         shutil.copy(wanted, home / "ready")
         return home
-
-
-def is_whole(path, made):
-    """Whether a Google Benchmark file says that it was made so, and no case failed."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return document.get("context", {}).get("made") == made and not any(
-        case.get("error_occurred") for case in document.get("benchmarks", ())
-    )
 
 
 def know_the_processor(cpuinfo="/proc/cpuinfo"):

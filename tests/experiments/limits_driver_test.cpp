@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
+#include <map>
 #include <set>
 
 #include "experiments/study/record.h"
@@ -15,13 +15,19 @@
 namespace scaling {
 namespace {
 
-/// What a program of Google Benchmark wrote about each of its runs.
-nlohmann::json runs_in(const std::string& path) {
-  return nlohmann::json::parse(contents(path)).at("benchmarks");
+/// By row and metric, what a program has measured; fails where it has not.
+std::map<std::string, std::map<std::string, double>> runs_in(const Folder& folder,
+                                                             const std::string& experiment) {
+  std::map<std::string, std::map<std::string, double>> runs;
+  for (const Record& r : RecordFile(folder.path(), experiment).records()) {
+    EXPECT_EQ(r.status, Status::ok) << r.row << ": " << r.note;
+    runs[r.row][r.metric] = r.value;
+  }
+  return runs;
 }
 
-std::string into(const std::string& path) {
-  return " --benchmark_min_time=0.0001 --benchmark_out_format=json --benchmark_out='" + path + "'";
+std::string into(const Folder& folder) {
+  return " --benchmark_min_time=0.0001 --results '" + folder.path() + "'";
 }
 
 TEST(Ceilings, MeasuresTheRowsThatAreAskedFor) {
@@ -86,48 +92,50 @@ TEST(Ceilings, MistakesExitWithTwoAndASentence) {
   expect_mentions(help.text, {"--rows", "--pin"});
 }
 
-TEST(BenchKernels, ChecksAndTimesWhatTheFilterNames) {
+TEST(BenchKernels, ChecksAndTimesWhatTheFilterNamesOnce) {
   const Folder folder;
-  const std::string out = folder / "kernels.json";
-  const Outcome outcome = run_driver(
-      "bench_kernels",
-      "--threads 2 --benchmark_filter='^multiplicative/800m.*/f32/1/|^softmax/'" + into(out));
+  const std::string arguments =
+      "--threads 2 --benchmark_filter='^multiplicative/800m.*/f32/1/|^softmax/'" + into(folder);
+  const Outcome outcome = run_driver("bench_kernels", arguments);
   ASSERT_EQ(outcome.status, 0) << outcome.text;
   int cold = 0;
-  for (const auto& run : runs_in(out)) {
-    EXPECT_FALSE(run.contains("error_occurred")) << run.dump();
-    EXPECT_GT(run.at("bytes/s").get<double>(), 0) << run.dump();
-    cold += run.contains("%ceiling");
+  for (const auto& [row, run] : runs_in(folder, "kernels")) {
+    EXPECT_GT(run.at("us"), 0) << row;
+    EXPECT_GT(run.at("bytes/s"), 0) << row;
+    cold += int(run.count("%ceiling"));
   }
   EXPECT_GE(cold, 2) << "ref and simd, beside the machine's limit";
+  const std::string before = contents(folder / "kernels.jsonl");
+  const Outcome again = run_driver("bench_kernels", arguments);
+  EXPECT_EQ(again.status, 0);
+  expect_mentions(again.text, {"already measured; --force repeats"});
+  EXPECT_EQ(contents(folder / "kernels.jsonl"), before);
 }
 
 TEST(BenchKernels, MistakesExitWithTwo) {
   for (const auto& [arguments, words] :
        std::vector<std::pair<std::string, std::string>>{{"--benchmark_filter=nothing", "filter"},
                                                         {"--threads 1000000", "1000000"},
+                                                        {"--prefetch nobody", "processor"},
                                                         {"--wings", "--threads"}}) {
     const Outcome outcome = run_driver("bench_kernels", arguments);
     EXPECT_EQ(outcome.status, 2) << arguments;
-    expect_mentions(outcome.text, {"bench_kernels: ", words});
+    expect_mentions(outcome.text, {"error: ", words});
   }
 }
 
-TEST(BenchLayers, ChecksAllAndTimesWhatTheFilterNames) {
+TEST(BenchLayers, ChecksAndTimesWhatTheFilterNames) {
   const Folder folder;
-  const std::string out = folder / "layers.json";
   const Outcome outcome = run_driver(
       "bench_layers",
-      "--benchmark_filter='attention:full/f32/t1|loss:multiplicative/bf16/t1'" + into(out));
+      "--benchmark_filter='attention:full/f32/t1|loss:multiplicative/bf16/t1'" + into(folder));
   ASSERT_EQ(outcome.status, 0) << outcome.text;
   std::set<std::string> timed;
-  for (const auto& run : runs_in(out)) {
-    EXPECT_FALSE(run.contains("error_occurred")) << run.dump();
-    EXPECT_GT(run.at("real_time").get<double>(), 0) << run.dump();
+  for (const auto& [row, run] : runs_in(folder, "layers")) {
+    EXPECT_GT(run.at("us"), 0) << row;
     // Without weights there is nothing to read.
-    const std::string name = run.at("name").get<std::string>();
-    EXPECT_EQ(run.contains("percent_of_ceiling"), name.rfind("loss", 0) == 0) << name;
-    timed.insert(name);
+    EXPECT_EQ(run.count("percent_of_ceiling") > 0, row.rfind("loss", 0) == 0) << row;
+    timed.insert(row);
   }
   EXPECT_EQ(timed, (std::set<std::string>{"attention:full/f32/t1/real_time",
                                           "loss:multiplicative/bf16/t1/real_time"}));
