@@ -1,7 +1,5 @@
 // What every study does: plan, measure, resume, fail, stop, share a file, share the work; first a
 // study made up for it, then the programs themselves.
-#include "experiments/study/study.h"
-
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -16,6 +14,7 @@
 #include <thread>
 
 #include "experiments/study/interrupt.h"
+#include "experiments/study/study.h"
 #include "kernels/check.h"
 #include "tests/experiments/driver_run.h"
 #include "tests/experiments/harness_helpers.h"
@@ -375,6 +374,10 @@ TEST_P(Programs, AppendToOneFileTogether) {
 }
 
 const Program kPrograms[] = {
+    {"decode_time", "tiny_smoke", "decode/tiny_smoke.cfg",
+     "--quick --time-budget 0.05 --rows baseline,sparse", "--seed 2"},
+    {"bench_kernels", "kernels", "", "--benchmark_min_time=0.0001 --benchmark_filter=^softmax/",
+     "--prefetch kernel"},
     {"ceilings", "ceilings", "", "--quick --rows fma,read_1MiB", "--pin"},
     {"long_sequence", "long_sequence", "attention/long_sequence.cfg",
      "--quick --repeats 1 --d_model 16 --n_heads 2 --lsh_chunk 4 --lengths 16,32",
