@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,8 +13,10 @@
 #include "experiments/study/interrupt.h"
 #include "experiments/study/run_experiment.h"
 #include "kernels/check.h"
+#include "models/tasks/catalog.h"
 #include "models/text/tokenizer.h"
 #include "models/training/checkpoint.h"
+#include "models/training/run_state.h"
 #include "models/transformer/decoder.h"
 
 namespace scaling {
@@ -88,21 +89,16 @@ GenerateOptions parse_generate_options(int argc, const char* const* argv) {
 }
 
 /// As the run that wrote the checkpoint had it.
-std::unique_ptr<Tokenizer> tokenizer_of(const CheckpointInfo& info,
+std::unique_ptr<Tokenizer> tokenizer_of(const CheckpointInfo& info, const RunState& run,
                                         const GenerateOptions& options) {
-  const auto settings = nlohmann::json::parse(info.training, nullptr, /*allow_exceptions=*/false);
-  const auto text = [&](const char* key) {
-    const bool there = settings.is_object() && settings.contains(key) && settings[key].is_string();
-    return there ? settings[key].get<std::string>() : std::string();
-  };
-  const std::string kind = text("tokenizer");
+  const std::string& kind = run.config.tokenizer;
   if (kind == "bytes") return make_byte_tokenizer(info.model.vocab_size);
   if (kind != "sentencepiece") {
     throw UserError("checkpoint '" + options.checkpoint + "' names the tokenizer '" + kind +
                     "', which is none of bytes, sentencepiece; name a checkpoint of a training "
                     "run");
   }
-  const std::string own = text("tokenizer_model");
+  const std::string& own = run.tokenizer_model;
   std::string path = options.tokenizer.empty() ? own : options.tokenizer;
   std::error_code error;
   if (path == own && !fs::exists(path, error)) {
@@ -194,7 +190,13 @@ double share_read(const Decoder& decoder, std::int64_t d_ff) {
   return read / blocks;
 }
 
-void check_texts(const GenerateOptions& options, const ModelConfig& config) {
+void check_texts(const GenerateOptions& options, const TrainConfig& train,
+                 const ModelConfig& config) {
+  if (!needs_of(train).causal) {
+    throw UserError("this model was trained for the task " + train.task +
+                    ", which reads texts from both sides and continues none; name a checkpoint of "
+                    "another task");
+  }
   if (config.decoder_only() && options.has_source) {
     throw UserError("this model has no encoder that could read --source; give --prompt");
   }
@@ -218,11 +220,12 @@ int generate(int argc, char** argv) {
     return 0;
   }
   const CheckpointInfo info = read_checkpoint_info(options.checkpoint);
-  const auto tokenizer = tokenizer_of(info, options);
+  const RunState run = parse_run_state(info.training);
+  const auto tokenizer = tokenizer_of(info, run, options);
   ModelConfig config = info.model;
   config.weight_type = options.weight_type;
   config.blocks = config.decoder_layers;
-  check_texts(options, config);
+  check_texts(options, run.config, config);
   std::vector<int> source, prompt;
   if (options.has_source) source = source_ids(*tokenizer, options.source, config.vocab_size);
   if (!options.prompt.empty()) tokenizer->encode(options.prompt, prompt);

@@ -14,9 +14,12 @@ struct Batch {
   std::int64_t input_length = 0;   ///< of input, target and weights alike
   std::vector<int> source;         ///< encoder input
   std::vector<int> input;          ///< what the decoder reads
-  std::vector<int> target;         ///< what it has to predict at each position of its input
-  std::vector<float> weights;      ///< of the targets: 1, or 0 where nothing is asked
-  double bytes = 0;                ///< of text that the weighted targets stand for
+  /// Whether attention sees of the input only the position at hand and those before it, or all of
+  /// the example (convolutions and recurrences look back in any case).
+  bool causal = true;
+  std::vector<int> target;     ///< what it has to predict at each position of its input
+  std::vector<float> weights;  ///< of the targets: 1, or 0 where nothing is asked
+  double bytes = 0;            ///< of text that the weighted targets stand for
 };
 
 /// Each example one position later, after a 0; the last id of each is left out. Input of a decoder

@@ -103,9 +103,11 @@ TrainingPlan make_training_plan(const CurveExperiment& experiment, const Trainin
       planned.parameters = parameters[curve.name];
       planned.reference_parameters = parameters[experiment.curves.front().name];
       const TrainConfig& train = curve.train;
-      const Lengths lengths = needs_of(train).trained, longest = needs_of(train).longest();
+      const Needs needs = needs_of(train);
+      const Lengths lengths = needs.trained, longest = needs.longest();
       const Transformer model(curve.model);
-      planned.step_flops = model.training_flops(train.batch, lengths.source, lengths.input);
+      planned.step_flops =
+          model.training_flops(train.batch, lengths.source, lengths.input, needs.causal);
       planned.bytes = std::uint64_t(
           double(planned.parameters) * sizeof(float) * (1 + arrays_beside(train)) +
           model.activation_bytes(train.batch / train.accumulate, longest.source, longest.input));

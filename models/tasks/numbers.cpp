@@ -152,6 +152,7 @@ void Numbers::make_batch(std::int64_t index, std::int64_t first, std::int64_t la
   out.source.assign(std::size_t(out.examples * out.source_length), 0);
   out.target.assign(std::size_t(out.examples * out.input_length), 0);
   out.weights.assign(out.target.size(), 0.0f);
+  out.causal = true;
   out.bytes = 0;
   for (std::size_t i = 0; i < examples.size(); ++i) {
     const Example& e = examples[i];

@@ -21,6 +21,7 @@ struct Lengths {
 /// What a task asks of text and model; known from the knobs alone, before any text is read.
 struct Needs {
   std::optional<TextStore::Layout> text = {};  ///< none: examples are drawn
+  bool causal = true;                          ///< Batch::causal
   Lengths trained, evaluated;                  ///< of the longest example
   std::int64_t least_vocab_size = 1;
   std::string length_knobs;  ///< those that lengths come from, for messages

@@ -55,6 +55,7 @@ void TextTask::shape(Batch& out, std::int64_t examples) const {
   out.input.assign(std::size_t(examples * input), 0);
   out.target.assign(out.input.size(), 0);
   out.weights.assign(out.input.size(), 0.0f);
+  out.causal = needs_.causal;
   out.bytes = 0;
 }
 

@@ -326,7 +326,8 @@ double Trainer::Impl::flops_per_step() const {
   for (std::int64_t at = 0; at < kLookedAt; ++at) {
     for (std::int64_t piece = 0; piece < config.accumulate; ++piece) {
       task.train_batch(at, piece, config.accumulate, batch);
-      flops += model.training_flops(batch.examples, batch.source_length, batch.input_length);
+      flops += model.training_flops(batch.examples, batch.source_length, batch.input_length,
+                                    batch.causal);
     }
   }
   return flops / double(kLookedAt);

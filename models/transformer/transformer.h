@@ -73,10 +73,10 @@ class Transformer {
   /// Stack::first_not_finite of an evaluation of the batch.
   std::string first_not_finite(const Gemm& gemm, const Batch& batch) const;
   /// Floating-point operations of the matrix products of loss_of with gradients, for one batch of
-  /// these sizes (backward: twice the forward). Of causal attention only the pairs that the mask
-  /// lets through count.
+  /// these sizes (backward: twice the forward). Of causal attention, the encoder's never and the
+  /// decoder's as Batch::causal says, only the pairs that the mask lets through count.
   double training_flops(std::int64_t examples, std::int64_t source_length,
-                        std::int64_t target_length) const;
+                        std::int64_t target_length, bool causal = true) const;
   /// What loss_of keeps of one batch between forward and backward: of every branch, or of a stack
   /// that computes them again, of one block's.
   double activation_bytes(std::int64_t examples, std::int64_t source_length,
@@ -105,9 +105,10 @@ class Transformer {
   /// Up to kept.decoder.normed, what the loss layer reads.
   void run(Pass& pass, const Batch& batch, Kept& kept) const;
   BlockInputs encoder_inputs(const Kept& kept) const;
-  BlockInputs decoder_inputs(const Kept& kept) const;
+  BlockInputs decoder_inputs(const Kept& kept, bool causal) const;
   TrainSizes encoder_sizes(std::int64_t source_length) const;
-  TrainSizes decoder_sizes(std::int64_t source_length, std::int64_t target_length) const;
+  TrainSizes decoder_sizes(std::int64_t source_length, std::int64_t target_length,
+                           bool causal) const;
 
   ModelConfig config_;
   Arena arena_, gradients_;

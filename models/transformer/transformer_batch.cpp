@@ -37,8 +37,8 @@ BlockInputs Transformer::encoder_inputs(const Kept& kept) const {
   return {.self = {.causal = false, .keys = kept.seen.data()}};
 }
 
-BlockInputs Transformer::decoder_inputs(const Kept& kept) const {
-  BlockInputs inputs{.self = {.causal = true}};
+BlockInputs Transformer::decoder_inputs(const Kept& kept, bool causal) const {
+  BlockInputs inputs{.self = {.causal = causal}};
   if (config_.decoder_only()) return inputs;
   inputs.encoded = config_.encoder ? &kept.encoder.normed : &kept.drawn;
   inputs.cross.keys = kept.seen.data();
@@ -77,7 +77,7 @@ void Transformer::run(Pass& pass, const Batch& batch, Kept& kept) const {
       kept.joined.set(kept.seen, batch.examples, batch.input_length);
     }
   }
-  decoder_.forward(pass, embedding_, decoder_inputs(kept), batch.input, kept.decoder);
+  decoder_.forward(pass, embedding_, decoder_inputs(kept, batch.causal), batch.input, kept.decoder);
 }
 
 Mat Transformer::encode(const std::vector<int>& source) const {
@@ -115,12 +115,14 @@ CrossEntropy Transformer::loss_of(Pass& pass, const Batch& batch, float scale, K
                            scale, *kept.loss, pass.training ? &kept.decoder.dnormed : nullptr);
   if (!pass.training) return loss;
   if (config_.decoder_only()) {
-    decoder_.backward(pass, embedding_, decoder_inputs(kept), batch.input, kept.decoder, nullptr);
+    decoder_.backward(pass, embedding_, decoder_inputs(kept, batch.causal), batch.input,
+                      kept.decoder, nullptr);
     return loss;
   }
   Mat& dencoded = kept.encoder.dnormed;
   dencoded.setZero(kept.encoder.normed.rows(), kept.encoder.normed.cols());
-  decoder_.backward(pass, embedding_, decoder_inputs(kept), batch.input, kept.decoder, &dencoded);
+  decoder_.backward(pass, embedding_, decoder_inputs(kept, batch.causal), batch.input, kept.decoder,
+                    &dencoded);
   encoder_.backward(pass, embedding_, encoder_inputs(kept), kept.source, kept.encoder, nullptr);
   return loss;
 }

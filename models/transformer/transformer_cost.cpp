@@ -91,7 +91,7 @@ Cost Transformer::held_token_cost(int tokens, std::int64_t length,
 }
 
 double Transformer::training_flops(std::int64_t examples, std::int64_t source_length,
-                                   std::int64_t target_length) const {
+                                   std::int64_t target_length, bool causal) const {
   double forward = double(target_length) * loss_->forward_flops();
   if (encoder_.output) {
     forward += double(source_length) * total(encoder_.output->step_cost(1, WeightType::f32)).flops;
@@ -102,7 +102,7 @@ double Transformer::training_flops(std::int64_t examples, std::int64_t source_le
     }
   };
   add_stack(encoder_, encoder_sizes(source_length));
-  add_stack(decoder_, decoder_sizes(source_length, target_length));
+  add_stack(decoder_, decoder_sizes(source_length, target_length, causal));
   return 3 * double(examples) * forward;
 }
 
@@ -118,7 +118,7 @@ double Transformer::activation_bytes(std::int64_t examples, std::int64_t source_
     }
   };
   add_stack(encoder_, encoder_sizes(source_length));
-  add_stack(decoder_, decoder_sizes(source_length, target_length));
+  add_stack(decoder_, decoder_sizes(source_length, target_length, true));
   return sizeof(float) * double(examples) * floats;
 }
 
@@ -126,11 +126,11 @@ TrainSizes Transformer::encoder_sizes(std::int64_t source_length) const {
   return {.length = source_length, .source = 0, .causal = false};
 }
 
-TrainSizes Transformer::decoder_sizes(std::int64_t source_length,
-                                      std::int64_t target_length) const {
+TrainSizes Transformer::decoder_sizes(std::int64_t source_length, std::int64_t target_length,
+                                      bool causal) const {
   return {.length = target_length + (config_.is_concatenated() ? source_length : 0),
           .source = config_.has_cross_attention() ? source_length : 0,
-          .causal = true};
+          .causal = causal};
 }
 
 }  // namespace scaling
