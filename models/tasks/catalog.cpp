@@ -6,6 +6,7 @@
 #include "kernels/check.h"
 #include "models/knobs.h"
 #include "models/tasks/causal.h"
+#include "models/tasks/masked.h"
 #include "models/tasks/numbers.h"
 #include "models/tasks/span_corruption.h"
 #include "models/tasks/text_task.h"
@@ -25,6 +26,7 @@ struct Entry {
 constexpr Entry kTasks[] = {
     {"causal", needs_of_causal, make_causal},
     {"span_corruption", needs_of_span_corruption, make_span_corruption},
+    {"masked", needs_of_masked, make_masked},
     {"copy", needs_of_numbers, make_numbers},
     {"addition", needs_of_numbers, make_numbers},
     {"copy_pairs", needs_of_numbers, make_numbers},
