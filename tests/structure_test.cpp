@@ -65,7 +65,7 @@ const std::vector<std::pair<std::string, Prefixes>> kMayInclude = {
      {"models/*", "models/text/", "kernels/", "nlohmann/", "zlib.h", "zstd.h", "xxhash.h",
       "sentencepiece_processor.h", "sentencepiece_trainer.h"}},
     {"models/tasks/", {"models/*", "models/text/", "models/tasks/", "kernels/"}},
-    {"models/training/", {"models/", "kernels/", "Eigen/", "nlohmann/"}},
+    {"models/training/", {"models/", "kernels/", "Eigen/", "nlohmann/", "zlib.h"}},
     {"experiments/", {"experiments/", "models/", "kernels/", "boost/", "nlohmann/"}},
     {"experiments/study/",
      {"experiments/study/", "study/build_info.h", "models/knobs.h", "kernels/", "boost/",

@@ -1,32 +1,34 @@
-// A checkpoint is read twice: for its hash, then for what was asked for.
+// A checkpoint is read twice: for its checksum, then for what was asked for.
 #include "models/training/checkpoint.h"
 
+#include <zlib.h>
+
 #include <algorithm>
-#include <array>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
 #include <utility>
 
 #include "kernels/check.h"
 #include "models/text/atomic_file.h"
-#include "models/text/hash.h"
 
 namespace scaling {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kMagic = "SCALCKPT";
-constexpr std::uint64_t kVersion = 1;
-constexpr std::uint64_t kPrefix = 24;  // magic, version, header's bytes
-constexpr std::uint64_t kAlignment = 64;
-constexpr std::size_t kChunk = std::size_t(1) << 22;
+using Json = nlohmann::ordered_json;
 
-std::uint64_t aligned(std::uint64_t n) { return (n + kAlignment - 1) / kAlignment * kAlignment; }
+constexpr std::uint64_t kAlignment = 64;
+constexpr std::uint64_t kMostHeaderBytes = 100'000'000;  // as the safetensors libraries
+constexpr std::size_t kChunk = std::size_t(1) << 22;
+constexpr std::string_view kVersion1 = "SCALCKPT";  // first bytes before safetensors
+const std::string kNoChecksum = "00000000";
 
 std::uint64_t count_of(const std::vector<std::int64_t>& shape) {
   std::uint64_t count = 1;
@@ -40,90 +42,73 @@ std::string text_of(const std::vector<std::int64_t>& shape) {
   return text;
 }
 
-/// Numbers and texts one after another.
-class Writer {
+/// zlib's CRC-32 of bytes that come in pieces.
+class Checksum {
  public:
-  void number(std::uint64_t value) {
-    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
+  void add(const void* data, std::size_t size) {
+    value_ = crc32_z(value_, static_cast<const Bytef*>(data), size);
   }
-  void text(std::string_view value) {
-    number(value.size());
-    bytes_.append(value);
+  std::string text() const {
+    char digits[9];
+    std::snprintf(digits, sizeof digits, "%08lx", value_);
+    return digits;
   }
-  const std::string& bytes() const { return bytes_; }
 
  private:
-  std::string bytes_;
+  unsigned long value_ = crc32_z(0, nullptr, 0);
 };
 
-struct ShortHeader {};
-
-/// The reverse; throws ShortHeader where the bytes end too early.
-class Reader {
- public:
-  explicit Reader(std::string_view bytes) : rest_(bytes) {}
-  std::uint64_t number() {
-    std::uint64_t value = 0;
-    const std::string_view raw = take(sizeof value);
-    std::memcpy(&value, raw.data(), sizeof value);
-    return value;
-  }
-  std::string text() { return std::string(take(number())); }
-
- private:
-  std::string_view take(std::uint64_t n) {
-    if (n > rest_.size()) throw ShortHeader{};
-    const std::string_view taken = rest_.substr(0, std::size_t(n));
-    rest_.remove_prefix(std::size_t(n));
-    return taken;
-  }
-  std::string_view rest_;
-};
-
-std::string header_of(const CheckpointInfo& info, const std::vector<NamedArray>& arrays) {
-  Writer out;
-  out.number(std::uint64_t(info.step));
-  out.text(info.fingerprint);
-  out.text(info.training);
-  const std::vector<std::string> fields = field_names();
-  out.number(fields.size());
-  for (const std::string& field : fields) {
-    out.text(field);
-    out.text(get_field(info.model, field));
-  }
-  out.number(arrays.size());
+/// Length and header, with kNoChecksum for the checksum.
+std::string front_of(const CheckpointInfo& info, const std::vector<NamedArray>& arrays) {
+  Json model;
+  for (const std::string& field : field_names()) model[field] = get_field(info.model, field);
+  Json header;
+  header["__metadata__"] = {{"format", kCheckpointFormat},     {"step", std::to_string(info.step)},
+                            {"fingerprint", info.fingerprint}, {"training", info.training},
+                            {"model", model.dump()},           {"checksum", kNoChecksum}};
+  std::uint64_t offset = 0;
   for (const NamedArray& array : arrays) {
-    out.text(array.name);
-    out.number(array.shape.size());
-    for (const std::int64_t n : array.shape) out.number(std::uint64_t(n));
+    const std::uint64_t end = offset + count_of(array.shape) * sizeof(float);
+    header[array.name] = {
+        {"dtype", "F32"}, {"shape", array.shape}, {"data_offsets", {offset, end}}};
+    offset = end;
   }
-  return out.bytes();
+  std::string text = header.dump();
+  std::uint64_t size = sizeof(std::uint64_t) + text.size();
+  size = (size + kAlignment - 1) / kAlignment * kAlignment - sizeof size;
+  text.resize(std::size_t(size), ' ');
+  return std::string(reinterpret_cast<const char*>(&size), sizeof size) + text;
+}
+
+/// Where the checksum's digits are; npos if there are none. The metadata come first, and their
+/// texts have their quotation marks escaped.
+std::size_t checksum_at(const std::string& front) {
+  constexpr std::string_view kName = "\"checksum\":\"";
+  const std::size_t at = front.find(kName);
+  return at == std::string::npos || at + kName.size() + kNoChecksum.size() > front.size()
+             ? std::string::npos
+             : at + kName.size();
 }
 
 void write_checkpoint(const std::string& path, const CheckpointInfo& info,
                       const std::vector<NamedArray>& arrays) {
   AtomicFile file(path);
-  Hash hash;
+  Checksum checksum;
   const auto write = [&](const void* data, std::size_t size) {
-    hash.add(data, size);
+    checksum.add(data, size);
     file.write(data, size);
   };
-  const std::string header = header_of(info, arrays);
-  Writer prefix;
-  prefix.number(kVersion);
-  prefix.number(header.size());
-  std::string front = std::string(kMagic) + prefix.bytes() + header;
-  front.resize(std::size_t(aligned(front.size())), '\0');
+  std::string front = front_of(info, arrays);
   write(front.data(), front.size());
   for (const NamedArray& array : arrays) {
     write(array.values, std::size_t(count_of(array.shape)) * sizeof(float));
   }
-  const std::uint64_t sum = hash.value();
-  file.write(&sum, sizeof sum);
+  front.replace(checksum_at(front), kNoChecksum.size(), checksum.text());
+  file.write_start(front.data(), front.size());
   file.commit();
 }
 
-/// An open checkpoint whose hash was right.
+/// An open checkpoint whose checksum was right.
 class CheckpointFile {
  public:
   struct Entry {
@@ -142,8 +127,9 @@ class CheckpointFile {
  private:
   [[noreturn]] void damaged(const std::string& why) const;
   void read_at(std::uint64_t offset, std::size_t n, void* to);
-  void verify();
-  void parse(const std::string& header);
+  [[noreturn]] void foreign(const std::string& what) const;
+  void verify(std::string front);
+  void parse(const std::string& front);
 
   const std::string path_;
   std::ifstream in_;
@@ -164,28 +150,26 @@ CheckpointFile::CheckpointFile(const std::string& path) : path_(path) {
   if (!in_ || error) {
     throw UserError("checkpoint '" + path + "' cannot be read; check its permissions");
   }
-  std::array<char, kPrefix> prefix{};
-  read_at(0, std::size_t(std::min(size_, kPrefix)), prefix.data());
-  if (std::string_view(prefix.data(), kMagic.size()) != kMagic) {
-    throw UserError("'" + path + "' is no checkpoint; name a file that a training run has written");
+  std::string front(sizeof(std::uint64_t), '\0');
+  if (size_ < front.size()) foreign("is no checkpoint");
+  read_at(0, front.size(), front.data());
+  if (front == kVersion1) {
+    throw UserError("checkpoint '" + path +
+                    "' is of version 1; convert it: python3 tools/convert_checkpoint.py '" + path +
+                    "'");
   }
-  if (size_ < kPrefix) damaged("it ends in its first bytes");
-  Reader reader(std::string_view(prefix.data(), kPrefix).substr(kMagic.size()));
-  const std::uint64_t version = reader.number(), header_bytes = reader.number();
-  if (version != kVersion) {
-    throw UserError("checkpoint '" + path + "' has version " + std::to_string(version) +
-                    ", but this program reads version " + std::to_string(kVersion) +
-                    "; use the program that wrote it, or train again");
-  }
-  if (header_bytes > size_ - kPrefix) damaged("it ends within its header");
-  verify();
-  std::string header(std::size_t(header_bytes), '\0');
-  read_at(kPrefix, header.size(), header.data());
-  try {
-    parse(header);
-  } catch (const ShortHeader&) {
-    damaged("its header is too short");
-  }
+  std::uint64_t header = 0;
+  std::memcpy(&header, front.data(), sizeof header);
+  if (header > kMostHeaderBytes) foreign("is no checkpoint");
+  if (header > size_ - front.size()) damaged("it ends within its header");
+  front.resize(front.size() + std::size_t(header));
+  read_at(0, front.size(), front.data());
+  verify(front);
+  parse(front);
+}
+
+void CheckpointFile::foreign(const std::string& what) const {
+  throw UserError("'" + path_ + "' " + what + "; name a file that a training run has written");
 }
 
 void CheckpointFile::damaged(const std::string& why) const {
@@ -200,28 +184,38 @@ void CheckpointFile::read_at(std::uint64_t offset, std::size_t n, void* to) {
   if (std::size_t(in_.gcount()) != n) damaged("it cannot be read to its end");
 }
 
-void CheckpointFile::verify() {
-  const std::uint64_t end = size_ - sizeof(std::uint64_t);
+void CheckpointFile::verify(std::string front) {
+  const std::size_t digits = checksum_at(front);
+  if (digits == std::string::npos)
+    foreign("has no checksum: it is damaged, or no checkpoint of this program");
+  const std::string expected = front.substr(digits, kNoChecksum.size());
+  front.replace(digits, kNoChecksum.size(), kNoChecksum);
+  Checksum found;
+  found.add(front.data(), front.size());
   std::vector<char> chunk(kChunk);
-  Hash hash;
-  for (std::uint64_t at = 0; at < end;) {
-    const std::size_t n = std::size_t(std::min<std::uint64_t>(kChunk, end - at));
+  for (std::uint64_t at = front.size(); at < size_;) {
+    const std::size_t n = std::size_t(std::min<std::uint64_t>(kChunk, size_ - at));
     read_at(at, n, chunk.data());
-    hash.add(chunk.data(), n);
+    found.add(chunk.data(), n);
     at += n;
   }
-  std::uint64_t sum = 0;
-  read_at(end, sizeof sum, &sum);
-  if (sum != hash.value()) damaged("its checksum does not fit its content");
+  if (found.text() != expected) damaged("its checksum does not fit its content");
 }
 
-void CheckpointFile::parse(const std::string& header) {
-  Reader reader(header);
-  info_.step = std::int64_t(reader.number());
-  info_.fingerprint = reader.text();
-  info_.training = reader.text();
-  for (std::uint64_t fields = reader.number(); fields > 0; --fields) {
-    const std::string field = reader.text(), value = reader.text();
+void CheckpointFile::parse(const std::string& front) try {
+  const Json header = Json::parse(front.begin() + sizeof(std::uint64_t), front.end());
+  const Json& metadata = header.at("__metadata__");
+  const auto format = metadata.at("format").get<std::string>();
+  if (format != kCheckpointFormat) {
+    throw UserError("checkpoint '" + path_ + "' has the format '" + format +
+                    "', but this program reads '" + kCheckpointFormat +
+                    "'; use the program that wrote it, or train again");
+  }
+  info_.step = std::stoll(metadata.at("step").get<std::string>());
+  info_.fingerprint = metadata.at("fingerprint");
+  info_.training = metadata.at("training");
+  const Json model = Json::parse(metadata.at("model").get<std::string>());
+  for (const auto& [field, value] : model.items()) {
     if (field == "shape") {
       info_.model.shape = value;  // only the name: all sizes follow
       continue;
@@ -233,17 +227,20 @@ void CheckpointFile::parse(const std::string& header) {
                       error.what() + "); use the program that wrote it, or train again");
     }
   }
-  std::uint64_t offset = aligned(kPrefix + header.size());
-  for (std::uint64_t arrays = reader.number(); arrays > 0; --arrays) {
-    const std::string name = reader.text();
-    Entry array{{}, offset};
-    for (std::uint64_t rank = reader.number(); rank > 0; --rank) {
-      array.shape.push_back(std::int64_t(reader.number()));
+  for (const auto& [name, array] : header.items()) {
+    if (name == "__metadata__") continue;
+    Entry entry{array.at("shape"), array.at("data_offsets").at(0)};
+    const std::uint64_t end = array.at("data_offsets").at(1);
+    if (array.at("dtype") != "F32") damaged("its array " + name + " is not F32");
+    if (end - entry.offset != count_of(entry.shape) * sizeof(float) || end > size_ - front.size()) {
+      damaged("its array " + name + " does not lie within it");
     }
-    offset += count_of(array.shape) * sizeof(float);
-    if (!entries_.emplace(name, std::move(array)).second) damaged("it has two arrays " + name);
+    entry.offset += front.size();
+    entries_.emplace(name, std::move(entry));
   }
-  if (offset + sizeof(std::uint64_t) != size_) damaged("its size is not that of its arrays");
+} catch (const std::exception& error) {
+  if (dynamic_cast<const UserError*>(&error)) throw;
+  damaged(std::string("its header cannot be read (") + error.what() + ")");
 }
 
 const CheckpointFile::Entry& CheckpointFile::entry(const std::string& name,

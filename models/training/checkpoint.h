@@ -1,9 +1,12 @@
 // Weights and training state on disk: written whole or not at all, checked when read.
 //
-// The file: "SCALCKPT", version, bytes of the header; the header (numbers of 8 bytes, texts after
-// their length: step, fingerprint, training, the model's knobs, every array's name and shape);
-// zeros up to a multiple of 64; the arrays, f32, in the header's order; a hash
-// (models/text/hash.h) of all that. Everything little-endian.
+// The file is in the safetensors format: 8 bytes, the length of a JSON header (little-endian); the
+// header, filled up with spaces to a multiple of 64 bytes; the arrays, f32, little-endian. The
+// header gives each array's dtype, shape and data_offsets by its name: parameters by theirs (rows x
+// cols, frozen ones too), the optimiser's state as "optimizer." and its slot's. All of the rest is
+// text in "__metadata__": "format" (kCheckpointFormat), "step", "fingerprint", "training", "model"
+// (a JSON object of the model's knobs) and "checksum", the CRC-32 of the whole file, in 8
+// hexadecimal digits, with zeros in their place.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +17,8 @@
 #include "models/parameter.h"
 
 namespace scaling {
+
+inline constexpr const char* kCheckpointFormat = "scaling_transformers 2";
 
 /// What a checkpoint says of itself beside arrays: readable without a model.
 struct CheckpointInfo {
@@ -37,7 +42,8 @@ std::vector<NamedArray> weight_arrays(const std::vector<Parameter*>& parameters)
 /// (disk full and the like) with the old file in place.
 void save_checkpoint(const std::string& path, const CheckpointInfo& info,
                      const std::vector<NamedArray>& arrays);
-/// Throws UserError naming the file if it is missing, no checkpoint, of another version or damaged.
+/// Throws UserError naming the file if it is missing, no checkpoint, of another version (of version
+/// 1 with the command that converts it) or damaged.
 CheckpointInfo read_checkpoint_info(const std::string& path);
 /// Fills the arrays; the file must hold these and no others, in the same shapes, else UserError
 /// naming file and array. Then, and if the file is damaged, no array has been touched.

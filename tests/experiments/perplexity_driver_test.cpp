@@ -528,14 +528,13 @@ int wait_and_kill(pid_t child, std::chrono::duration<double> most) {
 }
 
 /// The arrays in a checkpoint, weights and optimiser's alike, as bytes: without the header, which
-/// tells seconds, and the hash (models/training/checkpoint.h).
+/// tells seconds (models/training/checkpoint.h).
 std::string arrays_of(const std::string& path) {
+  if (fs::path(path).extension() != ".ckpt") return "";
   const std::string bytes = contents(path);
   std::uint64_t header = 0;
-  if (bytes.size() < 32 || bytes.compare(0, 8, "SCALCKPT") != 0) return "";
-  std::memcpy(&header, bytes.data() + 16, sizeof header);
-  const std::uint64_t begin = (24 + header + 63) / 64 * 64;
-  return begin + 8 < bytes.size() ? bytes.substr(begin, bytes.size() - begin - 8) : "";
+  std::memcpy(&header, bytes.data(), sizeof header);
+  return bytes.substr(sizeof header + header);
 }
 
 /// file name -> arrays of every checkpoint of the row.
