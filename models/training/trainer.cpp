@@ -1,5 +1,5 @@
-// One loop: pieces of a batch forward and back, an update, and now and then a look and a
-// checkpoint.
+// One loop, from top to bottom: run (a step, now and then an evaluation and a checkpoint),
+// train_step (batch, forward, loss, backward, update), evaluate; behind them what they stand on.
 #include "models/training/trainer.h"
 
 #include <algorithm>
@@ -7,17 +7,16 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <initializer_list>
 #include <limits>
 #include <numbers>
 #include <numeric>
-#include <string_view>
 
 #include "kernels/check.h"
 #include "kernels/gemm.h"
 #include "kernels/random.h"
 #include "models/knobs.h"
 #include "models/tasks/catalog.h"
+#include "models/training/agreement.h"
 #include "models/training/checkpoint.h"
 #include "models/training/finite.h"
 #include "models/training/run_state.h"
@@ -26,10 +25,6 @@ namespace scaling {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
 
 /// Of the draws of one piece: another one for every step and piece, and the same again whenever
 /// that step is made again.
@@ -49,58 +44,14 @@ std::string decimal(double value) {
   return text;
 }
 
-[[noreturn]] void refuse_other(const std::string& path, const std::string& name,
-                               const std::string& theirs, const std::string& ours) {
-  throw UserError("checkpoint '" + path + "' was trained with " + name + " '" + theirs +
-                  "', this run has '" + ours + "'; set " + name +
-                  " back, or train in another folder");
-}
-
-/// A named shape only stands for sizes, and training is always in f32.
-void require_same_model(const std::string& path, const ModelConfig& theirs,
-                        const ModelConfig& ours) {
-  for (const std::string& name : field_names()) {
-    if (is_one_of(name, {"shape", "weight_type"})) continue;
-    const std::string a = get_field(theirs, name), b = get_field(ours, name);
-    if (a != b) refuse_other(path, name, a, b);
-  }
-}
-
-/// What the data are, the fingerprint says; the rest here changes no weight.
-void require_same_training(const std::string& path, const TrainConfig& theirs,
-                           const TrainConfig& ours) {
-  for (const std::string& name : train_field_names()) {
-    if (is_one_of(name, {"steps", "evaluate_every", "evaluate_batches", "checkpoint_every", "gemm",
-                         "corpus", "validation", "cache"})) {
-      continue;
-    }
-    const std::string a = get_field(theirs, name), b = get_field(ours, name);
-    if (a != b) refuse_other(path, name, a, b);
-  }
-}
-
-void require_fit(const TrainConfig& train, const Needs& needs, const ModelConfig& model) {
-  if (needs.has_source() == model.decoder_only()) {
-    throw UserError("task " + train.task + " does not fit a model with encoder_layers " +
-                    std::to_string(model.encoder_layers) +
-                    (needs.has_source() ? "; give it an encoder (encoder_layers)"
-                                        : "; set encoder_layers 0 and encoder true") +
-                    ", or train another task");
-  }
-  const std::int64_t positions = needs.positions(train);
-  if (positions > model.max_length) {
-    throw UserError("examples take " + std::to_string(positions) + " positions (" +
-                    needs.length_knobs + ", position_offsets), more than max_length " +
-                    std::to_string(model.max_length) + "; raise max_length or shorten them");
-  }
-}
-
 }  // namespace
 
 struct Trainer::Impl {
   Impl(Transformer& model_, const Task& task_, const TrainConfig& config_,
        const std::string& folder);
 
+  bool run(const std::function<void(const TrainReport&)>& report,
+           const std::function<bool()>& stopped);
   TrainReport train_step();
   Evaluation evaluate(std::size_t set);
   void keep_best(const Evaluation& evaluation);
@@ -133,84 +84,39 @@ struct Trainer::Impl {
   double best_perplexity = std::numeric_limits<double>::infinity();
 };
 
-Trainer::Impl::Impl(Transformer& model_, const Task& task_, const TrainConfig& config_,
-                    const std::string& folder)
-    : model(model_),
-      task(task_),
-      config(config_),
-      gemm(find_gemm(config_.gemm)),
-      latest((fs::path(folder) / "latest.ckpt").string()),
-      best((fs::path(folder) / "best.ckpt").string()),
-      parameters(model_.parameters()),
-      optimizer(make_optimizer(config_, parameters)),
-      kept(model_.make_kept()),
-      arrays(weight_arrays(parameters)),
-      pieces(std::size_t(config_.accumulate)) {
-  SCALING_CHECK(model.is_for_training());
-  require_fit(config, needs_of(config), model.config());
-  for (const Optimizer::Slot& slot : optimizer->slots()) {
-    arrays.push_back(
-        {"optimizer." + slot.name, {std::int64_t(slot.values->size())}, slot.values->data()});
+bool Trainer::Impl::run(const std::function<void(const TrainReport&)>& report,
+                        const std::function<bool()>& stopped) {
+  while (step < config.steps) {
+    if (stopped && stopped()) {
+      save_latest();
+      return false;
+    }
+    TrainReport done = train_step();
+    const bool is_last = step == config.steps;
+    Evaluation evaluation;
+    if (is_last || step % config.evaluate_every == 0) {
+      evaluation = evaluate(0);
+      keep_best(evaluation);
+      done.evaluation = &evaluation;
+    }
+    if (report) report(done);
+    if (is_last || step % config.checkpoint_every == 0) save_latest();
   }
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) {
-    throw UserError("the folder '" + folder +
-                    "' for checkpoints cannot be made: " + error.message() + "; name another one");
-  }
-}
-
-void Trainer::Impl::stop_for(const std::string& what) const {
-  std::string found = what_is_not_finite(parameters);
-  // Where values overflow on their way forward, every gradient does.
-  const bool searches = values_are_finite(parameters);
-  for (const Batch& piece : pieces) {
-    if (!searches || piece.target.empty()) break;
-    const std::string branch = model.first_not_finite(gemm, piece);
-    if (branch.empty()) continue;
-    found = "the result of " + branch + " is not finite";
-    break;
-  }
-  stop(what + (found.empty() ? "" : ": " + found),
-       saved < 0 && saved_best < 0
-           ? "no checkpoint was written before"
-           : "the last good checkpoint is '" + (saved < saved_best ? best : latest) + "' of step " +
-                 std::to_string(std::max(saved, saved_best)));
-}
-
-void Trainer::Impl::stop(const std::string& what, const std::string& checkpoint) const {
-  throw UserError(what + "; " + checkpoint + ". Lower learning_rate " +
-                  print_value(config.learning_rate) + " or raise warmup_steps, and train again");
-}
-
-/// Throws for a loss of the step at hand that is finite, but out of hand with those before.
-void Trainer::Impl::watch(double loss) {
-  if (config.schedule == "warmup_rsqrt" && step < config.warmup_steps) return;
-  if (std::int64_t(losses.size()) == kExplosionSteps) losses.erase(losses.begin());
-  losses.push_back(loss);
-  if (std::int64_t(losses.size()) < kExplosionSteps) return;
-  const double mean = std::accumulate(losses.begin(), losses.end(), 0.0) / double(kExplosionSteps);
-  const double most = kExplosionFactor * std::log(double(model.config().vocab_size));
-  if (mean <= most) return;
-  stop("the loss has exploded: in the mean of steps " + std::to_string(step + 2 - kExplosionSteps) +
-           " to " + std::to_string(step + 1) + " it is " + decimal(mean) +
-           " nats a token, more than " + decimal(kExplosionFactor) +
-           " ln(vocab_size) = " + decimal(most),
-       std::isfinite(best_perplexity)
-           ? "the best checkpoint is '" + best + "', of log-perplexity " + decimal(best_perplexity)
-           : "no checkpoint was evaluated before");
+  return true;
 }
 
 TrainReport Trainer::Impl::train_step() {
   const auto start = std::chrono::steady_clock::now();
-  // The weight of the whole batch first: every piece is scaled by it, so that each target token
-  // counts alike whichever piece it is in (reference 9.5).
+  // Batch. The weight of the whole of it first: every piece is scaled by it, so that each target
+  // token counts alike whichever piece it is in (reference 9.5).
   double weight = 0;
   for (std::size_t piece = 0; piece < pieces.size(); ++piece) {
     task.train_batch(step, std::int64_t(piece), config.accumulate, pieces[piece]);
     weight += weight_of(pieces[piece]);
   }
   SCALING_CHECK(weight > 0);
+
+  // Forward, loss and backward: gradients add up over the pieces.
   model.zero_gradients();
   double loss = 0;
   for (std::size_t piece = 0; piece < pieces.size(); ++piece) {
@@ -230,6 +136,8 @@ TrainReport Trainer::Impl::train_step() {
     stop_for("the loss of " + name + " is finite, its gradient is not");
   }
   watch(loss);
+
+  // Update; clipping is the optimiser's (Adafactor clips, Adam does not).
   const double rate = learning_rate_at(config, step + 1);
   optimizer->update(step + 1, rate);
   ++step;
@@ -263,6 +171,35 @@ Evaluation Trainer::Impl::evaluate(std::size_t set) {
           .sequence_accuracy = sum.correct_sequences / sum.sequences,
           .bits_per_byte = bytes > 0 ? sum.loss / std::numbers::ln2 / bytes : 0};
 }
+
+Trainer::Impl::Impl(Transformer& model_, const Task& task_, const TrainConfig& config_,
+                    const std::string& folder)
+    : model(model_),
+      task(task_),
+      config(config_),
+      gemm(find_gemm(config_.gemm)),
+      latest((fs::path(folder) / "latest.ckpt").string()),
+      best((fs::path(folder) / "best.ckpt").string()),
+      parameters(model_.parameters()),
+      optimizer(make_optimizer(config_, parameters)),
+      kept(model_.make_kept()),
+      arrays(weight_arrays(parameters)),
+      pieces(std::size_t(config_.accumulate)) {
+  SCALING_CHECK(model.is_for_training());
+  require_fit(config, needs_of(config), model.config());
+  for (const Optimizer::Slot& slot : optimizer->slots()) {
+    arrays.push_back(
+        {"optimizer." + slot.name, {std::int64_t(slot.values->size())}, slot.values->data()});
+  }
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) {
+    throw UserError("the folder '" + folder +
+                    "' for checkpoints cannot be made: " + error.message() + "; name another one");
+  }
+}
+
+// -- checkpoints ----------------------------------------------------------------------------------
 
 void Trainer::Impl::keep_best(const Evaluation& evaluation) {
   if (!std::isfinite(evaluation.log_perplexity)) {
@@ -319,6 +256,50 @@ std::int64_t Trainer::Impl::resume() {
   return step;
 }
 
+// -- what stops a run
+// ------------------------------------------------------------------------------
+
+void Trainer::Impl::stop_for(const std::string& what) const {
+  std::string found = what_is_not_finite(parameters);
+  // Where values overflow on their way forward, every gradient does.
+  const bool searches = values_are_finite(parameters);
+  for (const Batch& piece : pieces) {
+    if (!searches || piece.target.empty()) break;
+    const std::string branch = model.first_not_finite(gemm, piece);
+    if (branch.empty()) continue;
+    found = "the result of " + branch + " is not finite";
+    break;
+  }
+  stop(what + (found.empty() ? "" : ": " + found),
+       saved < 0 && saved_best < 0
+           ? "no checkpoint was written before"
+           : "the last good checkpoint is '" + (saved < saved_best ? best : latest) + "' of step " +
+                 std::to_string(std::max(saved, saved_best)));
+}
+
+void Trainer::Impl::stop(const std::string& what, const std::string& checkpoint) const {
+  throw UserError(what + "; " + checkpoint + ". Lower learning_rate " +
+                  print_value(config.learning_rate) + " or raise warmup_steps, and train again");
+}
+
+/// Throws for a loss of the step at hand that is finite, but out of hand with those before.
+void Trainer::Impl::watch(double loss) {
+  if (config.schedule == "warmup_rsqrt" && step < config.warmup_steps) return;
+  if (std::int64_t(losses.size()) == kExplosionSteps) losses.erase(losses.begin());
+  losses.push_back(loss);
+  if (std::int64_t(losses.size()) < kExplosionSteps) return;
+  const double mean = std::accumulate(losses.begin(), losses.end(), 0.0) / double(kExplosionSteps);
+  const double most = kExplosionFactor * std::log(double(model.config().vocab_size));
+  if (mean <= most) return;
+  stop("the loss has exploded: in the mean of steps " + std::to_string(step + 2 - kExplosionSteps) +
+           " to " + std::to_string(step + 1) + " it is " + decimal(mean) +
+           " nats a token, more than " + decimal(kExplosionFactor) +
+           " ln(vocab_size) = " + decimal(most),
+       std::isfinite(best_perplexity)
+           ? "the best checkpoint is '" + best + "', of log-perplexity " + decimal(best_perplexity)
+           : "no checkpoint was evaluated before");
+}
+
 double Trainer::Impl::flops_per_step() const {
   constexpr std::int64_t kLookedAt = 64;
   double flops = 0;
@@ -343,24 +324,7 @@ std::int64_t Trainer::resume() { return impl_->resume(); }
 
 bool Trainer::run(const std::function<void(const TrainReport&)>& report,
                   const std::function<bool()>& stopped) {
-  Impl& own = *impl_;
-  while (own.step < own.config.steps) {
-    if (stopped && stopped()) {
-      own.save_latest();
-      return false;
-    }
-    TrainReport done = own.train_step();
-    const bool is_last = own.step == own.config.steps;
-    Evaluation evaluation;
-    if (is_last || own.step % own.config.evaluate_every == 0) {
-      evaluation = own.evaluate(0);
-      own.keep_best(evaluation);
-      done.evaluation = &evaluation;
-    }
-    if (report) report(done);
-    if (is_last || own.step % own.config.checkpoint_every == 0) own.save_latest();
-  }
-  return true;
+  return impl_->run(report, stopped);
 }
 
 Evaluation Trainer::evaluate(std::size_t set) { return impl_->evaluate(set); }
