@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <memory>
-#include <numeric>
 
+#include "experiments/instruments/interleave.h"
 #include "experiments/instruments/memory.h"
 #include "experiments/study/interrupt.h"
 #include "kernels/clock.h"
@@ -17,7 +17,6 @@
 namespace scaling {
 namespace {
 
-constexpr std::uint64_t kOrderStream = 1;
 constexpr int kMatrices = 8;
 /// Enough for every product to be asked for once.
 constexpr std::int64_t kShortLength = 256;
@@ -118,31 +117,32 @@ void first_runs(const ModelConfig& model, const Gemm& gemm, Core& core, Matrices
   core.count_flops(m.q.rows(), cost);
 }
 
-/// All rows in turn, until the setting's repeats or seconds are reached.
+/// Forwards and steps of all rows in turn, until the setting's repeats or an equal share of its
+/// seconds are reached.
 void take_turns(const CoreSetting& setting, std::uint64_t seed, Matrices& m,
                 std::vector<std::unique_ptr<Core>>& cores, std::vector<CoreCost>& costs) {
-  for (CoreCost& cost : costs) {
-    cost.forward_seconds.clear();
-    cost.step_seconds.clear();
-    cost.warm = true;
+  std::vector<Candidate> candidates;
+  for (const auto& core : cores) {
+    Core* const own = core.get();
+    candidates.push_back({.name = "forward", .trial = [own, &m](int) {
+                            return Trial{{own->forward_seconds(m)}, {}};
+                          }});
+    candidates.push_back({.name = "step", .trial = [own, &m](int) {
+                            return Trial{{own->step_seconds(m)}, {}};
+                          }});
   }
-  std::vector<std::size_t> turns(2 * cores.size());
-  std::iota(turns.begin(), turns.end(), std::size_t(0));
-  Rng random(seed, kOrderStream);
-  const auto start = Clock::now();
-  for (int repeat = 0; repeat < setting.repeats; ++repeat) {
-    if (repeat > 0 && seconds_since(start) > setting.seconds) break;
-    for (std::size_t i = turns.size(); i > 1; --i) {
-      std::swap(turns[i - 1], turns[random.below(std::uint32_t(i))]);
-    }
-    for (const std::size_t turn : turns) {
-      CoreCost& cost = costs[turn / 2];
-      if (turn % 2 == 0) {
-        cost.forward_seconds.push_back(cores[turn / 2]->forward_seconds(m));
-      } else {
-        cost.step_seconds.push_back(cores[turn / 2]->step_seconds(m));
-      }
-    }
+  const Protocol protocol{.least = 1,
+                          .most = setting.repeats,
+                          .budget_seconds = setting.seconds / double(candidates.size()),
+                          .precision = -1,
+                          .seed = seed};
+  const std::vector<Trials> trials = interleave(candidates, protocol);
+  for (std::size_t i = 0; i < trials.size(); ++i) {
+    CoreCost& cost = costs[i / 2];
+    cost.warm = true;
+    std::vector<double>& seconds = i % 2 == 0 ? cost.forward_seconds : cost.step_seconds;
+    seconds.clear();
+    for (const Sample& sample : trials[i].kept) seconds.push_back(sample.column(0));
   }
 }
 

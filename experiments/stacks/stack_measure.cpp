@@ -3,8 +3,8 @@
 
 #include <chrono>
 #include <cmath>
-#include <numeric>
 
+#include "experiments/instruments/interleave.h"
 #include "experiments/instruments/memory.h"
 #include "experiments/study/interrupt.h"
 #include "kernels/check.h"
@@ -16,7 +16,7 @@ namespace scaling {
 namespace {
 
 constexpr float kDropout = 0.1f;
-constexpr std::uint64_t kTokenStream = 1, kOrderStream = 2;
+constexpr std::uint64_t kTokenStream = 1;
 
 Batch random_batch(const ModelRow& row) {
   Batch batch;
@@ -29,12 +29,6 @@ Batch random_batch(const ModelRow& row) {
   shift_right(batch.target, batch.examples, batch.input);
   batch.weights.assign(batch.target.size(), 1.0f);
   return batch;
-}
-
-void shuffle(std::vector<std::size_t>& order, Rng& random) {
-  for (std::size_t i = order.size(); i > 1; --i) {
-    std::swap(order[i - 1], order[random.below(std::uint32_t(i))]);
-  }
 }
 
 /// |g - h| / |h|, the gradients of two models with the same parameters.
@@ -97,22 +91,23 @@ StackMemory measure_stack_memory(const ModelRow& row, const StackSetting& settin
 StackSteps measure_stack_steps(const std::vector<ModelRow>& rows, const StackSetting& setting,
                                int repeats) {
   std::vector<std::unique_ptr<StackSubject>> subjects;
+  std::vector<Candidate> candidates;
   StackSteps steps;
   for (const ModelRow& row : rows) {
     subjects.push_back(std::make_unique<StackSubject>(row, setting));
-    steps.flops.push_back(
-        subjects.back()->model.training_flops(row.batch, 0, row.model.max_length));
-    subjects.back()->step(0);
+    StackSubject* const own = subjects.back().get();
+    steps.flops.push_back(own->model.training_flops(row.batch, 0, row.model.max_length));
+    candidates.push_back({.name = row.name,
+                          .trial =
+                              [own](int number) {
+                                return Trial{{own->step(std::uint64_t(number) + 1)}, {}};
+                              },
+                          .warm_up = [own] { own->step(0); }});
   }
-  steps.seconds.resize(rows.size());
-  std::vector<std::size_t> order(rows.size());
-  std::iota(order.begin(), order.end(), std::size_t(0));
-  Rng random(rows.front().model.seed, kOrderStream);
-  for (int repeat = 1; repeat <= repeats; ++repeat) {
-    shuffle(order, random);
-    for (const std::size_t i : order) {
-      steps.seconds[i].push_back(subjects[i]->step(std::uint64_t(repeat)));
-    }
+  const Protocol protocol{.least = repeats, .most = repeats, .seed = rows.front().model.seed};
+  for (const Trials& trials : interleave(candidates, protocol)) {
+    steps.seconds.emplace_back();
+    for (const Sample& sample : trials.kept) steps.seconds.back().push_back(sample.column(0));
   }
   return steps;
 }

@@ -19,7 +19,8 @@ namespace {
 std::map<std::string, std::map<std::string, double>> runs_in(const Folder& folder,
                                                              const std::string& experiment) {
   std::map<std::string, std::map<std::string, double>> runs;
-  for (const Record& r : RecordFile(folder.path(), experiment).records()) {
+  const RecordFile file(folder.path(), experiment);
+  for (const Record& r : file.records()) {
     EXPECT_EQ(r.status, Status::ok) << r.row << ": " << r.note;
     runs[r.row][r.metric] = r.value;
   }
