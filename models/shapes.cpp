@@ -1,19 +1,26 @@
 // The table of named sizes, and the knobs a name sets beside them.
 #include "models/shapes.h"
 
-#include "kernels/check.h"
 #include "models/config.h"
 
 namespace scaling {
 
 const std::vector<Shape>& shapes() {
-  // name, d_model, d_ff, n_heads, vocab_size, max_length, encoder_layers, decoder_layers.
+  const Settings tiny = {{"modules", "4"},
+                         {"sparsity", "8"},
+                         {"experts", "4"},
+                         {"projection_rank", "8"},
+                         {"loss_rank", "8"}};
+  // The encoder would not fit beside the decoder; reference 7.5 for the sparse knobs.
+  const Settings large = {
+      {"encoder", "false"}, {"sparsity", "256"}, {"d_lowrank", "32"}, {"modules", "64"}};
+  // name, d_model, d_ff, n_heads, vocab_size, max_length, encoder_layers, decoder_layers, knobs.
   // After the paper's own two, public models that have two feed-forward matrices and whose heads
   // fill d_model; max_length is the longer of source and target, 512 where the model states none.
   static const std::vector<Shape> table = {
-      {"tiny", 32, 128, 4, 64, 64, 2, 2},
+      {"tiny", 32, 128, 4, 64, 64, 2, 2, tiny},
       {"800m", 1024, 4096, 16, 32000, 512, 24, 24},
-      {"17b", 9216, 40960, 96, 32000, 512, 6, 6},
+      {"17b", 9216, 40960, 96, 32000, 512, 6, 6, large},
       {"transformer-base", 512, 2048, 8, 37000, 512, 6, 6},
       {"transformer-big", 1024, 4096, 16, 37000, 512, 6, 6},
       {"sparsefinder-mt-large", 1024, 4096, 16, 32000, 512, 6, 6},
@@ -74,24 +81,10 @@ ModelConfig config_of_shape(const std::string& shape) {
     c.encoder_layers = s.encoder_layers;
     c.decoder_layers = s.decoder_layers;
     c.encoder = s.encoder_layers > 0;
-    if (shape == "tiny") {
-      c.modules = 4;
-      c.sparsity = 8;
-      c.experts = 4;
-      c.projection_rank = c.loss_rank = 8;
-    }
-    if (shape == "17b") {
-      // The encoder would not fit beside the decoder; reference 7.5 for the sparse knobs.
-      c.encoder = false;
-      c.sparsity = 256;
-      c.d_lowrank = 32;
-      c.modules = 64;
-    }
+    for (const auto& [knob, value] : s.knobs) set_field(c, knob, value);
     return c;
   }
-  std::string known;
-  for (const Shape& s : shapes()) known += std::string(known.empty() ? "" : ", ") + s.name;
-  throw UserError("unknown shape '" + shape + "'; known shapes: " + known);
+  refuse_choice("shape", shape, shape_names());
 }
 
 }  // namespace scaling

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "models/knobs.h"
+
 namespace scaling {
 
 /// One row of the table. A single-stack model (encoder-only or decoder-only) has its layers as
@@ -11,6 +13,7 @@ namespace scaling {
 struct Shape {
   const char* name;
   std::int64_t d_model, d_ff, n_heads, vocab_size, max_length, encoder_layers, decoder_layers;
+  Settings knobs = {};  ///< set beside these
 };
 
 /// Every shape config_of_shape knows.

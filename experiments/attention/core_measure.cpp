@@ -46,7 +46,7 @@ class Core {
   Core(const ModelConfig& model, const Gemm& gemm)
       : model_(model),
         gemm_(gemm),
-        attention_(make_attention(model.attention, model)),
+        attention_(make_self_attention(model)),
         kept_(attention_->make_activations()) {}
 
   double forward_seconds(Matrices& m) {

@@ -93,13 +93,13 @@ void check(const DecodeRow& row) {
   if (!contains(libraries, knobs.kernels) && knobs.kernels != "bf16_dot") {
     find_kernel_set(knobs.kernels);
   }
-  row.model.validate();
+  validate(row.model);
 }
 
 }  // namespace
 
 std::vector<KnobInfo> decode_row_knobs() {
-  std::vector<KnobInfo> all = knobs_of<ModelConfig>();
+  std::vector<KnobInfo> all = all_knobs();
   for (KnobInfo& knob : all) knob.initial = get_field({}, knob.name);  // auto for blocks
   const std::vector<KnobInfo> decode = knobs_of<DecodeKnobs>();
   all.insert(all.end(), decode.begin(), decode.end());

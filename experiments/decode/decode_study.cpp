@@ -202,7 +202,7 @@ void DecodeStudy::measure(Points group, Sink& sink) {
 void DecodeStudy::compare_with_ref(Points points, Sink& sink) {
   const DecodeRow& row = models_.at(points.front()->row).row;
   DecodeRow small = row;
-  small.model = twin_of(row.model);
+  small.model = shrunk(row.model);
   small.decode.context = small.decode.source_length = 0;  // of no weight here
   const bool own = row.decode.own_threads;
   for (const Point* point : points) {

@@ -117,27 +117,6 @@ class Comparison {
 
 }  // namespace
 
-ModelConfig twin_of(const ModelConfig& config) {
-  ModelConfig twin = config;
-  // Modules of 12: no multiple of a vector. Eight of them, so that a tile of modules is met.
-  twin.d_model = 96;
-  twin.n_heads = twin.modules = 8;
-  twin.d_ff = 192;
-  twin.sparsity = 16;
-  twin.d_lowrank = 8;
-  twin.experts = 4;
-  twin.loss_modules = 8;
-  twin.vocab_size = 200;
-  twin.projection_rank = twin.loss_rank = 24;
-  twin.recurrence_width = 16;
-  twin.max_length = 16;
-  twin.encoder_layers = std::min<std::int64_t>(config.encoder_layers, 1);
-  twin.decoder_layers = twin.blocks = 2;
-  twin.embedding_scale = 1;  // else logits would show little of the blocks
-  twin.seed = 1;
-  return twin;
-}
-
 ReferenceTolerance tolerance_of(const KernelSet& kernels, WeightType type) {
   if (kernels.rounds(type)) return {2e-2, 3e-2};
   return {2e-5, 5e-3};
@@ -145,7 +124,7 @@ ReferenceTolerance tolerance_of(const KernelSet& kernels, WeightType type) {
 
 void require_like_ref(const std::string& what, const ModelConfig& config, const KernelSet& kernels,
                       int tokens, Team& team) {
-  Transformer model(twin_of(config));
+  Transformer model(shrunk(config));
   Team alone(1);
   model.allocate(alone);
   shake_vectors(model);

@@ -6,11 +6,7 @@
 
 namespace scaling {
 
-/// A model of some two hundred thousand weights with the same implementations in its seats, and as
-/// many attentions, swaps and taps.
-ModelConfig twin_of(const ModelConfig& config);
-
-/// How far a kernel set may be from `ref` in a decode step of a twin.
+/// How far a kernel set may be from `ref` in a decode step of the small model (shrunk).
 struct ReferenceTolerance {
   double logits;      ///< largest difference, as a share of the largest logit
   double selections;  ///< share of the feed-forward's rows in which two choices may differ
@@ -20,11 +16,11 @@ struct ReferenceTolerance {
 /// to need 1e-6 and, rounding, 0.5 %.
 ReferenceTolerance tolerance_of(const KernelSet& kernels, WeightType type);
 
-/// Decodes a few tokens of config's twin with `kernels` on the team, `tokens` sequences at once,
-/// and with `ref` on one thread, from the same weights and ids. Selections are compared first, and
-/// logits as long as those agree. Throws UserError that begins with `what` and names the set, the
-/// weight type and the first difference if they are further apart than tolerance_of says. A
-/// library's threads are the caller's to set.
+/// Decodes a few tokens of the small model of config (shrunk) with `kernels` on the team, `tokens`
+/// sequences at once, and with `ref` on one thread, from the same weights and ids. Selections are
+/// compared first, and logits as long as those agree. Throws UserError that begins with `what` and
+/// names the set, the weight type and the first difference if they are further apart than
+/// tolerance_of says. A library's threads are the caller's to set.
 void require_like_ref(const std::string& what, const ModelConfig& config, const KernelSet& kernels,
                       int tokens, Team& team);
 

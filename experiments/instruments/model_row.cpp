@@ -23,14 +23,14 @@ ModelRow parsed(const FileRow& from) {
   if (row.batch < 1) {
     throw UserError("batch is " + std::to_string(row.batch) + " but must be at least 1");
   }
-  row.model.validate();
+  validate(row.model);
   return row;
 }
 
 }  // namespace
 
 std::vector<KnobInfo> model_row_knobs() {
-  std::vector<KnobInfo> all = knobs_of<ModelConfig>();
+  std::vector<KnobInfo> all = all_knobs();
   for (KnobInfo& knob : all) knob.initial = get_field({}, knob.name);
   all.push_back({"batch", "sequences at once", "1"});
   all.push_back({"against", "row that a row is compared with; default: the first", ""});

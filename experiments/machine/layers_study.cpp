@@ -255,7 +255,7 @@ StudyInfo LayerStudy::info() const {
 
 void LayerStudy::add_all(const RunOptions& options) {
   const ModelConfig config = config_of_shape(knobs_.shape);
-  config.validate();
+  validate(config);
   const Setting setting{
       [this](const std::string& name, int threads, std::function<void(benchmark::State&)> run) {
         add(name, threads, std::move(run));

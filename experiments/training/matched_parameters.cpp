@@ -61,17 +61,12 @@ std::string signed_percent(double share) {
   return text;
 }
 
-/// The knob whose multiples d_ff must be, if there is one.
-std::int64_t* step_of(ModelConfig& config) {
-  if (config.feed_forward == "sparse") return &config.sparsity;
-  if (config.feed_forward == "moe_block" || config.feed_forward == "moe_switch") {
-    return &config.experts;
-  }
-  return nullptr;
+const Traits& feed_forward_traits(const ModelConfig& config) {
+  return chosen_entry(config, "feed_forward").traits;
 }
 
 void require_dense_feed_forward(const ModelConfig& config, Solve solve) {
-  if (config.feed_forward == "dense") return;
+  if (feed_forward_traits(config).is_dense) return;
   throw UserError(std::string("solve=") + name_of(solve) +
                   " makes a dense control, but feed_forward is '" + config.feed_forward +
                   "'; set feed_forward=dense");
@@ -95,8 +90,8 @@ std::int64_t parameters_of(const ModelConfig& config) {
 }
 
 double feed_forward_reads(const ModelConfig& config) {
-  config.validate();
-  const auto layer = make_feed_forward(config.feed_forward, config);
+  validate(config);
+  const auto layer = make_feed_forward(config);
   return total(layer->step_cost(1, WeightType::f32)).weights;
 }
 
@@ -108,15 +103,16 @@ Solved match_parameters(const ModelConfig& variant, const ModelConfig& baseline)
   const auto target = double(parameters_of(baseline));
   const Measure count = [](const ModelConfig& c) { return double(parameters_of(c)); };
   ModelConfig config = variant;
-  std::int64_t* const divisor = step_of(config);
-  const std::int64_t asked = divisor ? *divisor : 1;
-  if (asked < 1) config.validate();  // says what is wrong with it
+  const char* const divisor = feed_forward_traits(config).d_ff_multiple_of;
+  std::int64_t asked = 1;
+  if (divisor) parse_value(divisor, get_field(config, divisor), asked);
+  if (asked < 1) validate(config);  // says what is wrong with it
   double nearest = std::numeric_limits<double>::infinity();
   for (std::int64_t step = asked; step >= 1; --step) {
     if (asked % step != 0) continue;
     if (divisor) {
       if (step == 1) break;  // would no longer be sparse
-      *divisor = step;
+      set_field(config, divisor, step);
     }
     config.d_ff = nearest_d_ff(config, step, target, count);
     const double off = difference(count(config), target);
@@ -125,9 +121,8 @@ Solved match_parameters(const ModelConfig& variant, const ModelConfig& baseline)
     Solved solved{config,
                   "d_ff " + std::to_string(config.d_ff) + ", parameters " + signed_percent(off)};
     if (step != asked) {
-      solved.what += ", " + std::string(config.feed_forward == "sparse" ? "N " : "experts ") +
-                     std::to_string(step) + " in place of " + std::to_string(asked) +
-                     ", whose step is too coarse";
+      solved.what += std::string(", ") + divisor + " " + std::to_string(step) + " in place of " +
+                     std::to_string(asked) + ", whose step is too coarse";
     }
     return solved;
   }

@@ -9,6 +9,7 @@
 
 #include "kernels/gemm.h"
 #include "kernels/team.h"
+#include "models/layers/catalog.h"
 
 namespace scaling {
 namespace {
@@ -61,12 +62,11 @@ void copy_weights(Transformer& from, Transformer& to) {
 void diagnose_selections(Transformer& model, const Task& task, const TrainConfig& train,
                          int threads, CurveResult* result) {
   const ModelConfig& config = model.config();
-  const bool learned = (config.feed_forward == "sparse" && config.selector == "learned") ||
-                       config.feed_forward == "moe_block";
+  const bool learned = chosen_entry(config, "feed_forward").selects_softly(config);
   if (!learned || config.encoder_layers > 0 || model.parameter_count() > kMostParameters) return;
   ModelConfig soft = config;
-  soft.hard_probability = 0;
-  soft.selection_noise = 0;
+  set_field(soft, "hard_probability", 0);
+  set_field(soft, "selection_noise", 0);
   Transformer twin(soft);
   {
     Team team(threads);

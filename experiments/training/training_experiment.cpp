@@ -118,7 +118,7 @@ class Solver {
         curve.model = solved.model;
         curve.solved = solved.what;
       }
-      curve.model.validate();
+      validate(curve.model);
       needs_of(curve.train);
     } catch (const UserError& error) {
       const std::string row = "row '" + curve.name + "': ", what = error.what();
@@ -198,13 +198,13 @@ std::vector<std::string> file_knobs() {
 
 Settings curve_knobs() {
   Settings knobs;
-  const auto visit = [&knobs](const char* name, auto&, const char* help) {
-    if (!kNoKnobs.count(name)) knobs.emplace_back(name, help);
+  const auto add = [&knobs](const std::vector<KnobInfo>& all) {
+    for (const KnobInfo& knob : all) {
+      if (!kNoKnobs.count(knob.name)) knobs.emplace_back(knob.name, knob.help);
+    }
   };
-  ModelConfig model;
-  ModelConfig::fields(model, visit);
-  TrainConfig train;
-  TrainConfig::fields(train, visit);
+  add(all_knobs());
+  add(knobs_of<TrainConfig>());
   return knobs;
 }
 

@@ -1,9 +1,9 @@
-// Every implementation, by seat and name. A new competitor is a line here.
+// Every implementation, by component and name. A new one is a line here.
 #include "models/layers/catalog.h"
 
-#include <functional>
+#include <algorithm>
+#include <type_traits>
 
-#include "kernels/check.h"
 #include "models/layers/attention/full.h"
 #include "models/layers/attention/lsh.h"
 #include "models/layers/feed_forward/dense.h"
@@ -13,165 +13,247 @@
 #include "models/layers/loss/dense.h"
 #include "models/layers/loss/low_rank.h"
 #include "models/layers/loss/multiplicative.h"
-#include "models/layers/parts/low_rank_dense.h"
-#include "models/layers/parts/mult_modular_dense.h"
 #include "models/layers/projection/conv.h"
 #include "models/layers/projection/cross_dense.h"
 #include "models/layers/projection/cross_mult_conv.h"
-#include "models/layers/projection/independent.h"
+#include "models/layers/projection/independent_layers.h"
 #include "models/layers/projection/mult_conv.h"
 #include "models/layers/recurrence/sru.h"
 
 namespace scaling {
 namespace {
 
-template <class Seat>
-struct Entry {
-  const char* name;
-  std::function<std::unique_ptr<Seat>(const ModelConfig&)> make;
+template <class Component>
+struct Entry : EntryInfo {
+  std::unique_ptr<Component> (*make)(const ModelConfig&);
 };
 
-template <class Seat>
-using Entries = std::vector<Entry<Seat>>;
+template <class Component>
+using Entries = std::vector<Entry<Component>>;
 
-template <class Block, class Make>
-std::unique_ptr<Projection> independent(Make&& make) {
-  return std::make_unique<IndependentProjection<Block>>(std::forward<Make>(make));
+/// Of an entry that is the absence of a layer.
+struct NoLayer {};
+
+/// The entry of class L, made from a config and `args`; what L leaves out of Options (its struct of
+/// knobs), kTraits, validate, shrink and selects_softly it has not.
+template <class Component, class L, auto... args>
+Entry<Component> entry(const char* name) {
+  Entry<Component> e{};
+  e.name = name;
+  e.make = [](const ModelConfig& c) -> std::unique_ptr<Component> {
+    if constexpr (std::is_same_v<L, NoLayer>) {
+      return nullptr;
+    } else {
+      return std::make_unique<L>(c, args...);
+    }
+  };
+  e.knobs = [] {
+    if constexpr (requires { typename L::Options; }) {
+      return knobs_of<typename L::Options>();
+    } else {
+      return std::vector<KnobInfo>();
+    }
+  };
+  e.validate = []([[maybe_unused]] const ModelConfig& c) {
+    if constexpr (requires { L::validate(c); }) L::validate(c);
+  };
+  e.shrink = []([[maybe_unused]] ModelConfig& c) {
+    if constexpr (requires { L::shrink(c); }) L::shrink(c);
+  };
+  e.selects_softly = []([[maybe_unused]] const ModelConfig& c) {
+    if constexpr (requires { L::selects_softly(c, args...); }) {
+      return L::selects_softly(c, args...);
+    } else {
+      return false;
+    }
+  };
+  if constexpr (requires { L::kTraits; }) e.traits = L::kTraits;
+  return e;
 }
 
-const Entries<FeedForward>& feed_forwards() {
+template <class Component>
+const Entries<Component>& entries();
+
+template <>
+const Entries<FeedForward>& entries() {
   static const Entries<FeedForward> all = {
-      {"dense", [](const auto& c) { return std::make_unique<DenseFeedForward>(c); }},
-      {"dense_relu_skip",
-       [](const auto& c) { return std::make_unique<DenseReluSkipFeedForward>(c); }},
-      {"sparse", [](const auto& c) { return std::make_unique<SparseFeedForward>(c); }},
-      {"moe_block",
-       [](const auto& c) {
-         return std::make_unique<MoeFeedForward>(c, MoeFeedForward::Kind::block);
-       }},
-      {"moe_switch",
-       [](const auto& c) {
-         return std::make_unique<MoeFeedForward>(c, MoeFeedForward::Kind::switched);
-       }},
+      entry<FeedForward, DenseFeedForward>("dense"),
+      entry<FeedForward, DenseReluSkipFeedForward>("dense_relu_skip"),
+      entry<FeedForward, SparseFeedForward>("sparse"),
+      entry<FeedForward, MoeFeedForward, MoeFeedForward::Kind::block>("moe_block"),
+      entry<FeedForward, MoeFeedForward, MoeFeedForward::Kind::switched>("moe_switch"),
   };
   return all;
 }
 
-const Entries<Projection>& projections() {
+template <>
+const Entries<Projection>& entries() {
   static const Entries<Projection> all = {
-      {"dense",
-       [](const auto& c) {
-         return independent<DenseProduct>([&](const std::string& part) {
-           return DenseProduct(part, part + "_bias", c.d_model, c.d_model);
-         });
-       }},
-      {"low_rank",
-       [](const auto& c) {
-         return independent<LowRankDense>([&](const std::string& part) {
-           return LowRankDense(part, c.d_model, c.projection_rank, c.d_model);
-         });
-       }},
-      {"local",
-       [](const auto& c) {
-         return independent<LocalDense>([&](const std::string& part) {
-           return LocalDense(part + ".w", part + ".bias", c.d_model, c.modules);
-         });
-       }},
-      {"conv", [](const auto& c) { return std::make_unique<ConvProjection>(c); }},
-      {"multiplicative",
-       [](const auto& c) {
-         return independent<MultiplicativeDense>([&](const std::string& part) {
-           return MultiplicativeDense(part, c.d_model, c.modules, c.d_model);
-         });
-       }},
-      {"mult_modular",
-       [](const auto& c) {
-         return independent<MultModularDense>(
-             [&](const std::string& part) { return MultModularDense(part, c.d_model, c.modules); });
-       }},
-      {"mult_conv", [](const auto& c) { return std::make_unique<MultConvProjection>(c, false); }},
-      {"mult_conv_shared_qk",
-       [](const auto& c) { return std::make_unique<MultConvProjection>(c, true); }},
+      entry<Projection, DenseProjection>("dense"),
+      entry<Projection, LocalProjection>("local"),
+      entry<Projection, ConvProjection>("conv"),
+      entry<Projection, MultiplicativeProjection>("multiplicative"),
+      entry<Projection, MultModularProjection>("mult_modular"),
+      entry<Projection, MultConvProjection, false>("mult_conv"),
+      entry<Projection, MultConvProjection, true>("mult_conv_shared_qk"),
+      entry<Projection, LowRankProjection>("low_rank"),
   };
   return all;
 }
 
-const Entries<CrossProjection>& cross_projections() {
+template <>
+const Entries<CrossProjection>& entries() {
   static const Entries<CrossProjection> all = {
-      {"dense", [](const auto& c) { return std::make_unique<DenseCrossProjection>(c); }},
-      {"mult_conv",
-       [](const auto& c) { return std::make_unique<MultConvCrossProjection>(c, false); }},
-      {"mult_conv_output",
-       [](const auto& c) { return std::make_unique<MultConvCrossProjection>(c, true); }},
+      entry<CrossProjection, DenseCrossProjection>("dense"),
+      entry<CrossProjection, MultConvCrossProjection, false>("mult_conv"),
+      entry<CrossProjection, MultConvCrossProjection, true>("mult_conv_output"),
   };
   return all;
 }
 
-const Entries<SelfAttention>& attentions() {
+template <>
+const Entries<SelfAttention>& entries() {
   static const Entries<SelfAttention> all = {
-      {"full", [](const auto& c) { return std::make_unique<FullAttention>(c); }},
-      {"lsh", [](const auto& c) { return std::make_unique<LshAttention>(c); }},
+      entry<SelfAttention, FullAttention>("full"),
+      entry<SelfAttention, LshAttention>("lsh"),
   };
   return all;
 }
 
-const Entries<Loss>& losses() {
+template <>
+const Entries<Loss>& entries() {
   static const Entries<Loss> all = {
-      {"dense", [](const auto& c) { return std::make_unique<DenseLoss>(c); }},
-      {"multiplicative", [](const auto& c) { return std::make_unique<MultiplicativeLoss>(c); }},
-      {"low_rank", [](const auto& c) { return std::make_unique<LowRankLoss>(c); }},
+      entry<Loss, DenseLoss>("dense"),
+      entry<Loss, MultiplicativeLoss>("multiplicative"),
+      entry<Loss, LowRankLoss>("low_rank"),
   };
   return all;
 }
 
-const Entries<Recurrence>& recurrences() {
+template <>
+const Entries<Recurrence>& entries() {
   static const Entries<Recurrence> all = {
-      {"none", [](const auto&) { return nullptr; }},
-      {"sru", [](const auto& c) { return std::make_unique<SruRecurrence>(c); }},
+      entry<Recurrence, NoLayer>("none"),
+      entry<Recurrence, SruRecurrence>("sru"),
   };
   return all;
 }
 
-template <class Seat>
-std::vector<std::string> names_of(const Entries<Seat>& entries) {
-  std::vector<std::string> names;
-  for (const auto& entry : entries) names.emplace_back(entry.name);
-  return names;
+/// One of models/config.h's names of components.
+struct Component {
+  const char* name;
+  std::string ModelConfig::*chosen;
+  std::vector<EntryInfo> entries;
+};
+
+template <class C>
+Component component(const char* name, std::string ModelConfig::*chosen) {
+  return {name, chosen, {entries<C>().begin(), entries<C>().end()}};
 }
 
-[[noreturn]] void refuse(const std::string& what, const std::string& name,
-                         const std::vector<std::string>& known) {
-  std::string list;
-  for (const std::string& k : known) list += (list.empty() ? "" : ", ") + k;
-  throw UserError("unknown " + what + " '" + name + "'; known: " + list);
+const std::vector<Component>& components() {
+  static const std::vector<Component> all = {
+      component<FeedForward>("feed_forward", &ModelConfig::feed_forward),
+      component<Projection>("projection", &ModelConfig::projection),
+      component<CrossProjection>("cross_projection", &ModelConfig::cross_projection),
+      component<SelfAttention>("attention", &ModelConfig::attention),
+      component<Loss>("loss", &ModelConfig::loss),
+      component<Recurrence>("recurrence", &ModelConfig::recurrence),
+  };
+  return all;
 }
 
-template <class Seat>
-std::unique_ptr<Seat> make(const char* seat, const Entries<Seat>& entries, const std::string& name,
-                           const ModelConfig& config) {
-  for (const auto& entry : entries) {
-    if (name == entry.name) return entry.make(config);
+const Component& find_component(const std::string& name) {
+  for (const Component& c : components()) {
+    if (name == c.name) return c;
   }
-  refuse(seat, name, names_of(entries));
+  refuse_choice("component", name, component_names());
+}
+
+template <class E>
+const E& find_entry(const std::string& component, const std::vector<E>& all,
+                    const std::string& name) {
+  std::vector<std::string> known;
+  for (const E& e : all) {
+    if (name == e.name) return e;
+    known.push_back(e.name);
+  }
+  refuse_choice(component, name, known);
+}
+
+template <class C>
+const Entry<C>& dense_entry() {
+  const Entries<C>& all = entries<C>();
+  return *std::find_if(all.begin(), all.end(), [](const Entry<C>& e) { return e.traits.is_dense; });
 }
 
 }  // namespace
 
+std::vector<std::string> component_names() {
+  std::vector<std::string> names;
+  for (const Component& c : components()) names.push_back(c.name);
+  return names;
+}
+
+const std::vector<EntryInfo>& entries_of(const std::string& component) {
+  return find_component(component).entries;
+}
+
+std::vector<std::string> implementations_of(const std::string& component) {
+  std::vector<std::string> names;
+  for (const EntryInfo& e : entries_of(component)) names.push_back(e.name);
+  return names;
+}
+
+std::vector<std::string> knobs_of_component(const std::string& component) {
+  std::vector<std::string> names;
+  for (const EntryInfo& e : entries_of(component)) {
+    for (const KnobInfo& knob : e.knobs()) {
+      if (std::find(names.begin(), names.end(), knob.name) == names.end()) {
+        names.push_back(knob.name);
+      }
+    }
+  }
+  return names;
+}
+
+const EntryInfo& chosen_entry(const ModelConfig& config, const std::string& component) {
+  const Component& c = find_component(component);
+  return find_entry(component, c.entries, config.*c.chosen);
+}
+
 std::unique_ptr<FeedForward> make_feed_forward(const std::string& name, const ModelConfig& config) {
-  return make("feed_forward", feed_forwards(), name, config);
+  return find_entry("feed_forward", entries<FeedForward>(), name).make(config);
+}
+
+std::unique_ptr<FeedForward> make_feed_forward(const ModelConfig& config) {
+  return make_feed_forward(config.feed_forward, config);
 }
 
 std::unique_ptr<Projection> make_projection(const std::string& name, const ModelConfig& config) {
-  return make("projection", projections(), name, config);
+  return find_entry("projection", entries<Projection>(), name).make(config);
+}
+
+std::unique_ptr<Projection> make_projection(const ModelConfig& config, Where where) {
+  if (where.in_encoder) return dense_entry<Projection>().make(config);
+  return make_projection(config.projection, config);
 }
 
 std::unique_ptr<CrossProjection> make_cross_projection(const std::string& name,
                                                        const ModelConfig& config) {
-  return make("cross_projection", cross_projections(), name, config);
+  return find_entry("cross_projection", entries<CrossProjection>(), name).make(config);
+}
+
+std::unique_ptr<CrossProjection> make_cross_projection(const ModelConfig& config) {
+  return make_cross_projection(config.cross_projection, config);
 }
 
 std::unique_ptr<SelfAttention> make_attention(const std::string& name, const ModelConfig& config) {
-  return make("attention", attentions(), name, config);
+  return find_entry("attention", entries<SelfAttention>(), name).make(config);
+}
+
+std::unique_ptr<SelfAttention> make_self_attention(const ModelConfig& config) {
+  return make_attention(config.attention, config);
 }
 
 std::unique_ptr<CrossAttention> make_cross_attention(const ModelConfig& config) {
@@ -179,25 +261,19 @@ std::unique_ptr<CrossAttention> make_cross_attention(const ModelConfig& config) 
 }
 
 std::unique_ptr<Loss> make_loss(const std::string& name, const ModelConfig& config) {
-  return make("loss", losses(), name, config);
+  return find_entry("loss", entries<Loss>(), name).make(config);
+}
+
+std::unique_ptr<Loss> make_loss(const ModelConfig& config) {
+  return make_loss(config.loss, config);
 }
 
 std::unique_ptr<Recurrence> make_recurrence(const std::string& name, const ModelConfig& config) {
-  return make("recurrence", recurrences(), name, config);
+  return find_entry("recurrence", entries<Recurrence>(), name).make(config);
 }
 
-std::vector<std::string> seat_names() {
-  return {"feed_forward", "projection", "cross_projection", "attention", "loss", "recurrence"};
-}
-
-std::vector<std::string> implementations_of(const std::string& seat) {
-  if (seat == "feed_forward") return names_of(feed_forwards());
-  if (seat == "projection") return names_of(projections());
-  if (seat == "cross_projection") return names_of(cross_projections());
-  if (seat == "attention") return names_of(attentions());
-  if (seat == "loss") return names_of(losses());
-  if (seat == "recurrence") return names_of(recurrences());
-  refuse("seat", seat, seat_names());
+std::unique_ptr<Recurrence> make_recurrence(const ModelConfig& config) {
+  return make_recurrence(config.recurrence, config);
 }
 
 }  // namespace scaling

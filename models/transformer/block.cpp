@@ -14,10 +14,9 @@ const char* name_of(StackKind kind) { return kind == StackKind::encoder ? "encod
 Block::Block(const ModelConfig& config, StackKind kind, std::size_t index) {
   const std::string prefix = std::string(name_of(kind)) + "." + std::to_string(index) + ".";
   const bool is_decoder = kind == StackKind::decoder;
-  const std::string projection = is_decoder ? config.projection : "dense";
   for (int number = 1; number <= (is_decoder ? config.attention_layers : 1); ++number) {
-    branches.push_back(std::make_unique<SelfAttentionBranch>(config, projection, config.attention,
-                                                             number, prefix));
+    branches.push_back(std::make_unique<SelfAttentionBranch>(
+        config, Where{.in_encoder = !is_decoder}, number, prefix));
   }
   if (is_decoder && config.has_cross_attention()) {
     branches.push_back(std::make_unique<CrossAttentionBranch>(config, prefix));

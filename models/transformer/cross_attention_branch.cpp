@@ -23,7 +23,7 @@ struct CrossAttentionBranch::State : BranchState {
 
 CrossAttentionBranch::CrossAttentionBranch(const ModelConfig& config, const std::string& prefix)
     : norm_(config.d_model),
-      projection_(make_cross_projection(config.cross_projection, config)),
+      projection_(make_cross_projection(config)),
       attention_(make_cross_attention(config)),
       name_(branch_name(prefix, "cross-attention")),
       norm_name_(prefix + "cross_norm."),

@@ -29,8 +29,8 @@ struct FeedForwardBranch::State : BranchState {
 FeedForwardBranch::FeedForwardBranch(const ModelConfig& config, const std::string& prefix)
     : norm_(config.d_model),
       recurrence_norm_(config.d_model),
-      layer_(make_feed_forward(config.feed_forward, config)),
-      recurrence_(make_recurrence(config.recurrence, config)),
+      layer_(make_feed_forward(config)),
+      recurrence_(make_recurrence(config)),
       prefix_(prefix),
       name_(branch_name(prefix, "feed-forward")),
       d_(config.d_model),

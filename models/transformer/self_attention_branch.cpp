@@ -24,12 +24,11 @@ struct SelfAttentionBranch::State : BranchState {
   std::unique_ptr<LayerState> projection;
 };
 
-SelfAttentionBranch::SelfAttentionBranch(const ModelConfig& config, const std::string& projection,
-                                         const std::string& attention, int number,
+SelfAttentionBranch::SelfAttentionBranch(const ModelConfig& config, Where where, int number,
                                          const std::string& prefix)
     : norm_(config.d_model),
-      projection_(make_projection(projection, config)),
-      attention_(make_attention(attention, config)),
+      projection_(make_projection(config, where)),
+      attention_(make_self_attention(config)),
       name_(branch_name(prefix, "self-attention")),
       norm_name_(prefix + "attention" + numbered(number) + "_norm."),
       d_(config.d_model),

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "models/layers/catalog.h"
 #include "models/transformer/branch.h"
 
 namespace scaling {
@@ -12,11 +13,11 @@ namespace scaling {
 /// (reference 5.1).
 class SelfAttentionBranch : public Branch {
  public:
-  /// projection, attention: of the catalog. number: 1, 2, ... within the block whose parameters'
+  /// number: 1, 2, ... within the block whose parameters'
   /// names begin with prefix ("decoder.0."). Parameters: prefix + "attention_norm.", "projection.",
   /// "attention.", of further ones "attention2_norm.", "projection2." and so on.
-  SelfAttentionBranch(const ModelConfig& config, const std::string& projection,
-                      const std::string& attention, int number, const std::string& prefix);
+  SelfAttentionBranch(const ModelConfig& config, Where where, int number,
+                      const std::string& prefix);
   void visit_parameters(const ParameterVisitor& visit) override;
   std::string name() const override { return name_; }
 

@@ -37,7 +37,7 @@ Stack::Stack(const ModelConfig& config, Kind kind_)
     : kind(kind_),
       norm(config.d_model),
       is_reversible_(config.is_reversible()),
-      stores_(config.residual_stack != "reversible"),
+      stores_(config.residual_stack != ResidualStack::reversible),
       decides_anew_(config.recompute_decisions),
       encoder_swaps_(config.encoder_swaps) {
   positions =

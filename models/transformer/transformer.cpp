@@ -47,14 +47,14 @@ std::vector<std::int64_t> unpadded(const std::vector<int>& ids) {
 }
 
 Transformer::Transformer(ModelConfig config, std::uint64_t memory)
-    : config_((config.validate(), std::move(config))),
+    : config_((validate(config), std::move(config))),
       embedding_(Parameter::make_matrix(
           "embedding", config_.vocab_size, config_.d_model, Layout::rows,
           {Initializer::Kind::uniform,
            float(config_.embedding_scale) * std::sqrt(3.0f / float(config_.d_model))})),
       encoder_(config_, Stack::Kind::encoder),
       decoder_(config_, Stack::Kind::decoder),
-      loss_(make_loss(config_.loss, config_)) {
+      loss_(make_loss(config_)) {
   loss_->visit_parameters([](Parameter& p) { p.name = "loss." + p.name; });
   for (std::int64_t i = 0; config_.encoder && i < config_.encoder_layers; ++i) {
     encoder_.add_block(config_);

@@ -4,6 +4,8 @@
 #include <map>
 
 #include "experiments/decode/decode_row.h"
+#include "models/layers/feed_forward/sparse.h"
+#include "models/layers/parts/module_knobs.h"
 #include "models/transformer/transformer.h"
 
 namespace scaling {
@@ -26,9 +28,9 @@ TEST(Configs, WidthSweepHasItsWidthsModulesAndRanks) {
     EXPECT_EQ(c.d_ff, 4 * c.d_model) << row.name;
     if (c.feed_forward != "sparse") continue;
     const std::int64_t n = modules.at(c.d_model);
-    EXPECT_EQ(c.modules, n) << row.name;
-    EXPECT_EQ(c.sparsity, n) << row.name;
-    EXPECT_EQ(c.d_lowrank, (c.d_model / n + 7) / 8 * 8) << row.name;
+    EXPECT_EQ(c.options<ModuleKnobs>().modules, n) << row.name;
+    EXPECT_EQ(c.options<SparseKnobs>().sparsity, n) << row.name;
+    EXPECT_EQ(c.options<SparseKnobs>().d_lowrank, (c.d_model / n + 7) / 8 * 8) << row.name;
     EXPECT_EQ(c.projection, "mult_conv") << row.name;
     EXPECT_EQ(c.cross_projection, "mult_conv") << row.name;
   }

@@ -38,7 +38,7 @@ TEST(LikeRef, EveryRowOfTheProjectsConfigsAgrees) {
     const RowFile file = read_row_file(entry.path().string(), decode_row_knobs(), {});
     for (const DecodeRow& row : decode_rows(file)) {
       DecodeRow small = row;
-      small.model = twin_of(row.model);
+      small.model = shrunk(row.model);
       small.decode.context = small.decode.source_length = 0;
       const std::string& kernels = row.decode.kernels;
       const auto& sets = kernel_sets();
@@ -54,7 +54,7 @@ TEST(LikeRef, EveryRowOfTheProjectsConfigsAgrees) {
 
 TEST(LikeRef, EverySetAgreesWithEveryImplementation) {
   for (const KernelSet* set : kernel_sets()) {
-    for (const std::string& seat : seat_names()) {
+    for (const std::string& seat : component_names()) {
       for (const std::string& name : implementations_of(seat)) {
         for (const WeightType type : {WeightType::f32, WeightType::bf16}) {
           ModelConfig c = config_of_shape("800m");

@@ -27,6 +27,8 @@
 #include "experiments/training/training_options.h"
 #include "experiments/training/training_records.h"
 #include "experiments/training/training_state.h"
+#include "models/layers/feed_forward/moe.h"
+#include "models/layers/feed_forward/sparse.h"
 #include "models/training/checkpoint.h"
 #include "tests/experiments/driver_run.h"
 #include "tests/experiments/harness_helpers.h"
@@ -71,10 +73,10 @@ TEST(MatchedParameters, EveryVariantComesWithinHalfAPercentAndDivides) {
   for (const Curve& curve : e.curves) {
     EXPECT_NEAR(double(parameters_of(curve.model)), target, kMatchTolerance * target) << curve.name;
     if (curve.model.feed_forward == "sparse") {
-      EXPECT_EQ(curve.model.d_ff % curve.model.sparsity, 0) << curve.name;
+      EXPECT_EQ(curve.model.d_ff % curve.model.options<SparseKnobs>().sparsity, 0) << curve.name;
     }
     if (curve.model.feed_forward.rfind("moe", 0) == 0) {
-      EXPECT_EQ(curve.model.d_ff % curve.model.experts, 0) << curve.name;
+      EXPECT_EQ(curve.model.d_ff % curve.model.options<MoeKnobs>().experts, 0) << curve.name;
     }
   }
 }
@@ -84,8 +86,8 @@ TEST(MatchedParameters, ATooCoarseStepTakesADivisorAndSaysSo) {
                                   "row = dense: d_ff=100\n"
                                   "row = coarse: feed_forward=sparse sparsity=64 d_lowrank=1\n");
   const Curve coarse = curve_named(e, "coarse");
-  EXPECT_LT(coarse.model.sparsity, 64);
-  EXPECT_EQ(64 % coarse.model.sparsity, 0);
+  EXPECT_LT(coarse.model.options<SparseKnobs>().sparsity, 64);
+  EXPECT_EQ(64 % coarse.model.options<SparseKnobs>().sparsity, 0);
   expect_mentions(coarse.solved, {"in place of 64"});
 }
 

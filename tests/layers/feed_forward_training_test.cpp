@@ -21,8 +21,8 @@ constexpr std::int64_t kRows = 10;
 
 ModelConfig config_with(double hard_probability, double noise = -1) {
   ModelConfig c = small_config();
-  c.hard_probability = hard_probability;
-  c.selection_noise = noise;
+  set_field(c, "hard_probability", hard_probability);
+  set_field(c, "selection_noise", noise);
   return c;
 }
 
@@ -162,14 +162,14 @@ TEST(SparseTrainingTest, HardAndSoftCallsAreTheReferencesFormulas) {
     for (const bool hard : {false, true}) {
       SCOPED_TRACE(std::string(b1 ? "b1 " : "") + (hard ? "hard" : "soft"));
       ModelConfig c = config_with(hard ? 1 : 0);
-      c.feed_forward_bias = b1;
+      set_field(c, "feed_forward_bias", b1);
       Trained held = trained("sparse", c);
       Pass pass = training_pass(2);
       const Outcome run(held, pass);
       ASSERT_EQ(run.sparse().is_hard, hard);
       expect_naive(held, run,
-                   naive(held, run.x, run.dy, onehot(run.sparse().chosen, kRows, c.sparsity),
-                         hard ? Mask::hard : Mask::soft, c.sparsity));
+                   naive(held, run.x, run.dy, onehot(run.sparse().chosen, kRows, sparsity_of(c)),
+                         hard ? Mask::hard : Mask::soft, sparsity_of(c)));
     }
   }
 }
@@ -185,11 +185,11 @@ TEST(MoeTrainingTest, BlockAndSwitchAreTheReferencesFormulas) {
       const Outcome run(held, pass);
       EXPECT_EQ(run.moe().is_hard, hard || is_switch);
       expect_naive(held, run,
-                   naive(held, run.x, run.dy, onehot(run.moe().chosen, kRows, c.experts),
+                   naive(held, run.x, run.dy, onehot(run.moe().chosen, kRows, experts_of(c)),
                          is_switch ? Mask::scaled
                          : hard    ? Mask::hard
                                    : Mask::soft,
-                         c.experts));
+                         experts_of(c)));
     }
   }
 }
@@ -207,7 +207,7 @@ TEST(SparseTrainingTest, BackwardAddsToGradientsAndOverwritesDx) {
 
 TEST(SparseTrainingTest, HardCallTeachesOnlyChosenAndActiveNeurons) {
   const ModelConfig c = config_with(1);
-  const std::int64_t n = c.sparsity;
+  const std::int64_t n = sparsity_of(c);
   Trained held = trained("sparse", c);
   Pass pass = training_pass();
   const Outcome run(held, pass, 1);
@@ -242,12 +242,12 @@ TEST(SparseTrainingTest, EvaluationTakesTheLargestLogitWhateverTheKnobs) {
     const auto* sparse = dynamic_cast<const SparseFeedForward*>(held.layer.get());
     const Mat z = sparse->controller_logits(x);
     std::vector<std::int32_t> best;
-    for (std::int64_t i = 0; i < kRows * c.d_ff / c.sparsity; ++i) {
-      const float* block = z.data() + i * c.sparsity;
-      best.push_back(std::int32_t(std::max_element(block, block + c.sparsity) - block));
+    for (std::int64_t i = 0; i < kRows * c.d_ff / sparsity_of(c); ++i) {
+      const float* block = z.data() + i * sparsity_of(c);
+      best.push_back(std::int32_t(std::max_element(block, block + sparsity_of(c)) - block));
     }
     const Naive expected =
-        naive(held, x, x, onehot(best, kRows, c.sparsity), Mask::hard, c.sparsity);
+        naive(held, x, x, onehot(best, kRows, sparsity_of(c)), Mask::hard, sparsity_of(c));
     expect_close(held.layer->forward(x), expected.y.cast<float>(), "y");
   }
 }
@@ -300,8 +300,8 @@ TEST(SparseTrainingTest, NoiseChoosesWithTheProbabilitiesOfTheLogitsOverTau) {
     const auto& own = static_cast<const SparseFeedForward::Kept&>(*kept);
     const auto* sparse = dynamic_cast<const SparseFeedForward*>(held.layer.get());
     const MatD z = sparse->controller_logits(x.topRows(1)).cast<double>();
-    const MatD p = softmax(z / (tau < 0 ? 0.1 : tau), c.sparsity);
-    const MatD seen = onehot(own.chosen, kDraws, c.sparsity).colwise().mean();
+    const MatD p = softmax(z / (tau < 0 ? 0.1 : tau), sparsity_of(c));
+    const MatD seen = onehot(own.chosen, kDraws, sparsity_of(c)).colwise().mean();
     for (std::int64_t j = 0; j < c.d_ff; ++j) {
       const double sd = std::sqrt(p(0, j) * (1 - p(0, j)) / double(kDraws));
       EXPECT_NEAR(seen(0, j), p(0, j), 5 * sd + 1e-3) << "tau " << tau << " neuron " << j;
@@ -330,8 +330,9 @@ TEST(SparseTrainingTest, EntropyIsThatOfTheSoftmax) {
   Trained held = trained("sparse", c);
   Pass pass = training_pass();
   const Outcome run(held, pass);
-  const MatD p = naive(held, run.x, run.dy, MatD::Zero(kRows, c.d_ff), Mask::soft, c.sparsity).p;
-  const double blocks = double(kRows * c.d_ff / c.sparsity);
+  const MatD p =
+      naive(held, run.x, run.dy, MatD::Zero(kRows, c.d_ff), Mask::soft, sparsity_of(c)).p;
+  const double blocks = double(kRows * c.d_ff / sparsity_of(c));
   const double expected = -(p.array() * p.array().log()).sum() / blocks;
   EXPECT_NEAR(held.layer->selection_entropy(*run.kept), expected, 1e-5);
   pass.training = false;
@@ -346,9 +347,9 @@ TEST(SparseTrainingTest, EntropyIsThatOfTheSoftmax) {
 TEST(SparseTrainingTest, KernelScalingStartsW2LargerByTheRootOfN) {
   ModelConfig c = small_config();
   const Mat plain = trained("sparse", c).parameter("w2").matrix();
-  c.kernel_scaling = true;
+  set_field(c, "kernel_scaling", true);
   const Mat large = trained("sparse", c).parameter("w2").matrix();
-  expect_close(large, plain * std::sqrt(float(c.sparsity)), "w2");
+  expect_close(large, plain * std::sqrt(float(sparsity_of(c))), "w2");
 }
 
 std::int64_t parameter_count(FeedForward& layer) {
@@ -359,7 +360,7 @@ std::int64_t parameter_count(FeedForward& layer) {
 
 ModelConfig config_of_selector(const std::string& selector) {
   ModelConfig c = small_config();
-  c.selector = selector;
+  set_field(c, "selector", selector);
   return c;
 }
 
@@ -372,7 +373,8 @@ std::vector<int> some_ids(std::int64_t n, std::uint64_t stream) {
 
 TEST(SelectorTest, CountsAndCosts) {
   const ModelConfig c = small_config();
-  const std::int64_t r = c.d_lowrank, controller = c.d_model * r + r * c.d_ff + c.d_ff;
+  const std::int64_t r = c.options<SparseKnobs>().d_lowrank,
+                     controller = c.d_model * r + r * c.d_ff + c.d_ff;
   const auto learned = make_feed_forward("sparse", config_of_selector("learned"));
   const auto random = make_feed_forward("sparse", config_of_selector("random"));
   const auto hash = make_feed_forward("sparse", config_of_selector("hash"));
@@ -393,12 +395,12 @@ TEST(SelectorTest, UntrainedSelectorsAreHardNoiselessAndOutOfTheGradient) {
   for (const char* selector : {"random", "hash"}) {
     SCOPED_TRACE(selector);
     ModelConfig c = config_of_selector(selector);
-    c.hard_probability = 0;
-    c.selection_noise = 5;
-    c.feed_forward_bias = true;
+    set_field(c, "hard_probability", 0);
+    set_field(c, "selection_noise", 5);
+    set_field(c, "feed_forward_bias", true);
     Trained held = trained("sparse", c);
     for (const char* name : {"c1", "c2", "controller_bias"}) {
-      EXPECT_EQ(has(held, name), c.selector == "random");
+      EXPECT_EQ(has(held, name), selector == std::string("random"));
       if (has(held, name)) {
         EXPECT_EQ(held.parameter(name).gradient, nullptr);
       }
@@ -409,8 +411,8 @@ TEST(SelectorTest, UntrainedSelectorsAreHardNoiselessAndOutOfTheGradient) {
     const Outcome run(held, pass);
     EXPECT_TRUE(run.sparse().is_hard);
     expect_naive(held, run,
-                 naive(held, run.x, run.dy, onehot(run.sparse().chosen, kRows, c.sparsity),
-                       Mask::hard, c.sparsity, /*learns=*/false));
+                 naive(held, run.x, run.dy, onehot(run.sparse().chosen, kRows, sparsity_of(c)),
+                       Mask::hard, sparsity_of(c), /*learns=*/false));
     EXPECT_TRUE(std::isnan(held.layer->selection_entropy(*run.kept)));
     pass.training = false;
     Mat y;
@@ -428,7 +430,7 @@ TEST(SelectorTest, RandomControllerSpreadsItsChoices) {
   Mat y;
   held.layer->forward(pass, x, *kept, y);
   const auto& own = static_cast<const SparseFeedForward::Kept&>(*kept);
-  const MatD share = onehot(own.chosen, 500, c.sparsity).colwise().mean();
+  const MatD share = onehot(own.chosen, 500, sparsity_of(c)).colwise().mean();
   EXPECT_LT(share.maxCoeff(), 0.6);
   EXPECT_GT((share.array() > 0.01).count(), c.d_ff / 2);
 }
@@ -447,7 +449,7 @@ TEST(SelectorTest, HashDependsOnTokenAndBlockAndIsUniform) {
   Mat y;
   held.layer->forward(pass, x, *kept, y);
   const auto& selected = static_cast<const SparseFeedForward::Kept&>(*kept).chosen;
-  const std::int64_t blocks = c.d_ff / c.sparsity;
+  const std::int64_t blocks = c.d_ff / sparsity_of(c);
   const auto row = [&](std::int64_t t) {
     return std::vector<std::int32_t>(selected.begin() + t * blocks,
                                      selected.begin() + (t + 1) * blocks);
@@ -458,9 +460,9 @@ TEST(SelectorTest, HashDependsOnTokenAndBlockAndIsUniform) {
   for (const std::int32_t k : row(7)) first_row.insert(k);
   EXPECT_GT(first_row.size(), 2u);
   // Each neuron in 1 of N tokens, within five standard deviations.
-  const double expected = 1 / double(c.sparsity);
+  const double expected = 1 / double(sparsity_of(c));
   const double sd = std::sqrt(expected * (1 - expected) / double(kIds));
-  const MatD share = onehot(selected, kIds, c.sparsity).colwise().mean();
+  const MatD share = onehot(selected, kIds, sparsity_of(c)).colwise().mean();
   EXPECT_LT((share.array() - expected).abs().maxCoeff(), 5 * sd);
 
   ModelConfig reseeded = c;
@@ -510,8 +512,8 @@ TEST(SelectorTest, StepIsForward) {
               [&](std::int64_t position) {
                 for (int t = 0; t < tokens; ++t) y[std::size_t(t)].row(position) = out.row(t);
                 const auto touched = std::int64_t(layer.touched_rows(state.get()).size());
-                EXPECT_GE(touched, c.d_ff / c.sparsity);
-                EXPECT_LE(touched, c.d_ff / c.sparsity * tokens);
+                EXPECT_GE(touched, c.d_ff / sparsity_of(c));
+                EXPECT_LE(touched, c.d_ff / sparsity_of(c) * tokens);
               });
           for (std::size_t t = 0; t < x.size(); ++t) {
             Pass pass{.gemm = find_gemm("eigen"), .ids = ids[t].data()};
@@ -528,7 +530,7 @@ TEST(SelectorTest, StepIsForward) {
 TEST(SelectorTest, KnobsAreReadWrittenAndChecked) {
   ModelConfig c = config_of_shape("tiny");
   c.feed_forward = "sparse";
-  c.sparsity = 8;
+  set_field(c, "sparsity", 8);
   EXPECT_EQ(get_field(c, "selector"), "learned");
   EXPECT_EQ(get_field(c, "selection_noise"), "-1");
   set_field(c, "selection_noise", "0.25");
@@ -537,7 +539,7 @@ TEST(SelectorTest, KnobsAreReadWrittenAndChecked) {
   set_field(c, "kernel_scaling", "true");
   EXPECT_EQ(get_field(c, "selection_noise"), "0.25");
   EXPECT_EQ(get_field(c, "hard_probability"), "0.1");
-  c.validate();
+  validate(c);
   set_field(c, "shape", "tiny");  // sizes only
   EXPECT_EQ(get_field(c, "selection_noise"), "0.25");
   EXPECT_EQ(get_field(c, "hard_probability"), "0.1");
@@ -547,10 +549,9 @@ TEST(SelectorTest, KnobsAreReadWrittenAndChecked) {
     EXPECT_THROW(set_field(c, "selection_noise", text), UserError) << text;
   }
   set_field(c, "hard_probability", "1.5");
-  EXPECT_THROW(c.validate(), UserError);
+  EXPECT_THROW(validate(c), UserError);
   set_field(c, "hard_probability", "-1");
-  set_field(c, "selector", "coin");
-  EXPECT_THROW(c.validate(), UserError);
+  EXPECT_THROW(set_field(c, "selector", "coin"), UserError);
 }
 
 }  // namespace

@@ -13,6 +13,9 @@
 #include "kernels/random.h"
 #include "models/initialize.h"
 #include "models/layers/catalog.h"
+#include "models/layers/feed_forward/moe.h"
+#include "models/layers/feed_forward/sparse.h"
+#include "models/layers/parts/module_knobs.h"
 
 namespace scaling {
 
@@ -55,15 +58,19 @@ inline ModelConfig small_config() {
   c.d_ff = 96;
   c.n_heads = 6;
   c.vocab_size = 60;
-  c.modules = 4;
-  c.sparsity = 8;
-  c.d_lowrank = 5;
-  c.experts = 4;
-  c.projection_rank = 7;
-  c.loss_rank = 5;
-  c.loss_modules = 4;
+  set_field(c, "modules", 4);
+  set_field(c, "sparsity", 8);
+  set_field(c, "d_lowrank", 5);
+  set_field(c, "experts", 4);
+  set_field(c, "projection_rank", 7);
+  set_field(c, "loss_rank", 5);
+  set_field(c, "loss_modules", 4);
   return c;
 }
+
+inline std::int64_t sparsity_of(const ModelConfig& c) { return c.options<SparseKnobs>().sparsity; }
+inline std::int64_t experts_of(const ModelConfig& c) { return c.options<MoeKnobs>().experts; }
+inline std::int64_t modules_of(const ModelConfig& c) { return c.options<ModuleKnobs>().modules; }
 
 inline Mat random_mat(std::int64_t rows, std::int64_t cols, std::uint64_t stream) {
   Rng rng(5, stream);

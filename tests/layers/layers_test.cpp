@@ -29,8 +29,8 @@ std::vector<Setting> settings() {
   even.d_model = 64;
   even.d_ff = 256;
   even.n_heads = 4;
-  even.sparsity = 32;
-  even.kernel_size = 2;
+  set_field(even, "sparsity", 32);
+  set_field(even, "kernel_size", 2);
   even.vocab_size = 128;
   std::vector<Setting> all;
   for (const ModelConfig& config : {small_config(), even}) {
@@ -131,7 +131,7 @@ TEST_P(FeedForwardTest, StepIsForward) {
     SCOPED_TRACE(s.text());
     for (const bool b1 : {false, true}) {
       ModelConfig c = s.config;
-      c.feed_forward_bias = b1;
+      set_field(c, "feed_forward_bias", b1);
       const Held<FeedForward> held(make_feed_forward(GetParam(), c), s.type);
       const FeedForward& layer = *held.layer;
       const auto* sparse = dynamic_cast<const SparseFeedForward*>(&layer);
@@ -152,12 +152,12 @@ TEST_P(FeedForwardTest, StepIsForward) {
           },
           [&](std::int64_t position) {
             for (std::size_t t = 0; t < x.size(); ++t) {
-              for (std::int64_t b = 0; sparse && b < c.d_ff / c.sparsity; ++b) {
-                checks[t].look(logits[t], position, c.sparsity, b,
-                               sparse->chosen_row(state.get(), int(t), b) - b * c.sparsity);
+              for (std::int64_t b = 0; sparse && b < c.d_ff / sparsity_of(c); ++b) {
+                checks[t].look(logits[t], position, sparsity_of(c), b,
+                               sparse->chosen_row(state.get(), int(t), b) - b * sparsity_of(c));
               }
               if (moe) {
-                checks[t].look(logits[t], position, c.experts, 0,
+                checks[t].look(logits[t], position, experts_of(c), 0,
                                moe->chosen_expert(state.get(), int(t)));
               }
             }
@@ -165,7 +165,7 @@ TEST_P(FeedForwardTest, StepIsForward) {
       const Outputs expected = each(x, [&](const Mat& m) { return layer.forward(m); });
       for (std::size_t t = 0; t < y.size(); ++t) {
         checks[t].forget(y[t], expected[t]);
-        const std::int64_t groups = sparse ? c.d_ff / c.sparsity : moe ? 1 : 0;
+        const std::int64_t groups = sparse ? c.d_ff / sparsity_of(c) : moe ? 1 : 0;
         EXPECT_EQ(checks[t].seen(), groups * kPositions);
       }
       expect_same(y, expected, GetParam());
@@ -288,8 +288,8 @@ class AttentionTest : public testing::TestWithParam<std::string> {};
 
 /// A decode of lsh attends to all that went before where its chunks hold all of it.
 ModelConfig where_all_fits(ModelConfig c) {
-  c.lsh_chunk = kPositions;
-  c.lsh_rounds = 1;
+  set_field(c, "lsh_chunk", kPositions);
+  set_field(c, "lsh_rounds", 1);
   return c;
 }
 
@@ -419,7 +419,7 @@ void copy_parameter(Held<FeedForward>& from, Held<FeedForward>& to, const std::s
 
 TEST(SparseFeedForwardTest, AtSparsityOneIsDenseWithoutFirstBias) {
   ModelConfig c = small_config();
-  c.sparsity = 1;
+  set_field(c, "sparsity", 1);
   Held<FeedForward> sparse(make_feed_forward("sparse", c), WeightType::f32);
   Held<FeedForward> dense(make_feed_forward("dense", c), WeightType::f32, 2);
   for (const char* name : {"w1", "w2", "b2"}) copy_parameter(sparse, dense, name);

@@ -35,12 +35,12 @@ struct Knobs {
 ModelConfig config_of(const Knobs& knobs) {
   ModelConfig c = small_config();
   c.attention = "lsh";
-  c.lsh_chunk = knobs.chunk;
-  c.lsh_rounds = knobs.rounds;
-  c.lsh_buckets = knobs.buckets;
-  c.lsh_chunks_before = knobs.before;
-  c.lsh_chunks_after = knobs.after;
-  c.validate();
+  set_field(c, "lsh_chunk", knobs.chunk);
+  set_field(c, "lsh_rounds", knobs.rounds);
+  set_field(c, "lsh_buckets", knobs.buckets);
+  set_field(c, "lsh_chunks_before", knobs.before);
+  set_field(c, "lsh_chunks_after", knobs.after);
+  validate(c);
   return c;
 }
 

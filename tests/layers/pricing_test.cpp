@@ -7,11 +7,8 @@
 
 #include "models/layers/attention/lsh.h"
 #include "tests/layers/layer_harness.h"
+#include "tests/models/live_bytes.h"
 #include "tests/training/training_harness.h"
-
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
-#include <malloc.h>
-#endif
 
 namespace scaling {
 namespace {
@@ -161,12 +158,7 @@ TEST(Pricing, LshAttentionComesNearItsExpectation) {
             double(c.n_heads * length * (length - 1)));
 }
 
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
-
-double live_bytes() {
-  const struct mallinfo2 all = mallinfo2();
-  return double(all.uordblks + all.hblkhd);
-}
+#ifdef SCALING_COUNTS_ALLOCATIONS
 
 /// Floats that `step(x, activations)`, a forward and a backward, leaves in the activations for each
 /// further position; it frees what else it takes.
@@ -176,9 +168,9 @@ double held_floats(const Layer& layer, const ModelConfig& c,
     const Mat x = random_mat(rows, c.d_model, 1);
     step(x, *layer.make_activations());  // what stays for good is there
     const auto kept = layer.make_activations();
-    const double before = live_bytes();
+    const std::int64_t before = live_bytes();
     step(x, *kept);
-    return live_bytes() - before;
+    return double(live_bytes() - before);
   };
   // More than convolutions look at together.
   const std::int64_t rows = 1500;

@@ -158,18 +158,19 @@ INSTANTIATE_TEST_SUITE_P(Catalog, CrossProjectionTrainingTest,
 TEST(ConvProjectionTest, LongSequenceIsTheDefinition) {
   const ModelConfig c = small_config();
   const TrainedLayer<Projection> held(make_projection("conv", c));
-  const std::int64_t length = 4000, width = c.d_model / c.modules;
+  const std::int64_t length = 4000, width = c.d_model / modules_of(c);
   const Mat x = random_mat(length, c.d_model, 47);
   const Parameter &w = held.parameter("q.w"), &bias = held.parameter("q.bias");
   Mat expected(length, c.d_model);
   for (std::int64_t t = 0; t < length; ++t) {
-    for (std::int64_t s = 0; s < c.modules; ++s) {
+    for (std::int64_t s = 0; s < modules_of(c); ++s) {
       Eigen::RowVectorXd sum =
           Eigen::Map<const Eigen::RowVectorXf>(bias.vector(), width).cast<double>();
-      for (std::int64_t a = 0; a < c.kernel_size; ++a) {
+      for (std::int64_t a = 0; a < c.options<ConvolutionKnobs>().kernel_size; ++a) {
         for (std::int64_t tap = 0; tap < 3; ++tap) {
-          const std::int64_t from = t - (c.kernel_size - 1) + a, module = s - 1 + tap;
-          if (from < 0 || module < 0 || module >= c.modules) continue;
+          const std::int64_t from = t - (c.options<ConvolutionKnobs>().kernel_size - 1) + a,
+                             module = s - 1 + tap;
+          if (from < 0 || module < 0 || module >= modules_of(c)) continue;
           const Eigen::Map<const Mat> block(w.view().f32() + (a * 3 + tap) * width * width, width,
                                             width);
           sum += x.row(from).segment(module * width, width).cast<double>() * block.cast<double>();

@@ -26,7 +26,7 @@ constexpr std::int64_t kPositions = 9;
 ModelConfig config_of_width(std::int64_t width) {
   ModelConfig c = small_config();
   c.recurrence = "sru";
-  c.recurrence_width = width;
+  set_field(c, "recurrence_width", width);
   return c;
 }
 
@@ -234,7 +234,7 @@ TEST(RecurrenceConfig, RefusesWhatItDoesNotKnow) {
     c.recurrence = "sru";
     set_field(c, knob, value);
     try {
-      c.validate();
+      validate(c);
     } catch (const UserError& error) {
       return error.what();
     }

@@ -3,10 +3,9 @@
 // itself, SCALING_COUNTS_ALLOCATIONS is not defined.
 #pragma once
 
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
-#define SCALING_COUNTS_ALLOCATIONS
+#include "tests/models/live_bytes.h"
 
-#include <malloc.h>
+#ifdef SCALING_COUNTS_ALLOCATIONS
 
 #include <atomic>
 #include <cstddef>
@@ -25,12 +24,6 @@ inline void count_allocation(std::size_t bytes) {
   if (is_counting.load(std::memory_order_relaxed) && bytes >= kLargeAllocation) {
     ++large_allocations;
   }
-}
-
-/// Handed out and not given back.
-inline std::int64_t live_bytes() {
-  const struct mallinfo2 all = mallinfo2();
-  return std::int64_t(all.uordblks + all.hblkhd);
 }
 
 }  // namespace scaling

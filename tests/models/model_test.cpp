@@ -93,11 +93,12 @@ std::vector<Choices> choices_of_forward(const Transformer& model) {
     branch->for_each_decisions([&](Decisions& some) {
       const auto* own = &static_cast<const Activations&>(some);
       if (const auto* sparse = dynamic_cast<const SparseFeedForward::Kept*>(own)) {
-        all.push_back({sparse->p, sparse->chosen, c.sparsity, 1});
+        all.push_back({sparse->p, sparse->chosen, sparsity_of(c), 1});
       }
       if (const auto* moe = dynamic_cast<const MoeFeedForward::Kept*>(own)) {
         // Of the softmax; differences of logits are those of its logarithms.
-        all.push_back({moe->p.array().log().matrix(), moe->chosen, c.experts, c.d_ff / c.experts});
+        all.push_back(
+            {moe->p.array().log().matrix(), moe->chosen, experts_of(c), c.d_ff / experts_of(c)});
       }
     });
   }
@@ -179,7 +180,7 @@ TEST(DecoderTest, ADifferentSelectionIsNoTie) {
   Decoded made = decoded(model, 1, 1);
   EXPECT_EQ(same_selections(choices, made), std::int64_t(kTarget.size()));
   std::int32_t& row = made.rows[4][1][0];
-  row = (row + 1) % std::int32_t(model.config().sparsity);
+  row = (row + 1) % std::int32_t(sparsity_of(model.config()));
   EXPECT_NONFATAL_FAILURE(EXPECT_EQ(same_selections(choices, made), 4), "without a tie");
 }
 
@@ -284,9 +285,9 @@ TEST(DecoderTest, TouchedRowsAreOnePerBlockAndToken) {
   const auto rows = decoder.touched_rows();
   ASSERT_EQ(std::int64_t(rows.size()), model.blocks());
   for (const auto& block : rows) {
-    ASSERT_EQ(std::int64_t(block.size()), c.d_ff / c.sparsity);
+    ASSERT_EQ(std::int64_t(block.size()), c.d_ff / sparsity_of(c));
     for (std::size_t b = 0; b < block.size(); ++b)
-      EXPECT_EQ(block[b] / c.sparsity, std::int64_t(b));
+      EXPECT_EQ(block[b] / sparsity_of(c), std::int64_t(b));
   }
 }
 
@@ -475,7 +476,7 @@ TEST(ConfigTest, UnknownNamesListTheKnown) {
   }
   expect_names(refusal_of({{"nonsense", "1"}}), field_names());
   expect_names(refusal_of({{"shape", "nonsense"}}), shape_names());
-  expect_names(refusal([] { implementations_of("nonsense"); }), seat_names());
+  expect_names(refusal([] { implementations_of("nonsense"); }), component_names());
   expect_names(refusal([] { make_attention("nonsense", ModelConfig()); }), {"nonsense", "full"});
 }
 
@@ -510,26 +511,43 @@ TEST(ConfigTest, AutomaticBlocksAreReadAndPrinted) {
   expect_names(refusal_of({{"decoder_layers", "auto"}}), {"decoder_layers", "auto"});
 }
 
-/// Whatever the type of a knob: sizes are whole numbers, all else stays.
+/// What is no size stays: components and what they do, weights and their seed.
 TEST(ConfigTest, AShapeTakesSizesOnly) {
-  ModelConfig marked;
-  ModelConfig::fields(marked, [](const char*, auto& value, const char*) {
-    using Value = std::decay_t<decltype(value)>;
-    if constexpr (std::is_same_v<Value, std::string>) value = "marked";
-    if constexpr (std::is_same_v<Value, bool>) value = !value;
-    if constexpr (std::is_same_v<Value, WeightType>) value = WeightType::bf16;
-    if constexpr (std::is_arithmetic_v<Value> && !std::is_same_v<Value, bool>) value = 7;
-  });
-  const ModelConfig sized = config_of_shape("17b");
-  const std::set<std::string> whole_but_no_size = {"attention_layers", "encoder_swaps"};
-  ModelConfig c = marked;
+  const Settings kept = {{"embedding_scale", "7"},
+                         {"feed_forward", "sparse"},
+                         {"feed_forward_bias", "true"},
+                         {"selector", "hash"},
+                         {"selection_noise", "7"},
+                         {"hard_probability", "0.7"},
+                         {"kernel_scaling", "true"},
+                         {"projection", "conv"},
+                         {"cross_projection", "mult_conv"},
+                         {"attention", "lsh"},
+                         {"loss", "low_rank"},
+                         {"residual_stack", "reversible"},
+                         {"attention_layers", "7"},
+                         {"source", "concatenated"},
+                         {"encoder_swaps", "1"},
+                         {"recompute_decisions", "true"},
+                         {"recurrence", "sru"},
+                         {"weight_type", "bf16"},
+                         {"seed", "7"}};
+  ModelConfig c;
+  for (const auto& [name, value] : kept) set_field(c, name, value);
+  std::set<std::string> names;
+  for (const auto& [name, value] : kept) names.insert(name);
+  for (const std::string& name : field_names()) {
+    if (!names.count(name) && name != "shape") {
+      set_field(c, name, name == "encoder" ? "false" : "6");
+    }
+  }
   set_field(c, "shape", "17b");
-  ModelConfig::fields(c, [&](const std::string& name, auto& value, const char*) {
-    using Value = std::decay_t<decltype(value)>;
-    const bool is_size = (std::is_same_v<Value, std::int64_t> && !whole_but_no_size.count(name)) ||
-                         name == "encoder" || name == "shape";
-    EXPECT_EQ(get_field(c, name), get_field(is_size ? sized : marked, name)) << name;
-  });
+  const ModelConfig sized = config_of_shape("17b");
+  for (const auto& [name, value] : kept) EXPECT_EQ(get_field(c, name), value);
+  for (const std::string& name : field_names()) {
+    if (names.count(name)) continue;
+    EXPECT_EQ(get_field(c, name), get_field(sized, name)) << name;
+  }
 }
 
 TEST(ConfigTest, AShapeKeepsTheSeats) {
@@ -539,8 +557,8 @@ TEST(ConfigTest, AShapeKeepsTheSeats) {
   set_field(c, "shape", "17b");
   EXPECT_EQ(c.projection, "mult_conv");
   EXPECT_EQ(c.weight_type, WeightType::bf16);
-  EXPECT_EQ(c.modules, 64);
-  EXPECT_EQ(c.d_lowrank, 32);
+  EXPECT_EQ(modules_of(c), 64);
+  EXPECT_EQ(c.options<SparseKnobs>().d_lowrank, 32);
 }
 
 TEST(ConfigTest, EveryShapeMakesAModel) {

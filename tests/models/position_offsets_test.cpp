@@ -146,7 +146,7 @@ ModelConfig small_terraformer() {
   c.vocab_size = 13;
   c.encoder_layers = 0;
   c.decoder_layers = 2;
-  c.residual_stack = "reversible";
+  c.residual_stack = ResidualStack::reversible;
   c.attention_layers = 2;
   c.recurrence = "sru";
   return c;

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/layers/attention/lsh.h"
 #include "models/tasks/catalog.h"
 #include "models/training/optimizer.h"
 #include "models/training/trainer.h"
@@ -30,14 +31,14 @@ constexpr float kDropout = 0.1f;
 ModelConfig terraformer() {
   ModelConfig c = small_config();
   c.encoder_layers = c.decoder_layers = 2;
-  c.residual_stack = "reversible";
+  c.residual_stack = ResidualStack::reversible;
   c.attention_layers = 2;
-  c.source = "concatenated";
+  c.source = SourceUse::concatenated;
   c.feed_forward = "sparse";
   c.recurrence = "sru";
-  c.recurrence_width = 7;
-  c.lsh_chunk = 4;
-  c.lsh_buckets = 4;
+  set_field(c, "recurrence_width", 7);
+  set_field(c, "lsh_chunk", 4);
+  set_field(c, "lsh_buckets", 4);
   return c;
 }
 
@@ -64,10 +65,10 @@ struct Case {
 /// Everyone in every seat, and what knobs make of them.
 std::vector<Case> cases() {
   std::vector<Case> all;
-  for (const std::string& seat : seat_names()) {
+  for (const std::string& seat : component_names()) {
     for (const std::string& name : implementations_of(seat)) {
       ModelConfig c = with(terraformer(), {{seat, name}});
-      if (seat == "cross_projection") c.source = "cross_attention";
+      if (seat == "cross_projection") c.source = SourceUse::cross_attention;
       all.push_back({seat + "_" + name, c});
     }
   }
@@ -93,7 +94,7 @@ class ReversibleTest : public testing::TestWithParam<Case> {
     set_gemm_threads(1);
     ModelConfig c = GetParam().config;
     reversible_ = trainable(c);
-    c.residual_stack = "reversible_stored";
+    c.residual_stack = ResidualStack::reversible_stored;
     stored_ = trainable(c);
     batch_ = batch_of(three_examples(c));
   }
@@ -215,7 +216,7 @@ TEST(ReversibleStack, GradientsAreTheSlopesOfTheLoss) {
       const double size = std::sqrt(squares);
       // Rounding of two losses of some hundred nats in f32 is the constant.
       EXPECT_NEAR(slope_of(*model, pass, batch, *kept, *p, 9), expected, 5e-3 * size + 2e-2)
-          << config.attention << " " << config.source << " " << p->name;
+          << config.attention << " " << print_value(config.source) << " " << p->name;
       seen += size > 0.1;
     }
     EXPECT_GT(seen, 50) << "hardly a parameter has a gradient";
@@ -249,7 +250,7 @@ TEST(ReversibleStack, ChoosingAnewChangesGradients) {
   const auto chooses = trainable(with(recalling, {{"recompute_decisions", "true"}}));
   const auto stored = trainable(with(recalling, {{"residual_stack", "reversible_stored"}}));
   for (Transformer* model : {recalls.get(), chooses.get(), stored.get()}) {
-    make_selections_close(*model, recalling.sparsity);
+    make_selections_close(*model, sparsity_of(recalling));
   }
   const Batch batch =
       batch_of({{{}, draw_ids(recalling, 60, 1)}, {{}, draw_ids(recalling, 60, 2)}});
@@ -358,9 +359,10 @@ Bytes bytes_of(const ModelConfig& c) {
 /// Of the neurons, experts and buckets that a stack's blocks have chosen: four bytes each.
 std::int64_t bytes_decided(const ModelConfig& c) {
   std::int64_t of_row = 0;
-  if (c.feed_forward == "sparse") of_row += c.d_ff / c.sparsity;
+  if (c.feed_forward == "sparse") of_row += c.d_ff / sparsity_of(c);
   if (c.feed_forward == "moe_block" || c.feed_forward == "moe_switch") of_row += 1;
-  if (c.attention == "lsh") of_row += c.attention_layers * c.n_heads * c.lsh_rounds;
+  if (c.attention == "lsh")
+    of_row += c.attention_layers * c.n_heads * c.options<LshKnobs>().lsh_rounds;
   return 4 * c.decoder_layers * kRows * of_row;
 }
 
@@ -428,7 +430,7 @@ TEST_P(ReversibleTest, StepsAfterTheFirstTakeNothing) {
       model->loss_of(pass, batch_, 1, *kept);
     }
     is_counting = false;
-    EXPECT_EQ(large_allocations, 0) << model->config().residual_stack;
+    EXPECT_EQ(large_allocations, 0) << get_field(model->config(), "residual_stack");
   }
 }
 

@@ -93,7 +93,7 @@ TEST(TerraformerFixtures, CoverEveryStack) {
     for (const char* knob : {"residual_stack", "attention_layers", "encoder_swaps"}) {
       covered.insert(std::string(knob) + "=" + get_field(c, knob));
     }
-    covered.insert("source=" + (c.decoder_only() ? "none" : c.source));
+    covered.insert("source=" + (c.decoder_only() ? "none" : get_field(c, "source")));
   }
   for (const char* needed : {"residual_stack=plain", "residual_stack=reversible",
                              "attention_layers=2", "encoder_swaps=1", "encoder_swaps=2",

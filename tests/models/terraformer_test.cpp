@@ -24,10 +24,10 @@ using Knobs = std::vector<std::pair<std::string, std::string>>;
 ModelConfig terraformer(const Knobs& knobs = {}) {
   ModelConfig c = small_config();
   c.encoder_layers = c.decoder_layers = 2;
-  c.residual_stack = "reversible";
+  c.residual_stack = ResidualStack::reversible;
   c.attention_layers = 2;
-  c.source = "concatenated";
-  c.recurrence_width = 7;
+  c.source = SourceUse::concatenated;
+  set_field(c, "recurrence_width", 7);
   for (const auto& [name, value] : knobs) set_field(c, name, value);
   return c;
 }
@@ -99,11 +99,11 @@ TEST(Terraformer, ParametersAreNamedByPlace) {
       terraformer({{"encoder_layers", "1"}, {"decoder_layers", "1"}, {"attention_layers", "3"}});
   EXPECT_EQ(names_of(c), expected);
   ModelConfig plain = c;
-  plain.residual_stack = "plain";
+  plain.residual_stack = ResidualStack::plain;
   EXPECT_EQ(names_of(plain), expected);
   // With cross-attention the dense layer behind the encoder goes.
   ModelConfig crossing = c;
-  crossing.source = "cross_attention";
+  crossing.source = SourceUse::cross_attention;
   for (const std::string& name : names_of(crossing)) {
     EXPECT_EQ(name.find("encoder_output"), std::string::npos);
     EXPECT_TRUE(expected.count(name) || name.find(".cross_") != std::string::npos) << name;
@@ -113,15 +113,15 @@ TEST(Terraformer, ParametersAreNamedByPlace) {
 /// Reference 8.3: weights that a token reads of one block, and in all.
 TEST(Terraformer, CountsOfTheReference) {
   ModelConfig c = config_of_shape("800m");
-  c.residual_stack = "reversible";
+  c.residual_stack = ResidualStack::reversible;
   c.attention_layers = 2;
-  c.source = "concatenated";
+  c.source = SourceUse::concatenated;
   c.feed_forward = "sparse";
   c.projection = "mult_conv";
   c.d_ff = 6144;
   c.recurrence = "sru";
   c.loss = "multiplicative";
-  c.loss_modules = 4;
+  set_field(c, "loss_modules", 4);
   const double d = 1024, vocab = 32000;
   // The reference counts the recurrence's norm with it.
   const double block = 2 * 169152 + 891904 + 71808 - 2 * d;
@@ -133,9 +133,9 @@ TEST(Terraformer, CountsOfTheReference) {
   EXPECT_LE(rest, loss + 4 * d) << "beside the loss only embedding, position and norm are read";
   ModelConfig dense = config_of_shape("17b");
   dense.encoder = false;
-  dense.residual_stack = "reversible";
+  dense.residual_stack = ResidualStack::reversible;
   dense.attention_layers = 2;
-  dense.source = "concatenated";
+  dense.source = SourceUse::concatenated;
   const double token = total(Transformer(dense, 1).token_cost(1, 20, 16)).weights;
   EXPECT_NEAR(token, 8902e6, 2e6);
   // A block has two caches of keys and values, of source and target.
@@ -234,7 +234,8 @@ TEST(Terraformer, GradientsOfABatchAreThoseOfItsExamples) {
       }
     }
     EXPECT_NEAR(batch.sums.loss, sum.sums.loss, 1e-5 * sum.sums.loss);
-    expect_same_gradients(batch, sum, 1e-4, c.residual_stack + " " + c.source);
+    expect_same_gradients(batch, sum, 1e-4,
+                          print_value(c.residual_stack) + " " + print_value(c.source));
   }
 }
 
@@ -285,14 +286,14 @@ void expect_steps_are_forward(const ModelConfig& config, const Decode& how) {
 /// Everyone in every seat, in a Terraformer.
 TEST(TerraformerDecoding, StepsAreForwardForEverySeat) {
   set_gemm_threads(1);
-  for (const std::string& seat : seat_names()) {
+  for (const std::string& seat : component_names()) {
     for (const std::string& name : implementations_of(seat)) {
       SCOPED_TRACE(seat + " " + name);
       ModelConfig c = terraformer(joined({{"recurrence", "sru"}}, {{seat, name}}));
-      if (seat == "cross_projection") c.source = "cross_attention";
+      if (seat == "cross_projection") c.source = SourceUse::cross_attention;
       // One chunk for all, so that a step sees what forward does.
-      c.lsh_chunk = 32;
-      c.lsh_rounds = 1;
+      set_field(c, "lsh_chunk", 32);
+      set_field(c, "lsh_rounds", 1);
       expect_steps_are_forward(c, {find_kernel_set("simd"), 1, 2});
     }
   }
@@ -366,7 +367,7 @@ TEST(TerraformerDecoding, FreeRunningRepeatsItselfAndSelectsOneNeuronABlock) {
     runs.push_back(all);
     const auto rows = decoder.touched_rows();
     ASSERT_EQ(std::int64_t(rows.size()), c.decoder_layers);
-    for (const auto& block : rows) EXPECT_EQ(std::int64_t(block.size()), c.d_ff / c.sparsity);
+    for (const auto& block : rows) EXPECT_EQ(std::int64_t(block.size()), c.d_ff / sparsity_of(c));
   }
   EXPECT_EQ(runs[0], runs[1]);
 }
@@ -394,7 +395,7 @@ TEST(TerraformerDecoding, WithoutEncoderItsOutputIsDrawn) {
 
 TEST(TerraformerConfig, BadKnobsAreRefusedByName) {
   const auto refusal = [](const std::string& knob, const std::string& value) {
-    return message_of([&] { terraformer({{knob, value}}).validate(); });
+    return message_of([&] { validate(terraformer({{knob, value}})); });
   };
   EXPECT_EQ(refusal("attention_layers", "2"), "no error");
   expect_mentions(refusal("attention_layers", "0"), {"attention_layers", "0"});

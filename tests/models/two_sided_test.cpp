@@ -27,8 +27,8 @@ TEST(TwoSided, EveryPositionSeesAllUnlessCausal) {
     ModelConfig config = config_of_shape("tiny");
     config.encoder_layers = 0;
     config.attention = attention;
-    config.lsh_chunk = 4;
-    config.lsh_chunks_after = 1;
+    set_field(config, "lsh_chunk", 4);
+    set_field(config, "lsh_chunks_after", 1);
     EXPECT_FALSE(first_sees_last(config, true)) << attention;
     EXPECT_TRUE(first_sees_last(config, false)) << attention;
   }

@@ -25,7 +25,7 @@ constexpr double kForwardTolerance = 1e-5, kGradientTolerance = 1e-4, kUpdateTol
 constexpr double kLossTolerance = 1e-4;
 
 std::string seat_of(const std::string& name) {
-  for (const std::string& seat : seat_names()) {
+  for (const std::string& seat : component_names()) {
     if (name.rfind(seat + "_", 0) == 0) return seat;
   }
   return "";
@@ -271,7 +271,7 @@ TEST(TrainingFixtures, CoverEverySeat) {
     const std::string seat = seat_of(name);
     covered[seat].insert(implementation_of(seat, load_fixture(name).config));
   }
-  for (const std::string& seat : seat_names()) {
+  for (const std::string& seat : component_names()) {
     for (const std::string& implementation : implementations_of(seat)) {
       EXPECT_TRUE(covered[seat].count(implementation))
           << "no fixture in " << training_fixtures() << " has " << seat << "=" << implementation;

@@ -52,22 +52,22 @@ ModelConfig awkward_config() {
   c.d_ff = 40;
   c.n_heads = 3;
   c.vocab_size = 24;
-  c.sparsity = 8;
-  c.d_lowrank = 4;
-  c.experts = 4;
-  c.modules = 6;
-  c.projection_rank = 5;
-  c.loss_modules = 4;
-  c.loss_rank = 5;
-  c.recurrence_width = 7;
+  set_field(c, "sparsity", 8);
+  set_field(c, "d_lowrank", 4);
+  set_field(c, "experts", 4);
+  set_field(c, "modules", 6);
+  set_field(c, "projection_rank", 5);
+  set_field(c, "loss_modules", 4);
+  set_field(c, "loss_rank", 5);
+  set_field(c, "recurrence_width", 7);
   return c;
 }
 
 std::vector<Case> cases() {
   ModelConfig soft = awkward_config();
-  soft.hard_probability = 0;
+  set_field(soft, "hard_probability", 0);
   std::vector<Case> all;
-  for (const std::string& seat : seat_names()) {
+  for (const std::string& seat : component_names()) {
     for (const std::string& name : implementations_of(seat)) {
       if (name == "none") continue;
       const std::string label = seat + "_" + name;
@@ -84,34 +84,34 @@ std::vector<Case> cases() {
   }
   // What knobs make of the catalog's names.
   ModelConfig hard = awkward_config();
-  hard.hard_probability = 1;
+  set_field(hard, "hard_probability", 1);
   const std::string ff = "feed_forward";
   all.push_back(
       {"sparse_hard", ff, "sparse", hard, 0, false, false, {"x", "c1", "c2", "controller_bias"}});
   all.push_back({"moe_block_hard", ff, "moe_block", hard, 0, false, false, {"x", "router"}});
   ModelConfig biased = soft;
-  biased.feed_forward_bias = true;
+  set_field(biased, "feed_forward_bias", "true");
   all.push_back({"sparse_bias", ff, "sparse", biased});
   for (const std::string selector : {"random", "hash"}) {
     ModelConfig fixed = biased;
-    fixed.selector = selector;
+    set_field(fixed, "selector", selector);
     all.push_back({"sparse_" + selector, ff, "sparse", fixed});
   }
   // Chunks that cross buckets and rounds and a last one that is shorter; the catalog's case has one
   // chunk for all.
   ModelConfig chunks = soft;
-  chunks.lsh_chunk = 3;
-  chunks.lsh_buckets = 4;
+  set_field(chunks, "lsh_chunk", 3);
+  set_field(chunks, "lsh_buckets", 4);
   all.push_back({"lsh_chunks_causal", "attention", "lsh", chunks, 0, true, false});
   all.push_back({"lsh_chunks_dropout", "attention", "lsh", chunks, 0.25f, true, true});
-  chunks.lsh_chunk = 2;
-  chunks.lsh_chunks_after = 1;
+  set_field(chunks, "lsh_chunk", 2);
+  set_field(chunks, "lsh_chunks_after", 1);
   all.push_back({"lsh_chunks_padding", "attention", "lsh", chunks, 0, false, true});
   ModelConfig short_kernel = soft;
-  short_kernel.kernel_size = 2;
+  set_field(short_kernel, "kernel_size", 2);
   all.push_back({"conv_two_taps", "projection", "conv", short_kernel});
   ModelConfig long_kernel = soft;
-  long_kernel.kernel_size = 7;  // longer than the sequence
+  set_field(long_kernel, "kernel_size", 7);  // longer than the sequence
   all.push_back({"mult_conv_long", "projection", "mult_conv", long_kernel});
   return all;
 }

@@ -335,7 +335,7 @@ TEST_F(TrainerTest, StopsAtWhatIsNotFiniteWithStepLayerAndCheckpoint) {
 TEST_F(TrainerTest, NamesTheBranchWhoseResultOverflows) {
   for (const char* stack : {"plain", "reversible"}) {
     ModelConfig model = small_model();
-    model.residual_stack = stack;
+    set_field(model, "residual_stack", stack);
     const TrainConfig config = short_training();
     const auto corpus = data(config);
     Training run(model, config, *corpus, folder_ / stack);
@@ -462,7 +462,7 @@ TEST(OverfitTest, EveryProjection) { expect_seat_overfits("projection", small_mo
 
 TEST(OverfitTest, EveryAttention) {
   ModelConfig c = small_model();
-  c.lsh_chunk = 4;
+  set_field(c, "lsh_chunk", 4);
   expect_seat_overfits("attention", c);
 }
 
@@ -489,7 +489,7 @@ TEST(OverfitTest, EverySelector) {
     ModelConfig c = small_model();
     c.vocab_size = 24;
     c.feed_forward = "sparse";
-    c.selector = selector;
+    set_field(c, "selector", selector);
     expect_overfits(c, selector);
   }
 }

@@ -24,6 +24,7 @@
 #include "models/transformer/feed_forward_branch.h"
 #include "tests/experiments/harness_helpers.h"
 #include "tests/layers/layer_harness.h"
+#include "tests/models/live_bytes.h"
 
 namespace scaling {
 namespace {
@@ -353,7 +354,7 @@ void expect_masks_of_two_examples(const Mat& x) {
 
 TEST(TransformerTraining, PositionsOfAReversibleStackShareDropoutMasks) {
   ModelConfig config = dense(Kind::decoder_only);
-  config.residual_stack = "reversible";
+  config.residual_stack = ResidualStack::reversible;
   FeedForwardBranch branch(config, "");
   const auto kept = branch.make_activations();
   std::vector<Parameter*> parameters;
@@ -450,6 +451,42 @@ TEST(TransformerTraining, DecoderOnlyModelsHaveNoEncoderAndNoCrossAttention) {
   Team team(1);
   EXPECT_NE(message_of([&] { Transformer(drawn).allocate_for_training(team); }), "no error");
 }
+
+#ifdef SCALING_COUNTS_ALLOCATIONS
+
+/// What the estimate of a curve's memory is made of, against what a step leaves allocated.
+TEST(TransformerTraining, ActivationsAreAboutWhatIsHeld) {
+  for (const char* stack : {"plain", "reversible"}) {
+    for (const char* feed_forward : {"dense", "sparse"}) {
+      for (const char* attention : {"full", "lsh"}) {
+        ModelConfig c = config_of_shape("tiny");
+        c.max_length = 512;
+        c.decoder_layers = 3;
+        set_field(c, "residual_stack", stack);
+        set_field(c, "feed_forward", feed_forward);
+        set_field(c, "attention", attention);
+        const auto model = trainable(c);
+        set_gemm_threads(1);
+        Batch b{.examples = 2, .source_length = 300, .target_length = 500};
+        b.source.assign(std::size_t(b.examples * b.source_length), 3);
+        b.target.assign(std::size_t(b.examples * b.target_length), 3);
+        b.weights.assign(b.target.size(), 1.0f);
+        const auto held = [&] {
+          const std::int64_t before = live_bytes();
+          const auto kept = model->make_kept();
+          Pass pass = pass_of(true);
+          model->loss_of(pass, b, 1, *kept);
+          return double(live_bytes() - before);
+        };
+        held();  // what stays for good is there
+        const double said = model->activation_bytes(2, 300, 500);
+        EXPECT_NEAR(held(), said, 0.35 * said) << stack << " " << feed_forward << " " << attention;
+      }
+    }
+  }
+}
+
+#endif
 
 TEST(TransformerTraining, FlopsAreThreeTimesTheProducts) {
   const ModelConfig config = dense(Kind::decoder_only);

@@ -6,11 +6,13 @@
 
 #include "models/layers/attention/pattern_attention.h"
 #include "models/layers/attention/patterns/all.h"
+#include "models/layers/traits.h"
 
 namespace scaling {
 
 class FullAttention : public PatternAttention {
  public:
+  static constexpr Traits kTraits{.is_dense = true};
   explicit FullAttention(const ModelConfig& config, const std::string& normaliser = "softmax")
       : PatternAttention(config, std::make_unique<AllKeys>(), normaliser) {}
 };

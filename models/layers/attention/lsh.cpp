@@ -7,6 +7,7 @@
 
 #include "kernels/check.h"
 #include "kernels/parallel.h"
+#include "models/config_checks.h"
 
 namespace scaling {
 namespace {
@@ -39,14 +40,32 @@ std::int64_t LshAttention::Kept::elements() const {
   return sum;
 }
 
+void LshAttention::validate(const ModelConfig& config) {
+  constexpr std::int64_t kMaxBuckets = 65536;
+  const auto knobs = config.options<LshKnobs>();
+  require_positive("lsh_chunk", knobs.lsh_chunk);
+  require_positive("lsh_rounds", knobs.lsh_rounds);
+  const std::int64_t buckets = knobs.lsh_buckets;
+  if (buckets < 0 || buckets % 2 != 0 || buckets > kMaxBuckets) {
+    throw UserError("lsh_buckets " + std::to_string(buckets) + " is not an even number up to " +
+                    std::to_string(kMaxBuckets) +
+                    ", and every hash has an opposite; give one, or 0 for two buckets a chunk");
+  }
+  require_not_negative("lsh_chunks_before", knobs.lsh_chunks_before);
+  require_not_negative("lsh_chunks_after", knobs.lsh_chunks_after);
+}
+
 LshAttention::LshAttention(const ModelConfig& config)
+    : LshAttention(config, config.options<LshKnobs>()) {}
+
+LshAttention::LshAttention(const ModelConfig& config, const LshKnobs& knobs)
     : heads_(config.n_heads),
       d_head_(config.d_head()),
-      chunk_(config.lsh_chunk),
-      rounds_(config.lsh_rounds),
-      buckets_(config.lsh_buckets),
-      before_(config.lsh_chunks_before),
-      after_(config.lsh_chunks_after),
+      chunk_(knobs.lsh_chunk),
+      rounds_(knobs.lsh_rounds),
+      buckets_(knobs.lsh_buckets),
+      before_(knobs.lsh_chunks_before),
+      after_(knobs.lsh_chunks_after),
       seed_(config.seed) {
   SCALING_CHECK(chunk_ > 0 && rounds_ > 0 && before_ >= 0 && after_ >= 0);
   SCALING_CHECK(buckets_ >= 0 && buckets_ % 2 == 0);

@@ -10,8 +10,27 @@
 
 #include "models/attention.h"
 #include "models/layers/attention/lsh_head.h"
+#include "models/layers/traits.h"
 
 namespace scaling {
+
+struct LshKnobs {
+  std::int64_t lsh_chunk = 128;  // positions of a chunk [4.4]
+  std::int64_t lsh_rounds = 2;
+  std::int64_t lsh_buckets = 0;        // of a round, even; 0: two a chunk
+  std::int64_t lsh_chunks_before = 1;  // that a chunk sees beside itself
+  std::int64_t lsh_chunks_after = 0;
+
+  template <class Self, class Visitor>
+  static void fields(Self& k, Visitor&& visit) {
+    constexpr Trait size{.is_size = true};
+    visit("lsh_chunk", k.lsh_chunk, "positions in a chunk of the lsh attention", size);
+    visit("lsh_rounds", k.lsh_rounds, "rounds of hashing of the lsh attention", size);
+    visit("lsh_buckets", k.lsh_buckets, "buckets of a round, an even number; 0: two a chunk", size);
+    visit("lsh_chunks_before", k.lsh_chunks_before, "chunks that a chunk sees before itself", size);
+    visit("lsh_chunks_after", k.lsh_chunks_after, "chunks that a chunk sees after itself", size);
+  }
+};
 
 /// Self-attention only. Queries and keys are one: qk = (q + k) / 2 (reference 4.5, 'model' format),
 /// as a key divided by its root mean square. In each of lsh_rounds rounds positions are sorted by
@@ -25,6 +44,10 @@ namespace scaling {
 /// The last chunk may be a shorter one, so that any length will do. Memory is linear in length.
 class LshAttention : public SelfAttention {
  public:
+  using Options = LshKnobs;
+  /// A step chooses among all that went before, forward among neighbours in a sorted list.
+  static constexpr Traits kTraits{.step = StepIs::approximate};
+  static void validate(const ModelConfig& config);
   explicit LshAttention(const ModelConfig& config);
 
   /// The buckets of one round: lsh_buckets, or if that is 0 two a chunk.
@@ -90,6 +113,7 @@ class LshAttention : public SelfAttention {
  private:
   struct Cache;
 
+  LshAttention(const ModelConfig& config, const LshKnobs& knobs);
   /// Stream of rotations in evaluation; passes count theirs from 0.
   static constexpr std::uint64_t kFixedRotations = 0x6c73682d726f7461;
 

@@ -4,12 +4,14 @@
 
 #include "models/layer.h"
 #include "models/layers/parts/partial_sums.h"
+#include "models/layers/traits.h"
 
 namespace scaling {
 
 /// y = relu(x W1^T + b1) W2 + b2. Both matrices hold one row of d_model per neuron.
 class DenseFeedForward : public FeedForward {
  public:
+  static constexpr Traits kTraits{.is_dense = true};
   explicit DenseFeedForward(const ModelConfig& config);
   void visit_parameters(const ParameterVisitor& visit) override;
   std::int64_t workspace_floats(int tokens, int threads) const override;

@@ -10,6 +10,7 @@ namespace scaling {
 /// touched_rows tells how many rows of W2 were really read.
 class DenseReluSkipFeedForward : public DenseFeedForward {
  public:
+  static constexpr Traits kTraits{};
   using DenseFeedForward::DenseFeedForward;
   std::unique_ptr<LayerState> make_state(int tokens) const override;
   /// W2 is counted as the expected union of rows if each activation is zero half of the time.

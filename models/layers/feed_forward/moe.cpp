@@ -7,6 +7,7 @@
 
 #include "kernels/check.h"
 #include "kernels/parallel.h"
+#include "models/config_checks.h"
 #include "models/layers/parts/counting.h"
 #include "models/layers/parts/product.h"
 
@@ -27,22 +28,31 @@ struct MoeState : LayerState {
 }  // namespace
 
 MoeFeedForward::MoeFeedForward(const ModelConfig& config, Kind kind)
+    : MoeFeedForward(config, config.options<MoeKnobs>(), kind) {}
+
+MoeFeedForward::MoeFeedForward(const ModelConfig& config, const MoeKnobs& knobs, Kind kind)
     : kind_(kind),
       d_(config.d_model),
       f_(config.d_ff),
-      experts_(config.experts),
+      experts_(knobs.experts),
       width_(f_ / experts_),
-      tau_(config.selection_noise >= 0 ? config.selection_noise
-           : kind == Kind::block       ? kBlockNoise
-                                       : kSwitchNoise),
-      hard_probability_(config.hard_probability >= 0 ? config.hard_probability
-                                                     : kBlockHardProbability),
+      tau_(knobs.selection.selection_noise >= 0 ? knobs.selection.selection_noise
+           : kind == Kind::block                ? kBlockNoise
+                                                : kSwitchNoise),
+      hard_probability_(knobs.selection.hard_probability >= 0 ? knobs.selection.hard_probability
+                                                              : kBlockHardProbability),
       router_(Parameter::make_matrix("router", experts_, d_, Layout::rows,
                                      glorot_uniform(d_, experts_), {d_, experts_}, {1, d_})),
       w1_(Parameter::make_matrix("w1", f_, d_, Layout::rows, glorot_uniform(d_, f_), {d_, f_},
                                  {1, d_})),
       w2_(Parameter::make_matrix("w2", f_, d_, Layout::rows, glorot_uniform(f_, d_))),
       b2_(Parameter::make_vector("b2", d_, kBias)) {}
+
+void MoeFeedForward::validate(const ModelConfig& config) {
+  const auto knobs = config.options<MoeKnobs>();
+  require_divides("d_ff", config.d_ff, "experts", knobs.experts);
+  knobs.selection.validate();
+}
 
 void MoeFeedForward::visit_parameters(const ParameterVisitor& visit) {
   visit(router_);

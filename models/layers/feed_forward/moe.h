@@ -5,14 +5,31 @@
 #include "models/layer.h"
 #include "models/layers/parts/partial_sums.h"
 #include "models/layers/parts/selection.h"
+#include "models/layers/traits.h"
 
 namespace scaling {
+
+struct MoeKnobs {
+  SelectionKnobs selection;
+  std::int64_t experts = 64;  // E
+
+  template <class Self, class Visitor>
+  static void fields(Self& k, Visitor&& visit) {
+    SelectionKnobs::fields(k.selection, visit);
+    visit("experts", k.experts, "experts of the mixture-of-experts layers", Trait{.is_size = true});
+  }
+};
 
 /// Block: the chosen expert's output as it is. Switch: its activations scaled by the router's
 /// probability.
 class MoeFeedForward : public FeedForward {
  public:
   enum class Kind { block, switched };
+  using Options = MoeKnobs;
+  static constexpr Traits kTraits{.d_ff_multiple_of = "experts"};
+  static void validate(const ModelConfig& config);
+  static void shrink(ModelConfig& config) { set_field(config, "experts", 4); }
+  static bool selects_softly(const ModelConfig&, Kind kind) { return kind == Kind::block; }
   MoeFeedForward(const ModelConfig& config, Kind kind);
   void visit_parameters(const ParameterVisitor& visit) override;
   std::int64_t workspace_floats(int tokens, int threads) const override;
@@ -28,7 +45,8 @@ class MoeFeedForward : public FeedForward {
   std::unique_ptr<Activations> make_activations() const override;
   using FeedForward::forward;
   /// Computes all experts and masks them. In training the mask of Block is one for the chosen
-  /// expert in some calls (ModelConfig::hard_probability), each expert's probability in the others.
+  /// expert in some calls (SelectionKnobs::hard_probability), each expert's probability in the
+  /// others.
   void forward(Pass& pass, const Mat& x, Activations& kept, Mat& y) const override;
   /// Straight-through where the mask is one.
   void backward(Pass& pass, const Mat& x, Activations& kept, const Mat& dy, Mat& dx) const override;
@@ -46,6 +64,7 @@ class MoeFeedForward : public FeedForward {
   std::int64_t chosen_expert(const LayerState* state, int token) const;
 
  private:
+  MoeFeedForward(const ModelConfig& config, const MoeKnobs& knobs, Kind kind);
   struct Choice {
     std::int64_t expert;
     float scale;

@@ -9,6 +9,7 @@
 
 #include "kernels/check.h"
 #include "kernels/parallel.h"
+#include "models/config_checks.h"
 #include "models/layers/parts/counting.h"
 #include "models/layers/parts/product.h"
 
@@ -41,23 +42,32 @@ Initializer scaled(Initializer init, double factor) {
 
 }  // namespace
 
-SparseFeedForward::Selector SparseFeedForward::selector_of(const std::string& name) {
-  if (name == "random") return Selector::random;
-  if (name == "hash") return Selector::hash;
-  SCALING_CHECK(name == "learned");
-  return Selector::learned;
+void SparseFeedForward::validate(const ModelConfig& config) {
+  const auto knobs = config.options<SparseKnobs>();
+  require_divides("d_ff", config.d_ff, "sparsity", knobs.sparsity);
+  require_positive("d_lowrank", knobs.rank(config));
+  knobs.selection.validate();
+}
+
+void SparseFeedForward::shrink(ModelConfig& config) {
+  set_field(config, "sparsity", 16);
+  set_field(config, "d_lowrank", 8);
 }
 
 SparseFeedForward::SparseFeedForward(const ModelConfig& config)
+    : SparseFeedForward(config, config.options<SparseKnobs>()) {}
+
+SparseFeedForward::SparseFeedForward(const ModelConfig& config, const SparseKnobs& knobs)
     : d_(config.d_model),
       f_(config.d_ff),
-      n_(config.sparsity),
+      n_(knobs.sparsity),
       blocks_(f_ / n_),
-      rank_(config.controller_rank()),
-      has_b1_(config.feed_forward_bias),
-      selector_(selector_of(config.selector)),
-      tau_(config.selection_noise < 0 ? kNoise : config.selection_noise),
-      hard_probability_(config.hard_probability < 0 ? kHardProbability : config.hard_probability),
+      rank_(knobs.rank(config)),
+      has_b1_(knobs.feed_forward_bias),
+      selector_(knobs.selector),
+      tau_(knobs.selection.selection_noise < 0 ? kNoise : knobs.selection.selection_noise),
+      hard_probability_(knobs.selection.hard_probability < 0 ? kHardProbability
+                                                             : knobs.selection.hard_probability),
       seed_(config.seed),
       c1_(Parameter::make_matrix("c1", rank_, d_, Layout::rows, glorot_uniform(d_, rank_),
                                  {d_, rank_}, {1, d_})),
@@ -69,7 +79,7 @@ SparseFeedForward::SparseFeedForward(const ModelConfig& config)
       b1_(Parameter::make_vector("b1", f_, kBias, {blocks_, n_})),
       w2_(Parameter::make_matrix(
           "w2", f_, d_, Layout::rows,
-          scaled(glorot_uniform(f_, d_), config.kernel_scaling ? std::sqrt(double(n_)) : 1.0),
+          scaled(glorot_uniform(f_, d_), knobs.kernel_scaling ? std::sqrt(double(n_)) : 1.0),
           {n_, blocks_, d_}, {d_, n_ * d_, 1})),
       b2_(Parameter::make_vector("b2", d_, kBias)) {
   for (Parameter* p : {&c1_, &c2_, &controller_bias_}) {

@@ -2,17 +2,57 @@
 // (paper 1.2).
 #pragma once
 
+#include <array>
+
 #include "models/layer.h"
 #include "models/layers/parts/partial_sums.h"
 #include "models/layers/parts/selection.h"
+#include "models/layers/traits.h"
 
 namespace scaling {
 
+/// What chooses the neurons.
+enum class Selector { learned, random, hash };
+constexpr std::array<const char*, 3> names_of(Selector) { return {"learned", "random", "hash"}; }
+
+struct SparseKnobs {
+  std::int64_t sparsity = 64;      // N, neurons of which one is computed
+  std::int64_t d_lowrank = 0;      // r of the controller; 0: d_ff / N
+  bool feed_forward_bias = false;  // b1 (the paper's formula has one)
+  Selector selector = Selector::learned;
+  SelectionKnobs selection;
+  bool kernel_scaling = false;  // W2 starts sqrt(N) times as large
+
+  template <class Self, class Visitor>
+  static void fields(Self& k, Visitor&& visit) {
+    constexpr Trait size{.is_size = true};
+    visit("sparsity", k.sparsity, "N: one neuron in N is computed", size);
+    visit("d_lowrank", k.d_lowrank, "rank of the controller; 0: d_ff / N", size);
+    visit("feed_forward_bias", k.feed_forward_bias, "b1 in the sparse feed-forward");
+    visit(
+        "selector", k.selector,
+        "what chooses the sparse feed-forward's neurons: learned (the paper's controller), random "
+        "(the same, never trained) or hash (of the token id)");
+    SelectionKnobs::fields(k.selection, visit);
+    visit("kernel_scaling", k.kernel_scaling, "start the sparse feed-forward's W2 sqrt(N) larger");
+  }
+  std::int64_t rank(const ModelConfig& config) const {
+    return d_lowrank ? d_lowrank : config.d_ff / sparsity;
+  }
+};
+
 /// y = relu((x W1^T + b1) m) W2 + b2, where the mask m is one in each block of N neurons (hard) or,
-/// in most training calls, the controller's softmax (soft). ModelConfig::selector may replace the
+/// in most training calls, the controller's softmax (soft). SparseKnobs::selector may replace the
 /// controller by one that is never trained or by a hash of the token id; both always select hard.
 class SparseFeedForward : public FeedForward {
  public:
+  using Options = SparseKnobs;
+  static constexpr Traits kTraits{.d_ff_multiple_of = "sparsity"};
+  static void validate(const ModelConfig& config);
+  static void shrink(ModelConfig& config);
+  static bool selects_softly(const ModelConfig& config) {
+    return config.options<SparseKnobs>().selector == Selector::learned;
+  }
   explicit SparseFeedForward(const ModelConfig& config);
   void visit_parameters(const ParameterVisitor& visit) override;
   std::int64_t workspace_floats(int tokens, int threads) const override;
@@ -50,8 +90,7 @@ class SparseFeedForward : public FeedForward {
   std::int32_t chosen_row(const LayerState* state, int token, std::int64_t block) const;
 
  private:
-  enum class Selector { learned, random, hash };
-  static Selector selector_of(const std::string& name);
+  SparseFeedForward(const ModelConfig& config, const SparseKnobs& knobs);
   Blocks shape() const { return {blocks_, n_}; }
   void compute_logits(const Pass& pass, const Mat& x, Mat& hidden, Mat& z) const;
   void select(const Pass& pass, std::int64_t row, Kept& own) const;

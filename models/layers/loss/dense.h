@@ -3,12 +3,14 @@
 
 #include "models/layer.h"
 #include "models/layers/parts/dense_product.h"
+#include "models/layers/traits.h"
 
 namespace scaling {
 
 /// logits = x W^T + b. Parameters w, bias.
 class DenseLoss : public Loss {
  public:
+  static constexpr Traits kTraits{.is_dense = true};
   explicit DenseLoss(const ModelConfig& config);
   void visit_parameters(const ParameterVisitor& visit) override;
   std::int64_t workspace_floats(int tokens, int threads) const override;

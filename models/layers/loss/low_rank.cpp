@@ -1,9 +1,16 @@
 // Two dense products with a barrier between.
 #include "models/layers/loss/low_rank.h"
 
+#include "models/config_checks.h"
+
 namespace scaling {
 
-LowRankLoss::LowRankLoss(const ModelConfig& c) : layer_("", c.d_model, c.loss_rank, c.vocab_size) {}
+LowRankLoss::LowRankLoss(const ModelConfig& c)
+    : layer_("", c.d_model, c.options<LowRankLossKnobs>().loss_rank, c.vocab_size) {}
+
+void LowRankLoss::validate(const ModelConfig& config) {
+  require_positive("loss_rank", config.options<LowRankLossKnobs>().loss_rank);
+}
 
 void LowRankLoss::visit_parameters(const ParameterVisitor& visit) {
   layer_.visit_parameters(visit);

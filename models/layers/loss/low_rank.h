@@ -6,9 +6,21 @@
 
 namespace scaling {
 
+struct LowRankLossKnobs {
+  std::int64_t loss_rank = 64;
+
+  template <class Self, class Visitor>
+  static void fields(Self& k, Visitor&& visit) {
+    visit("loss_rank", k.loss_rank, "rank of the low_rank loss", Trait{.is_size = true});
+  }
+};
+
 /// Parameters a, a_bias, b, b_bias; rank loss_rank.
 class LowRankLoss : public Loss {
  public:
+  using Options = LowRankLossKnobs;
+  static void validate(const ModelConfig& config);
+  static void shrink(ModelConfig& config) { set_field(config, "loss_rank", 24); }
   explicit LowRankLoss(const ModelConfig& config);
   void visit_parameters(const ParameterVisitor& visit) override;
   std::int64_t workspace_floats(int tokens, int threads) const override;

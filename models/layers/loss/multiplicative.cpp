@@ -1,10 +1,19 @@
 // The vocabulary is wide enough to share columns, so there are no partial sums to add up.
 #include "models/layers/loss/multiplicative.h"
 
+#include "kernels/kernels.h"
+#include "models/config_checks.h"
+
 namespace scaling {
 
 MultiplicativeLoss::MultiplicativeLoss(const ModelConfig& c)
-    : layer_("", c.d_model, c.loss_modules, c.vocab_size) {}
+    : layer_("", c.d_model, c.options<MultiplicativeLossKnobs>().loss_modules, c.vocab_size) {}
+
+void MultiplicativeLoss::validate(const ModelConfig& config) {
+  const std::int64_t modules = config.options<MultiplicativeLossKnobs>().loss_modules;
+  require_divides("vocab_size", config.vocab_size, "loss_modules", modules);
+  require_at_most("loss_modules", modules, kMaxModules);
+}
 
 void MultiplicativeLoss::visit_parameters(const ParameterVisitor& visit) {
   layer_.visit_parameters(visit);

@@ -6,9 +6,21 @@
 
 namespace scaling {
 
+struct MultiplicativeLossKnobs {
+  std::int64_t loss_modules = 4;  // S
+
+  template <class Self, class Visitor>
+  static void fields(Self& k, Visitor&& visit) {
+    visit("loss_modules", k.loss_modules, "S of the multiplicative loss", Trait{.is_size = true});
+  }
+};
+
 /// Logit s * (V / S) + m. Parameters d, e, bias; S = loss_modules.
 class MultiplicativeLoss : public Loss {
  public:
+  using Options = MultiplicativeLossKnobs;
+  static void validate(const ModelConfig& config);
+  static void shrink(ModelConfig& config) { set_field(config, "loss_modules", 8); }
   explicit MultiplicativeLoss(const ModelConfig& config);
   void visit_parameters(const ParameterVisitor& visit) override;
   std::int64_t workspace_floats(int, int) const override;

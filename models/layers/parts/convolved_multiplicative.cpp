@@ -4,12 +4,10 @@
 
 namespace scaling {
 
-ConvolvedMultiplicative::ConvolvedMultiplicative(const std::string& prefix,
-                                                 const ModelConfig& config,
+ConvolvedMultiplicative::ConvolvedMultiplicative(const std::string& prefix, std::int64_t d,
+                                                 std::int64_t modules,
                                                  std::vector<ModuleConvolution> convolutions)
-    : d_(config.d_model),
-      multiplicative_(prefix, config.d_model, config.modules, config.d_model),
-      bank_(std::move(convolutions)) {}
+    : d_(d), multiplicative_(prefix, d, modules, d), bank_(std::move(convolutions)) {}
 
 void ConvolvedMultiplicative::visit_parameters(const ParameterVisitor& visit) {
   multiplicative_.visit_parameters(visit);

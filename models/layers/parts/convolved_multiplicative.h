@@ -13,7 +13,7 @@ namespace scaling {
 
 class ConvolvedMultiplicative {
  public:
-  ConvolvedMultiplicative(const std::string& prefix, const ModelConfig& config,
+  ConvolvedMultiplicative(const std::string& prefix, std::int64_t d, std::int64_t modules,
                           std::vector<ModuleConvolution> convolutions);
   void visit_parameters(const ParameterVisitor& visit);
   struct Kept {

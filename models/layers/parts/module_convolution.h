@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "models/layer.h"
+#include "models/layers/parts/module_knobs.h"
 #include "models/layers/parts/partial_sums.h"
 
 namespace scaling {
 
-inline constexpr std::int64_t kMaxKernelSize = 16;
 inline constexpr int kModuleTaps = 3;  // modules that a convolution of queries or keys sees
 
 /// The last F input frames of every token, channel-major as the kernel wants them; zero before the

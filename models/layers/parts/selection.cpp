@@ -8,6 +8,21 @@
 #include <type_traits>
 
 namespace scaling {
+
+void SelectionKnobs::validate() const {
+  constexpr double kMaxNoise = 1000;
+  // A negative value stands for the reference's; what is not a number fails the first comparison.
+  if (!(selection_noise <= kMaxNoise)) {
+    throw UserError("selection_noise " + print_value(selection_noise) + " exceeds " +
+                    print_value(kMaxNoise) +
+                    ", where nothing but noise selects; give a smaller one, 0 for none");
+  }
+  if (!(hard_probability <= 1)) {
+    throw UserError("hard_probability " + print_value(hard_probability) +
+                    " is no probability; give a number in [0, 1], or a negative one for the "
+                    "reference's");
+  }
+}
 namespace {
 
 using Row = Eigen::Map<Eigen::ArrayXf>;

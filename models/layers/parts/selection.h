@@ -4,10 +4,27 @@
 
 #include <cstdint>
 
+#include "models/knobs.h"
 #include "models/matrix.h"
 #include "models/pass.h"
 
 namespace scaling {
+
+/// Knobs of layers that select in training.
+struct SelectionKnobs {
+  double selection_noise = -1;   // tau of the training noise; < 0: 0.1, moe_block 0.7 [1.2, 1.3]
+  double hard_probability = -1;  // of a hard selection in training; < 0: 0.3, moe_block 0.5
+
+  template <class Self, class Visitor>
+  static void fields(Self& k, Visitor&& visit) {
+    visit("selection_noise", k.selection_noise,
+          "tau: scale of the Gumbel noise on selections in training; negative: 0.1, moe_block 0.7");
+    visit("hard_probability", k.hard_probability,
+          "share of training calls with a hard selection; negative: 0.3, moe_block 0.5");
+  }
+  /// Throws UserError.
+  void validate() const;
+};
 
 /// Logits of a position: `blocks` blocks of `n`, one entry of each to be chosen.
 struct Blocks {

@@ -18,7 +18,8 @@ struct ConvActivations : Activations {
 };
 
 ModuleConvolution make(const char* name, const ModelConfig& c) {
-  return ModuleConvolution(name, c.d_model, c.modules, c.kernel_size, kModuleTaps);
+  const auto knobs = c.options<ConvolutionKnobs>();
+  return ModuleConvolution(name, c.d_model, knobs.modular.modules, knobs.kernel_size, kModuleTaps);
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 
 namespace scaling {
 
-class ConvProjection : public Projection {
+class ConvProjection : public Projection, public CutIntoModules<ConvolutionKnobs> {
  public:
   explicit ConvProjection(const ModelConfig& config);
   void visit_parameters(const ParameterVisitor& visit) override;

@@ -6,6 +6,7 @@
 
 #include "models/layer.h"
 #include "models/layers/parts/dense_product.h"
+#include "models/layers/traits.h"
 
 namespace scaling {
 
@@ -34,6 +35,7 @@ class CrossProjectionBase : public CrossProjection {
 /// Dense query and output: parameters q, q_bias, o, o_bias.
 class DenseCrossProjection : public CrossProjectionBase {
  public:
+  static constexpr Traits kTraits{.is_dense = true};
   explicit DenseCrossProjection(const ModelConfig& config);
   void visit_parameters(const ParameterVisitor& visit) override;
   std::int64_t workspace_floats(int, int) const override { return 0; }

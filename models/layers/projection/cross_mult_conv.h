@@ -9,7 +9,8 @@
 
 namespace scaling {
 
-class MultConvCrossProjection : public CrossProjectionBase {
+class MultConvCrossProjection : public CrossProjectionBase,
+                                public CutIntoModules<ConvolutionKnobs> {
  public:
   MultConvCrossProjection(const ModelConfig& config, bool with_output);
   void visit_parameters(const ParameterVisitor& visit) override;

@@ -18,10 +18,11 @@ struct MultConvActivations : Activations {
   Mat dqk;  // of a shared query and key
 };
 
-std::vector<ModuleConvolution> convolutions(const ModelConfig& c, bool share_qk) {
+std::vector<ModuleConvolution> convolutions(std::int64_t d, const ConvolutionKnobs& knobs,
+                                            bool share_qk) {
   std::vector<ModuleConvolution> all;
   const auto add = [&](const char* name, int module_taps) {
-    all.emplace_back(name, c.d_model, c.modules, c.kernel_size, module_taps);
+    all.emplace_back(name, d, knobs.modular.modules, knobs.kernel_size, module_taps);
   };
   add(share_qk ? "qk" : "q", kModuleTaps);
   if (!share_qk) add("k", kModuleTaps);
@@ -32,9 +33,13 @@ std::vector<ModuleConvolution> convolutions(const ModelConfig& c, bool share_qk)
 }  // namespace
 
 MultConvProjection::MultConvProjection(const ModelConfig& config, bool share_qk)
+    : MultConvProjection(config, config.options<ConvolutionKnobs>(), share_qk) {}
+
+MultConvProjection::MultConvProjection(const ModelConfig& config, const ConvolutionKnobs& knobs,
+                                       bool share_qk)
     : d_(config.d_model),
       share_qk_(share_qk),
-      layer_("mult", config, convolutions(config, share_qk)) {}
+      layer_("mult", d_, knobs.modular.modules, convolutions(d_, knobs, share_qk)) {}
 
 void MultConvProjection::visit_parameters(const ParameterVisitor& visit) {
   layer_.visit_parameters(visit);

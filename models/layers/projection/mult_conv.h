@@ -8,7 +8,7 @@
 namespace scaling {
 
 /// share_qk: the query serves as key too.
-class MultConvProjection : public Projection {
+class MultConvProjection : public Projection, public CutIntoModules<ConvolutionKnobs> {
  public:
   MultConvProjection(const ModelConfig& config, bool share_qk);
   void visit_parameters(const ParameterVisitor& visit) override;
@@ -36,6 +36,7 @@ class MultConvProjection : public Projection {
   }
 
  private:
+  MultConvProjection(const ModelConfig& config, const ConvolutionKnobs& knobs, bool share_qk);
   std::int64_t d_;
   bool share_qk_;
   ConvolvedMultiplicative layer_;

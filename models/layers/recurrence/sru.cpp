@@ -9,6 +9,7 @@
 
 #include "kernels/check.h"
 #include "kernels/parallel.h"
+#include "models/config_checks.h"
 #include "models/layers/parts/counting.h"
 #include "models/layers/parts/partial_sums.h"
 #include "models/layers/parts/product.h"
@@ -107,12 +108,16 @@ float sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
 }  // namespace
 
 SruRecurrence::SruRecurrence(const ModelConfig& config)
-    : n_(config.recurrence_width),
+    : n_(config.options<SruKnobs>().recurrence_width),
       in_("in", "in_bias", config.d_model, n_),
       out_("out", "out_bias", n_, config.d_model),
       gates_(Parameter::make_matrix("gates", 3 * n_, n_, Layout::rows, glorot_uniform(n_, 3 * n_),
                                     {n_, 3 * n_}, {1, n_})),
       gates_bias_(Parameter::make_vector("gates_bias", 3 * n_, kBias)) {}
+
+void SruRecurrence::validate(const ModelConfig& config) {
+  require_positive("recurrence_width", config.options<SruKnobs>().recurrence_width);
+}
 
 void SruRecurrence::visit_parameters(const ParameterVisitor& visit) {
   in_.visit_parameters(visit);

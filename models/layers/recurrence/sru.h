@@ -6,11 +6,24 @@
 
 namespace scaling {
 
+struct SruKnobs {
+  std::int64_t recurrence_width = 32;  // n
+
+  template <class Self, class Visitor>
+  static void fields(Self& k, Visitor&& visit) {
+    visit("recurrence_width", k.recurrence_width, "units of the sru recurrence",
+          Trait{.is_size = true});
+  }
+};
+
 /// u = in(x) of recurrence_width n, (r~, f~, z) = gates(u), r = sigmoid(r~), f = sigmoid(f~);
 /// c = f c' + (1 - f) z, where c' is the cell one position before, 0 at first;
 /// h = r c + (1 - r) sqrt(3) u; y = out(h). in, gates and out are dense products with biases.
 class SruRecurrence : public Recurrence {
  public:
+  using Options = SruKnobs;
+  static void validate(const ModelConfig& config);
+  static void shrink(ModelConfig& config) { set_field(config, "recurrence_width", 16); }
   explicit SruRecurrence(const ModelConfig& config);
   void visit_parameters(const ParameterVisitor& visit) override;
   std::int64_t workspace_floats(int tokens, int threads) const override;

@@ -1,0 +1,46 @@
+// Knobs of the layers that cut a vector into modules.
+#pragma once
+
+#include <cstdint>
+
+#include "models/config.h"
+
+namespace scaling {
+
+inline constexpr std::int64_t kMaxKernelSize = 16;
+
+/// For layers with modules.
+struct ModuleKnobs {
+  std::int64_t modules = 16;  // S
+
+  template <class Self, class Visitor>
+  static void fields(Self& k, Visitor&& visit) {
+    visit("modules", k.modules, "S: modules of the multiplicative and modular layers",
+          Trait{.is_size = true});
+  }
+  /// Throws UserError if d_model cannot be cut so.
+  void validate(const ModelConfig& config) const;
+};
+
+/// For those that look at the last tokens too.
+struct ConvolutionKnobs {
+  ModuleKnobs modular;
+  std::int64_t kernel_size = 3;  // F, length kernel of the convolutions
+
+  template <class Self, class Visitor>
+  static void fields(Self& k, Visitor&& visit) {
+    ModuleKnobs::fields(k.modular, visit);
+    visit("kernel_size", k.kernel_size, "F: tokens a convolution sees", Trait{.is_size = true});
+  }
+  void validate(const ModelConfig& config) const;
+};
+
+/// What the entries of such layers share; derive the layer from it.
+template <class Knobs>
+struct CutIntoModules {
+  using Options = Knobs;
+  static void validate(const ModelConfig& config) { config.options<Knobs>().validate(config); }
+  static void shrink(ModelConfig& config) { set_field(config, "modules", 8); }
+};
+
+}  // namespace scaling

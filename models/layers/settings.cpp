@@ -1,0 +1,183 @@
+// The knobs of a model and of its components as one list.
+#include <algorithm>
+#include <set>
+
+#include "kernels/check.h"
+#include "models/config.h"
+#include "models/config_checks.h"
+#include "models/layers/catalog.h"
+
+namespace scaling {
+namespace {
+
+constexpr const char* kAuto = "auto";  // blocks: as many as fit
+
+std::string blocks_text(std::int64_t blocks) { return blocks == 0 ? kAuto : print_value(blocks); }
+
+std::string normalised_blocks(const std::string& name, const std::string& text) {
+  std::int64_t blocks = 0;
+  if (text != kAuto) parse_value(name, text, blocks);
+  return blocks_text(blocks);
+}
+
+std::vector<KnobInfo> list_knobs() {
+  std::vector<KnobInfo> all;
+  std::set<std::string> listed;
+  const auto add = [&](const KnobInfo& knob) {
+    if (listed.insert(knob.name).second) all.push_back(knob);
+  };
+  const std::vector<std::string> components = component_names();
+  for (KnobInfo& own : knobs_of<ModelConfig>()) {
+    if (own.name == "blocks") {
+      own.initial = blocks_text(ModelConfig().blocks);
+      own.normalised = normalised_blocks;
+    }
+    add(own);
+    if (std::find(components.begin(), components.end(), own.name) == components.end()) continue;
+    for (const EntryInfo& entry : entries_of(own.name)) {
+      for (const KnobInfo& knob : entry.knobs()) add(knob);
+    }
+  }
+  return all;
+}
+
+bool is_own(const std::string& name) {
+  static const std::vector<std::string> own = names_of_fields<ModelConfig>();
+  return std::find(own.begin(), own.end(), name) != own.end();
+}
+
+const KnobInfo& info_of(const std::string& name) {
+  const std::vector<KnobInfo>& all = all_knobs();
+  const auto at = std::find_if(all.begin(), all.end(),
+                               [&name](const KnobInfo& knob) { return knob.name == name; });
+  if (at == all.end()) refuse_choice("knob", name, field_names());
+  return *at;
+}
+
+bool has_knob(const EntryInfo& entry, const std::string& name) {
+  const std::vector<KnobInfo> knobs = entry.knobs();
+  return std::any_of(knobs.begin(), knobs.end(),
+                     [&name](const KnobInfo& knob) { return knob.name == name; });
+}
+
+/// Sizes come from the shape; components, how weights are stored and the seed stay.
+void set_shape(ModelConfig& config, const std::string& shape) {
+  ModelConfig sized = config_of_shape(shape);
+  for (const KnobInfo& knob : all_knobs()) {
+    if (!knob.trait.is_size) set_field(sized, knob.name, get_field(config, knob.name));
+  }
+  config = std::move(sized);
+}
+
+}  // namespace
+
+const std::vector<KnobInfo>& all_knobs() {
+  static const std::vector<KnobInfo> all = list_knobs();
+  return all;
+}
+
+std::vector<std::string> field_names() {
+  std::vector<std::string> names;
+  for (const KnobInfo& knob : all_knobs()) names.push_back(knob.name);
+  return names;
+}
+
+void set_field(ModelConfig& config, const std::string& name, const std::string& value) {
+  const std::string text = info_of(name).normalised(name, value);
+  if (name == "shape") {
+    set_shape(config, text);
+  } else if (name == "blocks") {
+    parse_value(name, text == kAuto ? "0" : text, config.blocks);
+  } else if (is_own(name)) {
+    set_named_field(config, name, text);
+  } else {
+    config.component_knobs[name] = text;
+  }
+}
+
+std::string get_field(const ModelConfig& config, const std::string& name) {
+  if (name == "blocks") return blocks_text(config.blocks);
+  if (is_own(name)) return get_named_field(config, name);
+  const KnobInfo& knob = info_of(name);
+  const auto at = config.component_knobs.find(name);
+  return at == config.component_knobs.end() ? knob.initial : at->second;
+}
+
+void add_knobs(Knobs& knobs, ModelConfig& config) {
+  for (const KnobInfo& knob : all_knobs()) {
+    const std::string name = knob.name;
+    knobs.add(
+        knob, [&config, name](const std::string& text) { set_field(config, name, text); },
+        [&config, name] { return get_field(config, name); });
+  }
+}
+
+bool is_relevant(const ModelConfig& config, const std::string& knob) {
+  if (is_own(knob)) return true;
+  const std::vector<std::string> components = component_names();
+  return std::any_of(components.begin(), components.end(), [&](const std::string& component) {
+    return has_knob(chosen_entry(config, component), knob);
+  });
+}
+
+void require_relevant(const ModelConfig& config, const std::string& knob) {
+  if (is_relevant(config, info_of(knob).name)) return;
+  std::string users;
+  for (const std::string& component : component_names()) {
+    for (const EntryInfo& entry : entries_of(component)) {
+      if (has_knob(entry, knob))
+        users += (users.empty() ? "" : ", ") + component + "=" + entry.name;
+    }
+  }
+  throw UserError("'" + knob + "' is a knob of " + users +
+                  ", of which this model has none; leave it out, or choose one of them");
+}
+
+void validate(const ModelConfig& config) {
+  // Unknown names first: what a component says of its sizes is asked of one that is known.
+  std::vector<const EntryInfo*> chosen;
+  for (const std::string& component : component_names()) {
+    chosen.push_back(&chosen_entry(config, component));
+  }
+  require_positive("d_model", config.d_model);
+  require_positive("d_ff", config.d_ff);
+  require_positive("vocab_size", config.vocab_size);
+  require_positive("max_length", config.max_length);
+  require_positive("decoder_layers", config.decoder_layers);
+  require_positive("attention_layers", config.attention_layers);
+  if (config.encoder_swaps != 1 && config.encoder_swaps != 2) {
+    throw UserError("encoder_swaps " + std::to_string(config.encoder_swaps) +
+                    " is neither 1 nor 2");
+  }
+  require_divides("d_model", config.d_model, "n_heads", config.n_heads);
+  require_not_negative("encoder_layers", config.encoder_layers);
+  require_not_negative("blocks", config.blocks);
+  if (config.blocks > config.decoder_layers) {
+    throw UserError("blocks " + std::to_string(config.blocks) + " exceeds decoder_layers " +
+                    std::to_string(config.decoder_layers) + "; hold at most one block per layer");
+  }
+  if (!(config.embedding_scale > 0)) {
+    throw UserError("embedding_scale " + print_value(config.embedding_scale) +
+                    " must be positive; 1 is the reference's");
+  }
+  for (const EntryInfo* entry : chosen) entry->validate(config);
+}
+
+ModelConfig shrunk(ModelConfig config) {
+  // Heads and modules of 12: no multiple of a vector. Eight modules, so that a tile of them is met.
+  config.d_model = 96;
+  config.n_heads = 8;
+  config.d_ff = 192;
+  config.vocab_size = 200;
+  config.max_length = 16;
+  config.encoder_layers = std::min<std::int64_t>(config.encoder_layers, 1);
+  config.decoder_layers = config.blocks = 2;
+  config.embedding_scale = 1;  // else logits would show little of the blocks
+  config.seed = 1;
+  for (const std::string& component : component_names()) {
+    chosen_entry(config, component).shrink(config);
+  }
+  return config;
+}
+
+}  // namespace scaling
