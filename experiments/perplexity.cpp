@@ -5,8 +5,8 @@
 #include "experiments/study/results_dir.h"
 #include "experiments/study/run_experiment.h"
 #include "experiments/training/training_options.h"
-#include "experiments/training/training_plan.h"
-#include "experiments/training/training_run.h"
+#include "experiments/training/training_study.h"
+#include "experiments/training/curve_run.h"
 
 namespace scaling {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/training/training_experiment.h"
+#include "experiments/training/curves.h"
 
 namespace scaling {
 

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "experiments/study/progress.h"
-#include "experiments/training/training_plan.h"
-#include "experiments/training/training_records.h"
-#include "experiments/training/training_state.h"
+#include "experiments/training/training_study.h"
+#include "experiments/training/metrics.h"
+#include "experiments/training/curve_state.h"
 
 namespace scaling {
 

@@ -1,5 +1,5 @@
 // Curve after curve: allocate, continue or start, train, record, free.
-#include "experiments/training/training_run.h"
+#include "experiments/training/curve_run.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,9 +11,9 @@
 #include "experiments/instruments/memory.h"
 #include "experiments/study/interrupt.h"
 #include "experiments/study/run_experiment.h"
-#include "experiments/training/training_csv.h"
-#include "experiments/training/training_data.h"
-#include "experiments/training/training_diagnostics.h"
+#include "experiments/training/curve_csv.h"
+#include "experiments/training/cache_folder.h"
+#include "experiments/training/diagnostics.h"
 #include "kernels/arena.h"
 #include "kernels/check.h"
 #include "kernels/gemm.h"

@@ -1,5 +1,5 @@
 // Sizes, estimates and their texts.
-#include "experiments/training/training_plan.h"
+#include "experiments/training/training_study.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -10,9 +10,9 @@
 
 #include "experiments/study/interrupt.h"
 #include "experiments/study/progress.h"
-#include "experiments/training/training_data.h"
-#include "experiments/training/training_records.h"
-#include "experiments/training/training_state.h"
+#include "experiments/training/cache_folder.h"
+#include "experiments/training/metrics.h"
+#include "experiments/training/curve_state.h"
 #include "kernels/check.h"
 #include "models/tasks/catalog.h"
 #include "models/transformer/transformer.h"

@@ -8,7 +8,7 @@
 
 #include "experiments/study/record.h"
 #include "experiments/training/training_options.h"
-#include "experiments/training/training_plan.h"
+#include "experiments/training/training_study.h"
 #include "models/training/trainer.h"
 
 namespace scaling {

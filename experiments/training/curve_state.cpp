@@ -1,5 +1,5 @@
 // A few words of JSON in the folder of checkpoints, and a lock beside it.
-#include "experiments/training/training_state.h"
+#include "experiments/training/curve_state.h"
 
 #include <cerrno>
 #include <cstdio>

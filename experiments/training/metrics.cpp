@@ -1,5 +1,5 @@
 // Keys, records and the search for curves that another figure has trained.
-#include "experiments/training/training_records.h"
+#include "experiments/training/metrics.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 // What a finished curve tells beside its perplexity: how its selections behave.
 #pragma once
 
-#include "experiments/training/training_records.h"
+#include "experiments/training/metrics.h"
 #include "models/tasks/task.h"
 #include "models/transformer/transformer.h"
 

@@ -1,5 +1,5 @@
 // Peak memory from /proc; hard against soft selections by a twin of the trained model.
-#include "experiments/training/training_diagnostics.h"
+#include "experiments/training/diagnostics.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // From the text of a .cfg file to checked curves.
-#include "experiments/training/training_experiment.h"
+#include "experiments/training/curves.h"
 
 #include <algorithm>
 #include <set>

@@ -1,5 +1,5 @@
 // Writes and, after an interruption, trims a curve's table.
-#include "experiments/training/training_csv.h"
+#include "experiments/training/curve_csv.h"
 
 #include <cerrno>
 #include <cstdlib>
