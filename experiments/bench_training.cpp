@@ -14,7 +14,6 @@
 #include "experiments/study/run_experiment.h"
 #include "experiments/study/statistics.h"
 #include "experiments/training/curves.h"
-#include "experiments/training/training_study.h"
 #include "kernels/check.h"
 #include "kernels/gemm.h"
 #include "kernels/gemm_rate.h"
@@ -119,9 +118,9 @@ int bench_training(int argc, char** argv) {
   }
   const Settings overrides = {
       {"steps", std::to_string(steps + kWarmUp)}, {"corpus", corpus}, {"gemm", gemm}};
-  const CurveExperiment experiment = read_curves(config, overrides);
-  const Curve curve = select_curves(experiment, {row}).front();
-  std::cout << time_steps(with_seed(curve, experiment.seeds.front()), threads, cache) << std::endl;
+  const RowFile file = read_row_file(config, curve_knobs(), overrides);
+  const Curve curve = curve_of_row(curves_of(file), row, file.experiment);
+  std::cout << time_steps(with_seed(curve, curve.seeds.front()), threads, cache) << std::endl;
   return 0;
 }
 

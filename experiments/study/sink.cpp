@@ -57,10 +57,10 @@ Record Sink::base(const Point& point, const Extra& extra) const {
   add_note(r.note, extra.note);
   r.command = info.program;
   if (!options_.config.empty()) r.command += " --config " + portable_path(options_.config);
-  const auto add_flags = [&r](const Settings& flags, const Settings& narrower) {
+  const auto add_flags = [&](const Settings& flags, const Settings& narrower) {
     for (const auto& [name, value] : flags) {
       if (has(narrower, name)) continue;
-      r.command += " --" + name + (value == "true" ? "" : " " + value);
+      r.command += " --" + name + (value == "true" ? "" : " " + study_.portable(name, value));
     }
   };
   add_flags(point.flags, {});
@@ -143,6 +143,11 @@ void Sink::leave(const Point& point, const std::string& why) {
   complete_ = false;
   settled_[&point] = Status::skipped;
   progress_.done(name_of(study_, point) + ": " + why, 0);
+}
+
+void Sink::settle(const Point& point, const std::string& why) {
+  settled_[&point] = Status::ok;
+  progress_.done(name_of(study_, point) + ": " + why, point.seconds);
 }
 
 std::vector<Record> Sink::earlier(const Point& point) {

@@ -29,6 +29,9 @@ class Sink {
   /// Records nothing, but the run does not count as complete.
   void leave(const Point& point, const std::string& why);
 
+  /// Records nothing: what finishes the point is on record already.
+  void settle(const Point& point, const std::string& why);
+
   /// Everything on record about a point, the oldest first, other processes' numbers too.
   std::vector<Record> earlier(const Point& point);
   bool is_finished(const Point& point);

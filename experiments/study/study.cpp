@@ -58,6 +58,7 @@ class Run {
       std::fputs(plan.c_str(), stdout);
       return 0;
     }
+    if (const std::optional<int> status = study_.instead(points_)) return *status;
     RecordFile records(prepare_results_dir(options_.results, provenance_.machine),
                        file_.experiment);
     if (info_.timed && options_.shards > 1) keep_machine_to_itself();

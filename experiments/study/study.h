@@ -1,6 +1,7 @@
 // A kind of experiment: what its points are and how they are measured. run_study does the rest.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -40,6 +41,8 @@ class Study {
   virtual std::vector<Point> points(const RowFile& file, const RunOptions& options) = 0;
   /// More of --dry-run than the plan.
   virtual std::string details(std::span<const Point>) const { return ""; }
+  /// What is done with the points in place of measuring them, as a trial of each: its exit status.
+  virtual std::optional<int> instead(std::span<const Point>) { return std::nullopt; }
   /// Points to measure together, as indices; default: each alone.
   virtual std::vector<std::vector<std::size_t>> groups(std::span<const Point* const> points) const;
   /// Measures a group: closes, fails, skips or leaves each point of it. May throw UserError, which

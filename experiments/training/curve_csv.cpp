@@ -23,7 +23,7 @@ constexpr const char* kHeader =
 
 }  // namespace
 
-TrainingCsv::TrainingCsv(const std::string& path, std::int64_t step) : path_(path) {
+CurveCsv::CurveCsv(const std::string& path, std::int64_t step) : path_(path) {
   std::string kept = kHeader;
   if (step > 0) {
     std::ifstream in(path);
@@ -47,9 +47,9 @@ TrainingCsv::TrainingCsv(const std::string& path, std::int64_t step) : path_(pat
   }
 }
 
-TrainingCsv::~TrainingCsv() { std::fclose(file_); }
+CurveCsv::~CurveCsv() { std::fclose(file_); }
 
-void TrainingCsv::append(const TrainReport& r) {
+void CurveCsv::append(const TrainReport& r) {
   char evaluation[128] = ",,,";
   if (r.evaluation) {
     std::snprintf(evaluation, sizeof evaluation, "%.7g,%.6g,%.6g,%.7g",

@@ -11,14 +11,14 @@ namespace scaling {
 /// step,seconds,loss,log_perplexity,accuracy,sequence_accuracy,bits_per_byte,tokens_per_s,
 /// learning_rate; the middle four are empty where nothing was evaluated. Lines are on disk when
 /// append() returns.
-class TrainingCsv {
+class CurveCsv {
  public:
   /// Keeps the whole lines of an older file up to `step`, so that a continued curve has each step
   /// once. Throws UserError if the file cannot be written.
-  TrainingCsv(const std::string& path, std::int64_t step);
-  ~TrainingCsv();
-  TrainingCsv(const TrainingCsv&) = delete;
-  TrainingCsv& operator=(const TrainingCsv&) = delete;
+  CurveCsv(const std::string& path, std::int64_t step);
+  ~CurveCsv();
+  CurveCsv(const CurveCsv&) = delete;
+  CurveCsv& operator=(const CurveCsv&) = delete;
 
   void append(const TrainReport& report);
 

@@ -1,18 +1,15 @@
-// Curve after curve: allocate, continue or start, train, record, free.
+// Allocate, continue or start, train, record, free.
 #include "experiments/training/curve_run.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <memory>
 
 #include "experiments/instruments/memory.h"
 #include "experiments/study/interrupt.h"
-#include "experiments/study/run_experiment.h"
+#include "experiments/study/progress.h"
 #include "experiments/training/curve_csv.h"
-#include "experiments/training/cache_folder.h"
 #include "experiments/training/diagnostics.h"
 #include "kernels/arena.h"
 #include "kernels/check.h"
@@ -20,7 +17,6 @@
 #include "kernels/gemm_rate.h"
 #include "kernels/team.h"
 #include "models/tasks/catalog.h"
-#include "models/training/trainer.h"
 
 namespace scaling {
 namespace {
@@ -36,22 +32,10 @@ std::string commit_of(const Provenance& provenance) {
   return provenance.commit + (provenance.dirty ? "-dirty" : "");
 }
 
-std::string title_of(const PlannedCurve& planned) {
-  return planned.curve.name + ", seed " + std::to_string(planned.curve.model.seed);
-}
-
 std::string text(const char* format, double a, double b = 0, double c = 0) {
   char line[160];
   std::snprintf(line, sizeof line, format, a, b, c);
   return line;
-}
-
-/// A model ready for training; its threads are gone again when this returns, since OpenMP's follow.
-std::unique_ptr<Transformer> allocated(const ModelConfig& config, int threads) {
-  auto model = std::make_unique<Transformer>(config);
-  Team team(threads);
-  model->allocate_for_training(team);
-  return model;
 }
 
 std::string evaluation_text(const Evaluation& at, const std::vector<SetEvaluation>& further) {
@@ -94,148 +78,101 @@ double best_gemm(double curve_flops, int threads) {
 
 }  // namespace
 
-TrainingRun::TrainingRun(const CurveExperiment& experiment, const TrainingOptions& options,
-                         const Provenance& provenance, const TrainingPlan& plan,
-                         const std::string& results, const std::string& scratch, RecordFile& file)
-    : experiment_(experiment),
-      options_(options),
-      provenance_(provenance),
-      plan_(plan),
-      results_(results),
-      scratch_(scratch),
-      file_(file),
-      progress_(estimated_seconds(plan, kAssumedRate)) {}
-
-int TrainingRun::run() {
-  const PlannedCurve* current = nullptr;
-  try {
-    for (const PlannedCurve& planned : plan_) {
-      if (planned.finished) continue;
-      check_interrupt();
-      current = &planned;
-      last_step_ = 0;
-      const FolderLock lock(planned.folder);
-      if (!lock.held()) {
-        leave_to_other(planned);
-        continue;
-      }
-      file_.read_again();  // another process may have trained it since the plan was made
-      try {
-        train_unless_there(planned);
-      } catch (const UserError& error) {
-        give_up(planned, error.what());
-      }
-      current = nullptr;
-    }
-  } catch (const Interrupted&) {
-    progress_.done(
-        "interrupted" + (current ? place_of(*current) : "") + "; " + how_to_go_on(current), 0);
-    return kExitInterrupted;
-  }
-  return failed_ ? kExitFailedRows : 0;
+std::unique_ptr<Transformer> allocate_for_training(const ModelConfig& config, int threads) {
+  auto model = std::make_unique<Transformer>(config);
+  Team team(threads);
+  model->allocate_for_training(team);
+  return model;
 }
 
-std::string TrainingRun::place_of(const PlannedCurve& current) const {
-  std::string place = " in " + title_of(current);
-  if (last_step_ > 0) {
-    place +=
-        ", after step " + std::to_string(last_step_) + ": its checkpoint is in " + current.folder;
-  }
-  return place;
-}
-
-std::string TrainingRun::how_to_go_on(const PlannedCurve* current) const {
-  if (!options_.force) return "the same command continues";
-  if (current && file_.finished(current->key, kClosingCurveMetric)) {
-    return "--force would start it anew, and without --force its earlier result stands";
-  }
-  return "--force would start anew: drop it to continue";
-}
-
-void TrainingRun::leave_to_other(const PlannedCurve& planned) {
-  failed_ = true;
-  progress_.done(title_of(planned) + ": left out, since another process trains it now into " +
-                     planned.folder + "; repeat the command when that one has ended",
-                 0);
-}
-
-void TrainingRun::train_unless_there(PlannedCurve planned) {
-  find_progress(planned, options_, file_);
-  if (planned.finished) {
-    progress_.done(title_of(planned) + ": trained by another process meanwhile", 0);
-  } else if (planned.begun || options_.force || !reuse(planned)) {
-    train(planned);
-  }
-}
-
-void TrainingRun::train(const PlannedCurve& planned) {
-  Curve curve = planned.curve;
-  require_memory(planned.bytes, "training " + curve.name,
+void require_memory(const PlannedCurve& planned) {
+  require_memory(planned.bytes, "training " + planned.curve.name,
                  "use fewer examples at a time (--accumulate), optimizer adafactor, or a smaller "
                  "model");
-  set_gemm_threads(options_.threads);
+}
+
+CurveRun::CurveRun(const PlannedCurve& planned, const Point& point, Sink& sink, bool force,
+                   bool resume, std::function<double(std::int64_t, double)> seconds_left)
+    : planned_(planned),
+      point_(point),
+      sink_(sink),
+      force_(force),
+      resume_(resume),
+      seconds_left_(std::move(seconds_left)),
+      base_(sink.base(point)) {}
+
+std::string CurveRun::name() const { return point_.row + ", seed " + std::to_string(point_.seed); }
+
+void CurveRun::run() {
+  std::optional<CurveState> begun;
+  if (!force_) begun = read_curve_state(planned_.folder);
+  if (!may_continue(begun, base_.key, resume_)) begun.reset();
+  if (begun || force_ || !reuse()) train(begun);
+}
+
+bool CurveRun::reuse() {
+  std::string from;
+  const fs::path folder = fs::path(sink_.file().path()).parent_path();
+  const std::vector<Record> records = finished_elsewhere(folder.string(), base_, &from);
+  if (records.empty()) return false;
+  const std::string seed = "." + std::to_string(point_.seed) + ".csv";
+  std::error_code error;
+  fs::create_directories(fs::path(planned_.csv).parent_path(), error);
+  fs::copy_file(folder / "curves" / (from + seed), planned_.csv,
+                fs::copy_options::overwrite_existing, error);
+  sink_.append(records);
+  sink_.settle(point_, "the same curve is there as " + from);
+  return true;
+}
+
+void CurveRun::train(const std::optional<CurveState>& begun) {
+  Curve curve = planned_.curve;
+  require_memory(planned_);
+  set_gemm_threads(point_.threads);
   reset_peak_memory();
   // The text before the folder of checkpoints: one that is missing leaves everything as it is.
-  const auto watch = [&](std::uint64_t bytes) {
-    check_interrupt();
-    progress_.live(curve.name + ": reading " + curve.train.corpus + ", " +
+  const std::unique_ptr<Task> task =
+      make_task(curve.train, curve.model.vocab_size, planned_.cache, [&](std::uint64_t bytes) {
+        check_interrupt();
+        sink_.live(curve.name + ": reading " + curve.train.corpus + ", " +
                    readable_bytes(double(bytes)));
-  };
-  const std::string cache = cache_folder(curve.train, scratch_);
-  const std::unique_ptr<Task> task = make_task(curve.train, curve.model.vocab_size, cache, watch);
-  if (task->identity(Purpose::comparison) != planned.data) {
+      });
+  if (task->identity(Purpose::comparison) != planned_.data) {
     throw UserError("corpus '" + curve.train.corpus +
                     "' or its validation text has changed since this command began; repeat it");
   }
-  const TrainingState state = begin(planned);
+  const CurveState state = begun ? *begun : start();
+  // With another library the products' last bits, and so all later weights, would differ.
   curve.train.gemm = state.gemm;
 
-  CurveResult result;
   const std::vector<ValidationSet> sets = task->validation_sets();
-  const std::unique_ptr<Transformer> model = allocated(curve.model, options_.threads);
-  Trainer trainer(*model, *task, curve.train, planned.folder);
-  last_step_ = trainer.resume();
-  if (last_step_ > curve.train.steps) {
-    throw UserError("the checkpoint in " + planned.folder + " is of step " +
-                    std::to_string(last_step_) + ", beyond steps " +
-                    std::to_string(curve.train.steps) +
+  const std::unique_ptr<Transformer> model = allocate_for_training(curve.model, point_.threads);
+  Trainer trainer(*model, *task, curve.train, planned_.folder);
+  step_ = trainer.resume();
+  if (step_ > curve.train.steps) {
+    throw UserError("the checkpoint in " + planned_.folder + " is of step " +
+                    std::to_string(step_) + ", beyond steps " + std::to_string(curve.train.steps) +
                     "; raise --steps, or start anew with --force");
   }
-  last_evaluation_.clear();
-  last_perplexity_.reset();
-  if (state.key != planned.key) take_over(planned, state);
-  progress_.done(
-      curve.name + ", seed " + std::to_string(curve.model.seed) +
-          (last_step_ ? ": continues after step " + std::to_string(last_step_) + "; " : ": ") +
-          task->description(),
-      0);
+  if (state.key != base_.key) take_over(state);
+  sink_.say(name() + (step_ ? ": continues after step " + std::to_string(step_) + "; " : ": ") +
+            task->description());
 
-  Record base = curve_record(experiment_, planned, options_, provenance_);
-  if (state.commit != commit_of(provenance_)) {
-    base.note += (base.note.empty() ? "begun at commit " : "; begun at commit ") + state.commit;
-  }
-  TrainingCsv csv(planned.csv, last_step_);
+  CurveCsv csv(planned_.csv, step_);
   const std::int64_t log_every = std::max<std::int64_t>(1, curve.train.evaluate_every / 10);
   std::int64_t evaluated = -1;
-  const auto record = [&](const TrainReport& report) {
-    evaluated = report.step;
-    result.evaluation = *report.evaluation;
-    result.further = evaluate_further(trainer, sets, false);
-    last_perplexity_ = result.evaluation.log_perplexity;
-    last_evaluation_ = evaluation_text(result.evaluation, result.further);
-    // Anew by force it may differ from what is there.
-    if (!options_.force && has_evaluation(file_, planned.key, report.step)) return;
-    file_.append({evaluation_record(base, report, result.further)});
-  };
   const bool finished = trainer.run(
       [&](const TrainReport& report) {
-        result.step_seconds.push_back(report.step_seconds);
-        result.tokens_per_s.push_back(report.tokens_per_s);
-        result.seconds = report.seconds;
-        last_step_ = report.step;
+        result_.step_seconds.push_back(report.step_seconds);
+        result_.tokens_per_s.push_back(report.tokens_per_s);
+        result_.seconds = report.seconds;
+        step_ = report.step;
         if (report.evaluation || report.step % log_every == 0) csv.append(report);
-        if (report.evaluation) record(report);
-        show(planned, report);
+        if (report.evaluation) {
+          evaluated = report.step;
+          record(trainer, sets, report);
+        }
+        show(report);
       },
       [] { return interrupt_arrived(); });
   if (!finished) throw Interrupted{};
@@ -246,161 +183,106 @@ void TrainingRun::train(const PlannedCurve& planned) {
     TrainReport report;
     report.step = curve.train.steps;
     report.loss = report.tokens_per_s = std::nan("");
-    report.seconds = result.seconds = trainer.seconds();
+    report.seconds = result_.seconds = trainer.seconds();
     report.evaluation = &evaluation;
-    record(report);
+    record(trainer, sets, report);
   }
-  result.parameters = planned.parameters;
-  result.step_flops = trainer.flops_per_step();
-  result.peak_memory_bytes = peak_memory();
-  result.gemm_gflops = best_gemm(result.step_flops * double(curve.train.steps), options_.threads);
-  result.floor = task->floor();
-  progress_.live(curve.name + ": further validation sets");
+  result_.parameters = planned_.parameters;
+  result_.step_flops = trainer.flops_per_step();
+  result_.peak_memory_bytes = peak_memory();
+  result_.gemm_gflops = best_gemm(result_.step_flops * double(curve.train.steps), point_.threads);
+  result_.floor = task->floor();
+  sink_.live(curve.name + ": further validation sets");
   for (SetEvaluation& at_end : evaluate_further(trainer, sets, true)) {
-    result.further.push_back(std::move(at_end));
+    result_.further.push_back(std::move(at_end));
   }
-  diagnose_selections(*model, *task, curve.train, options_.threads, &result);
-  const std::vector<Record> records = result_records(base, result);
-  file_.append(records);
-  std::string line =
-      curve.name + ", seed " + std::to_string(curve.model.seed) + ": " + last_evaluation_;
-  for (const Record& r : records) {
-    if (r.metric == "tokens_per_s") line += text(", %.0f tokens/s", r.value);
-    if (r.metric == "mfu") line += text(", %.0f %% of the best product", 100 * r.value);
+  diagnose_selections(*model, *task, curve.train, point_.threads, &result_);
+  const std::vector<Metric> metrics = result_metrics(result_);
+  Extra extra;
+  if (state.commit != commit_of(base_.provenance)) extra.note = "begun at commit " + state.commit;
+  extra.line = name() + ": " + evaluated_;
+  for (const Metric& metric : metrics) {
+    const double median = summarize(metric.values).median;
+    if (metric.name == "tokens_per_s") extra.line += text(", %.0f tokens/s", median);
+    if (metric.name == "mfu") extra.line += text(", %.0f %% of the best product", 100 * median);
   }
-  progress_.done(line, 0);
+  sink_.close(point_, metrics, extra);
 }
 
-TrainingState TrainingRun::begin(const PlannedCurve& planned) {
-  if (planned.begun) {
-    // With another library the products' last bits, and so all later weights, would differ.
-    if (const auto before = read_training_state(planned.folder)) return *before;
-  }
-  set_aside(planned);
-  const TrainingState state{planned.key, commit_of(provenance_),
-                            find_gemm(planned.curve.train.gemm).name};
-  write_training_state(planned.folder, state);
+CurveState CurveRun::start() {
+  set_aside();
+  const CurveState state{base_.key, commit_of(base_.provenance),
+                         find_gemm(planned_.curve.train.gemm).name};
+  write_curve_state(planned_.folder, state);
   return state;
 }
 
-void TrainingRun::set_aside(const PlannedCurve& planned) {
-  if (!fs::exists(planned.folder)) return;
-  const std::string kept = free_name(planned.folder + ".before");
+void CurveRun::set_aside() {
+  if (!fs::exists(planned_.folder)) return;
+  const std::string kept = free_name(planned_.folder + ".before");
   std::error_code error;
-  fs::rename(planned.folder, kept, error);
+  fs::rename(planned_.folder, kept, error);
   if (error) {
-    throw UserError("cannot move the checkpoints '" + planned.folder +
+    throw UserError("cannot move the checkpoints '" + planned_.folder +
                     "' aside: " + error.message() + "; delete or rename that folder");
   }
   const std::string reason =
-      options_.force ? ""
-                     : ", since its checkpoints are of other settings, another text or another "
-                       "commit (--resume goes on with those of another commit)";
-  progress_.done(
-      title_of(planned) + ": starts anew" + reason + "; earlier checkpoints are kept in " + kept,
-      0);
+      force_ ? ""
+             : ", since its checkpoints are of other settings, another text or another program "
+               "(--resume goes on with those of another program)";
+  sink_.say(name() + ": starts anew" + reason + "; earlier checkpoints are kept in " + kept);
 }
 
-void TrainingRun::take_over(const PlannedCurve& planned, TrainingState state) {
-  const std::vector<Record> points = evaluations_of(file_, state.key, planned, last_step_);
-  if (!points.empty()) file_.append(points);
-  state.key = planned.key;
-  write_training_state(planned.folder, state);
-}
-
-bool TrainingRun::reuse(const PlannedCurve& planned) {
-  const Record base = curve_record(experiment_, planned, options_, provenance_);
-  std::string from;
-  const std::vector<Record> records = finished_elsewhere(results_, base, &from);
-  if (records.empty()) return false;
-  const std::string seed = "." + std::to_string(planned.curve.model.seed) + ".csv";
-  std::error_code error;
-  fs::create_directories(fs::path(planned.csv).parent_path(), error);
-  fs::copy_file(fs::path(results_) / "curves" / (from + seed), planned.csv,
-                fs::copy_options::overwrite_existing, error);
-  file_.append(records);
-  progress_.done(title_of(planned) + ": the same curve is there as " + from, 0);
-  return true;
-}
-
-double TrainingRun::remaining_seconds(const PlannedCurve& planned, std::int64_t step,
-                                      double flops_per_s) const {
-  double flops = planned.step_flops * double(planned.curve.train.steps - step);
-  bool later = false;
-  for (const PlannedCurve& other : plan_) {
-    if (later && !other.finished) flops += other.step_flops * double(other.curve.train.steps);
-    later = later || other.folder == planned.folder;
+void CurveRun::take_over(CurveState state) {
+  std::vector<Record> points;
+  for (const Record& r : sink_.file().records()) {
+    if (r.metric != kEvaluationMetric || r.key != state.key) continue;
+    const std::int64_t at = r.config.value("step", 0ll);
+    if (at > step_ || has_evaluation(at)) continue;
+    points.push_back(r);
+    points.back().key = base_.key;
+    points.back().config["data"] = planned_.data;
   }
-  return flops / flops_per_s;
+  if (!points.empty()) sink_.append(points);
+  state.key = base_.key;
+  write_curve_state(planned_.folder, state);
 }
 
-void TrainingRun::show(const PlannedCurve& planned, const TrainReport& report) {
-  const TrainConfig& train = planned.curve.train;
-  const double rate = planned.step_flops / report.step_seconds;
-  progress_.expect(remaining_seconds(planned, report.step, rate));
-  const std::string line =
-      planned.curve.name + "." + std::to_string(planned.curve.model.seed) +
-      text(" step %.0f/%.0f, loss %.3f", double(report.step), double(train.steps), report.loss);
+bool CurveRun::has_evaluation(std::int64_t step) const {
+  const std::vector<Record>& records = sink_.file().records();
+  return std::any_of(records.begin(), records.end(), [&](const Record& r) {
+    return r.metric == kEvaluationMetric && r.key == base_.key &&
+           r.config.value("step", 0ll) == step;
+  });
+}
+
+void CurveRun::record(Trainer& trainer, const std::vector<ValidationSet>& sets,
+                      const TrainReport& report) {
+  result_.evaluation = *report.evaluation;
+  result_.further = evaluate_further(trainer, sets, false);
+  evaluated_ = evaluation_text(result_.evaluation, result_.further);
+  // Anew by force it may differ from what is there.
+  if (!force_ && has_evaluation(report.step)) return;
+  Extra extra;
+  extra.config = evaluation_config(planned_.data, report, result_.further);
+  extra.config_alone = true;
+  sink_.add(point_, {{kEvaluationMetric, "nats/token", {result_.evaluation.log_perplexity}}},
+            extra);
+}
+
+void CurveRun::show(const TrainReport& report) {
+  sink_.expect(seconds_left_(report.step, planned_.step_flops / report.step_seconds));
+  const std::string line = point_.row + "." + std::to_string(point_.seed) +
+                           text(" step %.0f/%.0f, loss %.3f", double(report.step),
+                                double(planned_.curve.train.steps), report.loss);
   const std::string speed = text(", %.0f tokens/s", report.tokens_per_s);
-  if (progress_.on_terminal()) {
+  if (sink_.on_terminal()) {
     // Short: the line is cut where the terminal ends.
-    progress_.live(
-        line + (last_perplexity_ ? text(", log-perplexity %.3f", *last_perplexity_) : "") + speed);
+    const double last = result_.evaluation.log_perplexity;
+    sink_.live(line + (evaluated_.empty() ? "" : text(", log-perplexity %.3f", last)) + speed);
   } else if (report.evaluation) {
-    progress_.done(line + ", " + last_evaluation_ + speed, 0);
+    sink_.say(line + ", " + evaluated_ + speed);
   }
-}
-
-void TrainingRun::give_up(const PlannedCurve& planned, const std::string& why) {
-  failed_ = true;
-  // Said before it is written: a disk that is full for one is full for the other.
-  progress_.done(title_of(planned) + ": failed, " + why, 0);
-  file_.append(
-      {failed_curve_record(curve_record(experiment_, planned, options_, provenance_), why)});
-}
-
-int check_curves(const TrainingPlan& plan, const TrainingOptions& options,
-                 const std::string& scratch) {
-  const std::string folder = (fs::path(scratch) / "check").string();
-  int status = 0;
-  std::string before;
-  for (const PlannedCurve& planned : plan) {
-    check_interrupt();
-    if (planned.curve.name == before) continue;
-    before = planned.curve.name;
-    Curve curve = planned.curve;
-    curve.train.steps = 1;
-    curve.train.evaluate_batches = 1;
-    try {
-      set_gemm_threads(options.threads);
-      curve.train.gemm = find_gemm(curve.train.gemm).name;
-      reset_peak_memory();
-      fs::remove_all(folder);
-      require_memory(planned.bytes, "training " + curve.name,
-                     "use fewer examples at a time (--accumulate), optimizer adafactor, or a "
-                     "smaller model");
-      const std::unique_ptr<Task> task =
-          make_task(curve.train, curve.model.vocab_size, cache_folder(curve.train, scratch),
-                    [](std::uint64_t) { check_interrupt(); });
-      const std::unique_ptr<Transformer> model = allocated(curve.model, options.threads);
-      Trainer trainer(*model, *task, curve.train, folder);
-      TrainReport last;
-      if (!trainer.run([&last](const TrainReport& report) { last = report; },
-                       [] { return interrupt_arrived(); })) {
-        throw Interrupted{};
-      }
-      std::printf("%s: step 1 has loss %.4f nats/token, %.0f tokens/s, %s at most in memory\n",
-                  curve.name.c_str(), last.loss, last.tokens_per_s,
-                  readable_bytes(peak_memory()).c_str());
-    } catch (const UserError& error) {
-      std::printf("%s: failed, %s\n", curve.name.c_str(), error.what());
-      status = kExitFailedRows;
-    }
-    std::fflush(stdout);
-    std::error_code error;
-    fs::remove_all(folder, error);
-  }
-  return status;
 }
 
 }  // namespace scaling

@@ -24,18 +24,18 @@ std::string path_in(const std::string& folder) {
 
 }  // namespace
 
-std::optional<TrainingState> read_training_state(const std::string& folder) {
+std::optional<CurveState> read_curve_state(const std::string& folder) {
   std::ifstream in(path_in(folder));
   if (!in) return std::nullopt;
   try {
     const nlohmann::json json = nlohmann::json::parse(in);
-    return TrainingState{json.at("key"), json.at("commit"), json.at("gemm")};
+    return CurveState{json.at("key"), json.at("commit"), json.at("gemm")};
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
   }
 }
 
-void write_training_state(const std::string& folder, const TrainingState& state) {
+void write_curve_state(const std::string& folder, const CurveState& state) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   const nlohmann::ordered_json json = {
@@ -50,12 +50,12 @@ void write_training_state(const std::string& folder, const TrainingState& state)
   refuse_to_write(path, std::strerror(errno));
 }
 
-bool may_continue(const std::optional<TrainingState>& state, const std::string& key,
+bool may_continue(const std::optional<CurveState>& state, const std::string& key,
                   bool other_commits) {
   return state && (state->key == key || other_commits);
 }
 
-FolderLock::FolderLock(const std::string& folder) {
+CurveLock::CurveLock(const std::string& folder) {
   const std::filesystem::path path = folder + ".lock";
   std::error_code error;
   std::filesystem::create_directories(path.parent_path(), error);

@@ -8,30 +8,30 @@
 
 namespace scaling {
 
-struct TrainingState {
-  std::string key;     ///< of the curve (curve_key)
+struct CurveState {
+  std::string key;     ///< of the curve (Record::key)
   std::string commit;  ///< that began it, "-dirty" behind if the tree was
   std::string gemm;    ///< library of the products: "auto" may choose another one next time
 };
 
 /// Reads <folder>/state.json; nothing if it is missing or unreadable.
-std::optional<TrainingState> read_training_state(const std::string& folder);
+std::optional<CurveState> read_curve_state(const std::string& folder);
 /// Makes the folder and writes the file whole. Throws UserError.
-void write_training_state(const std::string& folder, const TrainingState& state);
+void write_curve_state(const std::string& folder, const CurveState& state);
 
 /// Whether checkpoints of this state are continued: its key is the same, or `other_commits`.
-bool may_continue(const std::optional<TrainingState>& state, const std::string& key,
+bool may_continue(const std::optional<CurveState>& state, const std::string& key,
                   bool other_commits);
 
 /// Keeps other processes from training into a folder of checkpoints while this exists, by the file
 /// <folder>.lock. The system lets go of it however the process ends, and as soon as this process
 /// closes that file anywhere else.
-class FolderLock {
+class CurveLock {
  public:
   /// Throws UserError if the file cannot be made.
-  explicit FolderLock(const std::string& folder);
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
+  explicit CurveLock(const std::string& folder);
+  CurveLock(const CurveLock&) = delete;
+  CurveLock& operator=(const CurveLock&) = delete;
 
   /// False if another process has it.
   bool held() const { return held_; }

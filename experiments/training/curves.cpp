@@ -1,31 +1,21 @@
-// From the text of a .cfg file to checked curves.
+// From settings as text to solved and checked curves.
 #include "experiments/training/curves.h"
 
 #include <algorithm>
 #include <set>
 
-#include "experiments/study/cfg_file.h"
+#include "experiments/study/row_text.h"
 #include "kernels/check.h"
 #include "models/tasks/catalog.h"
 
 namespace scaling {
 namespace {
 
-// Training needs f32 and every block; curves get their seeds from `seeds`.
 const std::set<std::string> kNoKnobs = {"weight_type", "blocks", "seed", "data_seed"};
-
-// A row's own; in the file or on the command line they are for all rows but the first.
-const std::vector<std::string> kRowKnobs = {"solve", "reference_row"};
 
 bool has(const Settings& settings, const std::string& name) {
   return std::any_of(settings.begin(), settings.end(),
                      [&name](const auto& setting) { return setting.first == name; });
-}
-
-std::vector<std::string> names_of(const Settings& settings) {
-  std::vector<std::string> names;
-  for (const auto& setting : settings) names.push_back(setting.first);
-  return names;
 }
 
 bool is_model_knob(const std::string& name) {
@@ -33,12 +23,32 @@ bool is_model_knob(const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-void set_knob(Curve& curve, const std::string& name, const std::string& value) {
-  if (!has(curve_knobs(), name)) {
-    throw UserError("there is no knob '" + name +
-                    "'; known are: " + joined(names_of(curve_knobs())) + ", " + joined(kRowKnobs));
+std::vector<std::uint64_t> parse_seeds(const std::string& text) {
+  std::vector<std::uint64_t> seeds;
+  for (const std::string& part : split_at_commas(text)) {
+    if (part.find_first_not_of("0123456789") != std::string::npos || part.size() > 9) {
+      throw UserError("'" + part + "' is no seed; give whole numbers, e.g. 1,2,3");
+    }
+    const auto seed = std::uint64_t(std::stoul(part));
+    if (std::find(seeds.begin(), seeds.end(), seed) == seeds.end()) seeds.push_back(seed);
   }
-  if (is_model_knob(name)) {
+  if (seeds.empty()) throw UserError("no seeds were given; give whole numbers, e.g. 1,2,3");
+  return seeds;
+}
+
+void set_knob(Curve& curve, bool is_first, const std::string& name, const std::string& value) {
+  if (name == "solve") {
+    // A control that reads as much as another row would be no control without its solving, so a
+    // flag for all rows leaves it alone.
+    const Solve solve = parse_solve(value);
+    const bool is_control =
+        curve.solve == Solve::iso_read_ff || curve.solve == Solve::iso_read_model;
+    if (!is_first && !is_control) curve.solve = solve;
+  } else if (name == "reference_row") {
+    curve.reference_row = value;
+  } else if (name == "seeds") {
+    curve.seeds = parse_seeds(value);
+  } else if (is_model_knob(name)) {
     set_field(curve.model, name, value);
   } else {
     set_field(curve.train, name, value);
@@ -46,39 +56,13 @@ void set_knob(Curve& curve, const std::string& name, const std::string& value) {
 }
 
 /// A row before anything is solved. An empty reference_row means the first row.
-Curve parse_curve(const std::string& text, const Settings& file_settings, const Settings& overrides,
-                  bool first) {
-  const RowText parts = parse_row_text(text);
+Curve parse_curve(const FileRow& row, bool is_first) {
   Curve curve;
-  curve.name = parts.name;
-  curve.solve = first ? Solve::none : Solve::match_parameters;
-  Settings all = file_settings;
-  all.insert(all.end(), parts.settings.begin(), parts.settings.end());
-  all.insert(all.end(), overrides.begin(), overrides.end());
-  try {
-    // The shape first: a size that was given anywhere beats the shape's.
-    for (const bool shape : {true, false}) {
-      for (const auto& [name, value] : all) {
-        if ((name == "shape") != shape) continue;
-        if (name == "solve") {
-          // A control that reads as much as another row would be no control without its solving, so
-          // a flag for all rows leaves it alone.
-          const Solve solve = parse_solve(value);
-          const bool is_control =
-              curve.solve == Solve::iso_read_ff || curve.solve == Solve::iso_read_model;
-          if (!first && !is_control) curve.solve = solve;
-        } else if (name == "reference_row") {
-          curve.reference_row = value;
-        } else {
-          set_knob(curve, name, value);
-        }
-      }
-    }
-  } catch (const UserError& error) {
-    throw UserError("row '" + curve.name + "': " + error.what());
-  }
+  curve.name = row.name;
+  curve.solve = is_first ? Solve::none : Solve::match_parameters;
+  for (const auto& [name, value] : row.settings) set_knob(curve, is_first, name, value);
   // Shapes leave encoders out to save memory; here encoder_layers alone decides.
-  if (!has(all, "encoder")) curve.model.encoder = true;
+  if (!has(row.settings, "encoder")) curve.model.encoder = true;
   curve.model.blocks = curve.model.decoder_layers;
   return curve;
 }
@@ -155,57 +139,65 @@ void check_length(const Curve& curve) {
   }
 }
 
-CurveExperiment build(const CfgFile& cfg, const Settings& overrides) {
-  CurveExperiment experiment;
-  experiment.name = cfg.experiment;
-  experiment.title = cfg.title;
-  experiment.seeds = parse_seeds(cfg.setting("seeds", "1"));
-  Settings settings;
-  for (const auto& setting : cfg.settings) {
-    if (setting.first != "seeds") settings.push_back(setting);
+void settle_reference(Curve& curve, const std::string& first_row) {
+  if (!curve.reference_row.empty()) return;
+  if (curve.solve == Solve::iso_read_ff || curve.solve == Solve::iso_read_model) {
+    throw UserError(std::string("solve=") + name_of(curve.solve) +
+                    " needs reference_row=<the sparse row whose reads it is to match>");
   }
-  std::vector<Curve>& curves = experiment.curves;
-  for (const std::string& text : cfg.rows) {
-    Curve curve = parse_curve(text, settings, overrides, curves.empty());
-    for (const Curve& other : curves) {
-      if (other.name == curve.name) {
-        throw UserError("two rows have the name '" + curve.name + "'");
-      }
-    }
-    if (curve.reference_row.empty()) {
-      if (curve.solve == Solve::iso_read_ff || curve.solve == Solve::iso_read_model) {
-        throw UserError("row '" + curve.name + "': solve=" + name_of(curve.solve) +
-                        " needs reference_row=<the sparse row whose reads it is to match>");
-      }
-      curve.reference_row = curves.empty() ? curve.name : curves.front().name;
-    }
-    curves.push_back(std::move(curve));
-  }
-  Solver(curves).run();
-  for (const Curve& curve : curves) check_length(curve);
-  return experiment;
-}
-
-/// What a file may set: seeds, then knobs for all rows.
-std::vector<std::string> file_knobs() {
-  std::vector<std::string> knobs = {"seeds"};
-  for (const auto& knob : curve_knobs()) knobs.push_back(knob.first);
-  knobs.insert(knobs.end(), kRowKnobs.begin(), kRowKnobs.end());
-  return knobs;
+  curve.reference_row = first_row;
 }
 
 }  // namespace
 
-Settings curve_knobs() {
-  Settings knobs;
-  const auto add = [&knobs](const std::vector<KnobInfo>& all) {
-    for (const KnobInfo& knob : all) {
-      if (!kNoKnobs.count(knob.name)) knobs.emplace_back(knob.name, knob.help);
-    }
-  };
-  add(all_knobs());
-  add(knobs_of<TrainConfig>());
+std::vector<KnobInfo> curve_knobs() {
+  std::vector<KnobInfo> knobs = all_knobs();
+  const std::vector<KnobInfo> of_training = knobs_of<TrainConfig>();
+  knobs.insert(knobs.end(), of_training.begin(), of_training.end());
+  std::erase_if(knobs, [](const KnobInfo& knob) { return kNoKnobs.count(knob.name) > 0; });
+  knobs.push_back({"seeds", "seeds, 1,2,3: each makes a curve of every row", "1"});
+  knobs.push_back({"solve",
+                   "none or match_parameters, in place of every row's own; rows of equal reads "
+                   "keep theirs",
+                   ""});
+  knobs.push_back({"reference_row", "row that a row is matched with; default: the first", ""});
   return knobs;
+}
+
+std::vector<Curve> curves_of(const RowFile& file) {
+  std::vector<Curve> curves;
+  for (const FileRow& row : file.rows) {
+    try {
+      curves.push_back(parse_curve(row, curves.empty()));
+      settle_reference(curves.back(), curves.front().name);
+    } catch (const UserError& error) {
+      file.refuse(row.name, error.what());
+    }
+  }
+  try {
+    Solver(curves).run();
+    for (const Curve& curve : curves) check_length(curve);
+  } catch (const UserError& error) {
+    throw UserError(file.path + ": " + error.what());
+  }
+  return curves;
+}
+
+const Curve& curve_of_row(const std::vector<Curve>& curves, const std::string& row,
+                          const std::string& experiment) {
+  std::vector<std::string> known;
+  for (const Curve& curve : curves) {
+    if (curve.name == row) return curve;
+    known.push_back(curve.name);
+  }
+  require_known_rows({row}, known, experiment);
+  return curves.front();
+}
+
+Curve with_seed(Curve curve, std::uint64_t seed) {
+  curve.model.seed = seed;
+  curve.train.data_seed = seed;
+  return curve;
 }
 
 Settings settings_of(const Curve& curve) {
@@ -221,55 +213,16 @@ Settings settings_of(const Curve& curve) {
   return settings;
 }
 
-std::vector<std::uint64_t> parse_seeds(const std::string& text) {
-  std::vector<std::uint64_t> seeds;
-  for (const std::string& part : split_at_commas(text)) {
-    if (part.find_first_not_of("0123456789") != std::string::npos || part.size() > 9) {
-      throw UserError("'" + part + "' is no seed; give whole numbers, e.g. 1,2,3");
-    }
-    const auto seed = std::uint64_t(std::stoul(part));
-    if (std::find(seeds.begin(), seeds.end(), seed) == seeds.end()) seeds.push_back(seed);
-  }
-  if (seeds.empty()) throw UserError("no seeds were given; give whole numbers, e.g. 1,2,3");
-  return seeds;
+bool is_path(const std::string& knob) {
+  return knob == "corpus" || knob == "validation" || knob == "cache";
 }
 
-Curve with_seed(Curve curve, std::uint64_t seed) {
-  curve.model.seed = seed;
-  curve.train.data_seed = seed;
-  return curve;
+std::string portable_value(const std::string& knob, const std::string& value) {
+  return is_path(knob) && !value.empty() ? portable_path(value) : value;
 }
 
-CurveExperiment parse_curves(std::istream& in, const std::string& file, const Settings& overrides) {
-  try {
-    return build(parse_cfg(in, file, file_knobs()), overrides);
-  } catch (const UserError& error) {
-    throw UserError(file + ": " + error.what());
-  }
-}
-
-CurveExperiment read_curves(const std::string& file, const Settings& overrides) {
-  std::ifstream in = open_cfg(file, "experiments/configs/training");
-  return parse_curves(in, file, overrides);
-}
-
-std::vector<Curve> select_curves(const CurveExperiment& experiment,
-                                 const std::vector<std::string>& names) {
-  std::vector<std::string> known;
-  for (const Curve& curve : experiment.curves) known.push_back(curve.name);
-  for (const std::string& name : names) {
-    if (std::find(known.begin(), known.end(), name) == known.end()) {
-      throw UserError("experiment '" + experiment.name + "' has no row '" + name +
-                      "'; known are: " + joined(known));
-    }
-  }
-  std::vector<Curve> curves;
-  for (const Curve& curve : experiment.curves) {
-    if (names.empty() || std::find(names.begin(), names.end(), curve.name) != names.end()) {
-      curves.push_back(curve);
-    }
-  }
-  return curves;
+double tokens_per_step(const TrainConfig& train) {
+  return double(train.batch) * double(needs_of(train).trained.input);
 }
 
 }  // namespace scaling

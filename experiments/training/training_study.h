@@ -1,54 +1,68 @@
-// Which curves are to be trained, which are there, how long it may take: known before memory is
-// taken.
+// Log-perplexity curves: figures 1, 3, 5 and 7, Table 4's and Table 8's are configs of this study.
 #pragma once
 
-#include <cstdint>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "experiments/study/record.h"
-#include "experiments/training/training_options.h"
+#include "experiments/study/study.h"
+#include "experiments/training/curve_run.h"
 
 namespace scaling {
 
-struct PlannedCurve {
-  Curve curve;       ///< with its seed
-  std::string data;  ///< data_fingerprint; empty if the text cannot be read
-  std::string key;
-  std::string folder;  ///< of its checkpoints
-  std::string csv;
-  bool finished = false;
-  bool begun = false;  ///< a checkpoint of this key may be there
-  std::int64_t parameters = 0;
-  std::int64_t reference_parameters = 0;
-  double step_flops = 0;
-  std::uint64_t bytes = 0;  ///< weights, gradients, the optimiser's arrays; about: activations
+struct TrainingFlags {
+  std::string scratch;
+  bool resume = false, check = false;
+
+  template <class Self, class Visitor>
+  static void fields(Self& f, Visitor&& visit) {
+    const Trait no_key{.in_key = InKey::no};
+    visit("scratch", f.scratch,
+          "folder of checkpoints and tokenised corpora; default: that of the records", no_key);
+    visit("resume", f.resume,
+          "go on also with checkpoints that another program has begun (records say so)", no_key);
+    visit("check", f.check,
+          "one step of every row: does it fit, how long does it take; records nothing", no_key);
+  }
 };
 
-using TrainingPlan = std::vector<PlannedCurve>;
+/// A point is a curve with one seed. Curves are known by settings and text, not by row, so that one
+/// that two figures share is trained once.
+class TrainingStudy : public Study {
+ public:
+  StudyInfo info() const override;
+  void flags(Knobs& knobs) override { knobs.add(flags_); }
+  std::vector<KnobInfo> row_knobs() const override { return curve_knobs(); }
+  /// Seed after seed, so that every row has one seed before any has two.
+  std::vector<Point> points(const RowFile& file, const RunOptions& options) override;
+  std::string details(std::span<const Point> points) const override;
+  std::optional<int> instead(std::span<const Point> points) override;
+  std::vector<std::vector<std::size_t>> groups(std::span<const Point* const> points) const override;
+  void measure(std::span<const Point* const> group, Sink& sink) override;
+  Metric closing(const Point& point) const override;
+  /// Sizes that were solved for count as what they are, places as what is there.
+  bool counts(const std::string& setting, const Settings& all) const override;
+  std::string portable(const std::string& knob, const std::string& value) const override;
+  std::string interrupted() const override;
 
-/// One entry a curve and seed, seed after seed, so that every row has one seed before any has two.
-/// `file` may be null: data and keys are left out and nothing is finished then. `results` and
-/// `scratch` may be empty with it.
-TrainingPlan make_training_plan(const CurveExperiment& experiment, const TrainingOptions& options,
-                                const Provenance& provenance, const RecordFile* file,
-                                const std::string& results, const std::string& scratch);
+ private:
+  PlannedCurve plan(const Curve& curve, const RunOptions& options,
+                    const std::string& experiment) const;
+  const PlannedCurve& planned_of(const Point& point) const {
+    return planned_.at({point.row, point.seed});
+  }
 
-/// Whether the curve of this key is finished or begun; under --force neither.
-void find_progress(PlannedCurve& planned, const TrainingOptions& options, const RecordFile& file);
+  TrainingFlags flags_;
+  bool force_ = false;
+  std::string results_, scratch_;  ///< folders; empty where nothing is to be written
+  std::map<std::pair<std::string, std::uint64_t>, PlannedCurve> planned_;
+  mutable std::vector<const PlannedCurve*> queue_;  ///< of this run, in its order
 
-/// Target tokens of one optimiser step, padding included; the most, where batches differ.
-double tokens_per_step(const TrainConfig& train);
-
-/// Of unfinished curves, at `flops_per_second`.
-double estimated_seconds(const TrainingPlan& plan, double flops_per_second);
-
-std::string plan_text(const CurveExperiment& experiment, const TrainingPlan& plan,
-                      const TrainingOptions& options);
-/// Beside it, for --dry-run: every knob of every row.
-std::string knobs_text(const TrainingPlan& plan);
-
-/// For estimates before anything is measured, FLOP/s.
-inline constexpr double kAssumedRate = 150e9;
+  // What an interruption tells of.
+  const Point* current_ = nullptr;
+  std::int64_t step_ = 0;
+  bool was_finished_ = false;
+};
 
 }  // namespace scaling

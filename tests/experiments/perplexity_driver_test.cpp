@@ -21,12 +21,12 @@
 #include <thread>
 
 #include "experiments/study/record.h"
-#include "experiments/training/matched_parameters.h"
 #include "experiments/training/curve_csv.h"
-#include "experiments/training/curves.h"
-#include "experiments/training/training_options.h"
-#include "experiments/training/metrics.h"
 #include "experiments/training/curve_state.h"
+#include "experiments/training/curves.h"
+#include "experiments/training/matched_parameters.h"
+#include "experiments/training/metrics.h"
+#include "experiments/training/training_study.h"
 #include "models/layers/feed_forward/moe.h"
 #include "models/layers/feed_forward/sparse.h"
 #include "models/training/checkpoint.h"
@@ -42,21 +42,25 @@ const std::string kDriver = std::string(BINARY_DIR) + "/experiments/perplexity";
 const fs::path kConfigs = fs::path(SOURCE_DIR) / "experiments" / "configs" / "training";
 const std::string kTiny = (kConfigs / "tiny_curve.cfg").string();
 
-CurveExperiment parse(const std::string& text, const Settings& overrides = {}) {
+RowFile parse_file(const std::string& text, const Settings& overrides = {}) {
   std::istringstream in(text);
-  return parse_curves(in, "some.cfg", overrides);
+  return parse_row_file(in, "some.cfg", curve_knobs(), overrides);
+}
+
+std::vector<Curve> parse(const std::string& text, const Settings& overrides = {}) {
+  return curves_of(parse_file(text, overrides));
 }
 
 const std::string kSizes =
     "encoder_layers = 0\ndecoder_layers = 2\nd_model = 64\nd_ff = 512\nn_heads = 4\n"
     "max_length = 64\nvocab_size = 260\nlength = 32\nd_lowrank = 16\nmodules = 4\n";
 
-Curve curve_named(const CurveExperiment& experiment, const std::string& name) {
-  return select_curves(experiment, {name}).front();
+Curve curve_named(const std::vector<Curve>& curves, const std::string& name) {
+  return curve_of_row(curves, name, "some");
 }
 
 TEST(MatchedParameters, EveryVariantComesWithinHalfAPercentAndDivides) {
-  const CurveExperiment e =
+  const std::vector<Curve> e =
       parse(kSizes +
             "row = dense\n"
             "row = n4: feed_forward=sparse sparsity=4\n"
@@ -68,9 +72,9 @@ TEST(MatchedParameters, EveryVariantComesWithinHalfAPercentAndDivides) {
             "row = switch: feed_forward=moe_switch experts=8\n"
             "row = loss: loss=multiplicative loss_modules=4\n"
             "row = hash: feed_forward=sparse sparsity=8 selector=hash\n");
-  const auto target = double(parameters_of(e.curves.front().model));
-  EXPECT_EQ(e.curves.front().model.d_ff, 512);
-  for (const Curve& curve : e.curves) {
+  const auto target = double(parameters_of(e.front().model));
+  EXPECT_EQ(e.front().model.d_ff, 512);
+  for (const Curve& curve : e) {
     EXPECT_NEAR(double(parameters_of(curve.model)), target, kMatchTolerance * target) << curve.name;
     if (curve.model.feed_forward == "sparse") {
       EXPECT_EQ(curve.model.d_ff % curve.model.options<SparseKnobs>().sparsity, 0) << curve.name;
@@ -82,9 +86,9 @@ TEST(MatchedParameters, EveryVariantComesWithinHalfAPercentAndDivides) {
 }
 
 TEST(MatchedParameters, ATooCoarseStepTakesADivisorAndSaysSo) {
-  const CurveExperiment e = parse(kSizes +
-                                  "row = dense: d_ff=100\n"
-                                  "row = coarse: feed_forward=sparse sparsity=64 d_lowrank=1\n");
+  const std::vector<Curve> e = parse(kSizes +
+                                     "row = dense: d_ff=100\n"
+                                     "row = coarse: feed_forward=sparse sparsity=64 d_lowrank=1\n");
   const Curve coarse = curve_named(e, "coarse");
   EXPECT_LT(coarse.model.options<SparseKnobs>().sparsity, 64);
   EXPECT_EQ(64 % coarse.model.options<SparseKnobs>().sparsity, 0);
@@ -101,7 +105,7 @@ TEST(MatchedParameters, WhatCannotBeMatchedIsRefused) {
 }
 
 TEST(MatchedParameters, ControlsReadAsMuch) {
-  const CurveExperiment e =
+  const std::vector<Curve> e =
       parse(kSizes +
             "row = dense\n"
             "row = iso_read_ff: solve=iso_read_ff reference_row=sparse\n"
@@ -118,23 +122,22 @@ TEST(MatchedParameters, ControlsReadAsMuch) {
   EXPECT_NEAR(model_reads(narrow), reads, kMatchTolerance * reads);
   EXPECT_LT(narrow.d_model, 64);
   EXPECT_EQ(narrow.d_model % narrow.n_heads, 0);
-  EXPECT_LT(model_reads(narrow), model_reads(e.curves.front().model));
+  EXPECT_LT(model_reads(narrow), model_reads(e.front().model));
 }
 
 TEST(Curves, RowsInheritAndTheCommandLineWins) {
-  const CurveExperiment e =
+  const std::vector<Curve> e =
       parse("title = A title\nseeds = 3,4\nsteps = 7\n" + kSizes +
                 "row = dense\nrow = paper: feed_forward=sparse sparsity=8 solve=none steps=9\n",
             {{"batch", "2"}});
-  EXPECT_EQ(e.name, "some");
-  EXPECT_EQ(e.seeds, (std::vector<std::uint64_t>{3, 4}));
-  EXPECT_EQ(e.curves[0].train.steps, 7);
-  EXPECT_EQ(e.curves[1].train.steps, 9);
-  EXPECT_EQ(e.curves[1].train.batch, 2);
-  EXPECT_EQ(e.curves[1].model.d_ff, 512);
-  EXPECT_EQ(e.curves[1].solve, Solve::none);
-  EXPECT_TRUE(e.curves[0].model.decoder_only());
-  EXPECT_EQ(with_seed(e.curves[0], 4).model.seed, 4u);
+  EXPECT_EQ(e[1].seeds, (std::vector<std::uint64_t>{3, 4}));
+  EXPECT_EQ(e[0].train.steps, 7);
+  EXPECT_EQ(e[1].train.steps, 9);
+  EXPECT_EQ(e[1].train.batch, 2);
+  EXPECT_EQ(e[1].model.d_ff, 512);
+  EXPECT_EQ(e[1].solve, Solve::none);
+  EXPECT_TRUE(e[0].model.decoder_only());
+  EXPECT_EQ(with_seed(e[0], 4).model.seed, 4u);
 }
 
 TEST(Curves, RefusesWhatItDoesNotUnderstand) {
@@ -154,7 +157,8 @@ TEST(Curves, RefusesWhatItDoesNotUnderstand) {
   expect_mentions(refusal("row = a: length=100\n"), {"max_length", "64", "100"});
   expect_mentions(refusal("row = a: task=span_corruption\n"), {"encoder"});
   expect_mentions(refusal("seeds = one\nrow = a\n"), {"'one'", "seed"});
-  expect_mentions(message_of([] { read_curves("/nonexistent/x.cfg", {}); }), {"cannot be read"});
+  expect_mentions(message_of([] { read_row_file("/nonexistent/x.cfg", curve_knobs(), {}); }),
+                  {"cannot be read"});
 }
 
 TEST(Curves, EveryTrainingConfigOfTheProjectIsValid) {
@@ -162,44 +166,59 @@ TEST(Curves, EveryTrainingConfigOfTheProjectIsValid) {
   for (const auto& entry : fs::directory_iterator(kConfigs)) {
     if (entry.path().extension() != ".cfg") continue;
     ++configs;
-    CurveExperiment experiment;
-    EXPECT_EQ(message_of([&] { experiment = read_curves(entry.path().string(), {}); }), "no error");
-    EXPECT_EQ(experiment.name, entry.path().stem().string());
-    EXPECT_FALSE(experiment.title.empty());
+    RowFile file;
+    EXPECT_EQ(message_of([&] {
+                file = read_row_file(entry.path().string(), curve_knobs(), {});
+                curves_of(file);
+              }),
+              "no error");
+    EXPECT_EQ(file.experiment, entry.path().stem().string());
+    EXPECT_FALSE(file.title.empty());
   }
   EXPECT_GE(configs, 14);
 }
 
-TEST(Curves, KeysFollowSettingsAndNotNames) {
-  const CurveExperiment e = parse(kSizes +
-                                  "row = dense\nrow = same\nrow = other: steps=9\n"
+TEST(Curves, IdentitiesFollowSettingsAndNotNames) {
+  TrainingStudy study;
+  RunOptions options;
+  options.dry_run = true;
+  options.threads = {2};
+  const RowFile file = parse_file(kSizes +
+                                  "seeds = 1,2\nrow = dense\nrow = same\nrow = other: steps=9\n"
                                   "row = moved: corpus=a.txt validation=b.txt cache=c\n");
-  const Provenance p;
-  const std::string key = curve_key(with_seed(e.curves[0], 1), "data", 2, p);
-  EXPECT_EQ(curve_key(with_seed(e.curves[1], 1), "data", 2, p), key);
-  EXPECT_NE(curve_key(with_seed(e.curves[2], 1), "data", 2, p), key);
-  EXPECT_NE(curve_key(with_seed(e.curves[0], 2), "data", 2, p), key);
-  EXPECT_NE(curve_key(with_seed(e.curves[0], 1), "data", 1, p), key);
+  std::vector<Point> points = study.points(file, options);
+  ASSERT_EQ(points.size(), 8u);  // seed after seed
+  const Identity identity(study, Provenance{}, {});
+  const std::string dense = identity.text(points[0]);
+  EXPECT_EQ(identity.text(points[1]), dense);
+  EXPECT_NE(identity.text(points[2]), dense);
   // Of texts the content counts, not the place.
-  EXPECT_EQ(curve_key(with_seed(e.curves[3], 1), "data", 2, p), key);
-  EXPECT_NE(curve_key(with_seed(e.curves[0], 1), "other data", 2, p), key);
+  EXPECT_EQ(identity.text(points[3]), dense);
+  EXPECT_NE(identity.text(points[4]), dense);
+  Point other = points[0];
+  other.threads = 1;
+  EXPECT_NE(identity.text(other), dense);
+  other = points[0];
+  ASSERT_EQ(other.settings.back().first, "data");
+  other.settings.back().second = "another text";
+  EXPECT_NE(identity.text(other), dense);
 }
 
-TEST(TrainingCsv, AContinuedCurveHasEachStepOnce) {
+TEST(CurveCsv, AContinuedCurveHasEachStepOnce) {
   const Folder folder;
   const std::string path = folder / "a/b.csv";
   TrainReport report;
   Evaluation evaluation;
   evaluation.log_perplexity = 1.5;
   {
-    TrainingCsv csv(path, 0);
+    CurveCsv csv(path, 0);
     for (report.step = 1; report.step <= 4; ++report.step) {
       report.evaluation = report.step % 2 ? nullptr : &evaluation;
       csv.append(report);
     }
   }
   std::ofstream(path, std::ios::app) << "5,0.1";
-  TrainingCsv again(path, 3);
+  CurveCsv again(path, 3);
   report.step = 4;
   again.append(report);
   std::istringstream lines(contents(path));
@@ -252,7 +271,7 @@ TEST(PerplexityDriver, TrainsRecordsAndResumes) {
   const std::string before = contents(file.path());
   const Outcome again = run_driver(tiny(folder) + " --rows dense,ff_qkv");
   EXPECT_EQ(again.status, 0);
-  expect_mentions(again.text, {"already trained"});
+  expect_mentions(again.text, {"already measured"});
   EXPECT_EQ(contents(file.path()), before);
 
   // The same curve under another name, in another experiment, is taken over and not trained.
@@ -363,7 +382,7 @@ TEST(PerplexityDriver, AnEditedTextIsTrainedAnewAndTheSameElsewhereIsNot) {
   for (const char* name : {"one.txt", "two.txt"}) {
     const Outcome again = train(name, " --cache '" + (folder / "new_cache") + "'");
     EXPECT_EQ(again.status, 0) << again.text;
-    expect_mentions(again.text, {"already trained"});
+    expect_mentions(again.text, {"already measured"});
   }
   for (const auto& entry : fs::directory_iterator(folder / "new_cache")) {
     EXPECT_EQ(entry.path().filename().string().rfind("tokens-", 0), std::string::npos);
@@ -372,7 +391,7 @@ TEST(PerplexityDriver, AnEditedTextIsTrainedAnewAndTheSameElsewhereIsNot) {
   std::ofstream(folder / "one.txt") << std::string(50000, 'b');
   const Outcome edited = train("one.txt");
   EXPECT_EQ(edited.status, 0) << edited.text;
-  EXPECT_EQ(edited.text.find("already trained"), std::string::npos) << edited.text;
+  EXPECT_EQ(edited.text.find("already measured"), std::string::npos) << edited.text;
   expect_mentions(edited.text, {"starts anew", "another text"});
   std::set<std::string> data, keys;
   const RecordFile file(folder.path(), "tiny_curve");
@@ -423,7 +442,7 @@ TEST(PerplexityDriver, ACurveThatAnotherProcessTrainsIsLeftToIt) {
   const std::string checkpoints = folder / "checkpoints/tiny_curve/dense.1";
   const std::string arguments = tiny(folder) + " --rows dense,ff_qkv --steps 2";
   {
-    const FolderLock lock(checkpoints);
+    const CurveLock lock(checkpoints);
     ASSERT_TRUE(lock.held());
     const Outcome outcome = run_driver(arguments);
     EXPECT_NE(outcome.status, 0);
@@ -467,7 +486,7 @@ TEST(PerplexityDriver, MistakesExitWithTwoAndASentence) {
       {"--wings", "known are"},
       {"", "--config"},
       {"--config '" + kTiny + "' --rows nobody", "known are: dense"},
-      {"--config '" + kTiny + "' --threads 1,2", "one number of threads"},
+      {"--config '" + kTiny + "' --threads 1,2", "give one number"},
       {"--config '" + kTiny + "' --seeds x", "no seed"},
       {"--config '" + kTiny + "' --force --resume", "one of them"},
       {"--config '" + kTiny + "' --results /proc/none", "cannot be written"}};
@@ -664,16 +683,16 @@ TEST(PerplexityDriver, WhatAnotherCommitBeganIsContinuedUnderOneKey) {
   const Folder folder;
   interrupt_when_grown(folder, "dense", "tiny_curve.jsonl");
   const std::string curve = folder / "checkpoints/tiny_curve/dense.1";
-  const auto state = read_training_state(curve);
+  const auto state = read_curve_state(curve);
   ASSERT_TRUE(state.has_value());
   // As if another commit had done that.
   const std::string theirs = "0123456789abcdef";
   replace_all(folder / "tiny_curve.jsonl", state->key, theirs);
-  write_training_state(curve, {theirs, "another", state->gemm});
+  write_curve_state(curve, {theirs, "another", state->gemm});
 
   ASSERT_EQ(wait_for(start(folder, "dense", "--resume")), 0) << contents(folder / "log");
   expect_mentions(contents(folder / "log"), {"continues after step"});
-  EXPECT_EQ(read_training_state(curve)->key, state->key);
+  EXPECT_EQ(read_curve_state(curve)->key, state->key);
   std::map<std::int64_t, int> steps;
   const RecordFile file(folder.path(), "tiny_curve");
   for (const Record& r : file.records()) {
@@ -688,7 +707,7 @@ TEST(PerplexityDriver, WhatAnotherCommitBeganIsContinuedUnderOneKey) {
   for (int step = 20; step <= kSteps; step += 20) expected[step] = 1;
   EXPECT_EQ(steps, expected);
   ASSERT_EQ(wait_for(start(folder, "dense")), 0);
-  expect_mentions(contents(folder / "log"), {"already trained"});
+  expect_mentions(contents(folder / "log"), {"already measured"});
   EXPECT_FALSE(fs::exists(curve + ".before"));
 }
 
