@@ -41,25 +41,24 @@ class TouchedRows {
 }  // namespace
 
 Cost DecodeModel::token_cost() const {
-  return model->token_cost(row.decode.batch, middle_length(row), row.decode.source_length);
+  return model->token_cost(row.tokens(), middle_length(row), row.decode.source_length);
 }
 
 Cost DecodeModel::block_cost() const {
-  return model->block_cost(row.decode.batch, middle_length(row), row.decode.source_length);
+  return model->block_cost(row.tokens(), middle_length(row), row.decode.source_length);
 }
 
 PerPart<Cost> DecodeModel::block_cost_by_part() const {
-  return model->block_cost_by_part(row.decode.batch, middle_length(row), row.decode.source_length);
+  return model->block_cost_by_part(row.tokens(), middle_length(row), row.decode.source_length);
 }
 
 Phase DecodeModel::held_token() const {
-  return total(
-      model->held_token_cost(row.decode.batch, middle_length(row), row.decode.source_length));
+  return total(model->held_token_cost(row.tokens(), middle_length(row), row.decode.source_length));
 }
 
 std::uint64_t DecodeModel::cache_bytes() const {
   return model->state_bytes(
-      model->decode_sizes(row.decode.batch, capacity_of(row), row.decode.source_length));
+      model->decode_sizes(row.tokens(), capacity_of(row), row.decode.source_length));
 }
 
 DecodeCandidate::DecodeCandidate(const DecodeModel& loaded, const KernelSet& kernels,
@@ -69,10 +68,10 @@ DecodeCandidate::DecodeCandidate(const DecodeModel& loaded, const KernelSet& ker
       library_threads_(loaded.row.decode.own_threads ? ceiling_team.threads() : 1),
       ceiling_team_(ceiling_team),
       protocol_(protocol),
-      decoder_(*loaded.model, kernels, decode_team, loaded.row.decode.batch,
-               capacity_of(loaded.row), loaded.row.decode.source_length),
-      ids_(std::size_t(loaded.row.decode.batch)),
-      next_(std::size_t(loaded.row.decode.batch)) {
+      decoder_(*loaded.model, kernels, decode_team, loaded.row.tokens(), capacity_of(loaded.row),
+               loaded.row.decode.source_length),
+      ids_(std::size_t(loaded.row.tokens())),
+      next_(std::size_t(loaded.row.tokens())) {
   ceiling_bytes_ = std::min(
       {std::uint64_t(loaded.held_token().bytes), loaded.model->arena().used(), kMaxCeilingBytes});
 }

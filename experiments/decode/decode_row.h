@@ -1,23 +1,16 @@
 // A row of a decode experiment: a model and the way it is decoded.
-//
-//   against = baseline                   # row whose time is divided by this one's; default: the
-//   first
-//
-// A row's name ends in .bf16 exactly if its weights are bf16.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "experiments/study/row_file.h"
-#include "models/config.h"
+#include "experiments/instruments/model_row.h"
 #include "models/knobs.h"
 
 namespace scaling {
 
 struct DecodeKnobs {
-  int batch = 1;                    ///< sequences decoded at once
   std::int64_t context = 0;         ///< cached positions before the first measured token
   std::int64_t source_length = 16;  ///< encoder positions
   std::string kernels = "simd";     ///< kernel set
@@ -25,7 +18,6 @@ struct DecodeKnobs {
 
   template <class Self, class Visitor>
   static void fields(Self& k, Visitor&& visit) {
-    visit("batch", k.batch, "sequences decoded at once");
     visit("context", k.context, "cached positions before the first measured token");
     visit("source_length", k.source_length, "encoder positions");
     visit("kernels", k.kernels, "kernel set");
@@ -33,10 +25,10 @@ struct DecodeKnobs {
   }
 };
 
-struct DecodeRow {
-  std::string name, against;
-  ModelConfig model;
+struct DecodeRow : ModelRow {
   DecodeKnobs decode;
+
+  int tokens() const { return int(batch); }
 };
 
 /// Tokens of a measured decode, the first of which are not timed; a row's tables must have room for
@@ -45,13 +37,13 @@ inline constexpr int kDecodeTokens = 12, kUntimedTokens = 2;
 /// Tokens of a decode that warms up.
 inline constexpr int kWarmUpTokens = 4;
 
-/// What a row may set: knobs of the model, of DecodeKnobs, and `against`.
+/// What a row may set.
 std::vector<KnobInfo> decode_row_knobs();
 
 /// The file's rows, checked. Throws UserError naming file and row for anything inconsistent.
 std::vector<DecodeRow> decode_rows(const RowFile& file);
 
-/// Every knob of a row as text, those of the model first.
+/// Every knob of a row as text, those of ModelRow first.
 Settings settings_of(const DecodeRow& row);
 
 /// The cached length at the middle of a decode's timed tokens; costs are counted there.

@@ -215,7 +215,7 @@ void DecodeStudy::compare_with_ref(Points points, Sink& sink) {
       set_library_threads(row.decode.kernels, own ? point->threads : 1);
       try {
         require_like_ref("row '" + row.name + "'", row.model, find_kernel_set(row.decode.kernels),
-                         row.decode.batch, team(own ? 1 : point->threads));
+                         row.tokens(), team(own ? 1 : point->threads));
       } catch (const UserError& error) {
         at->second = error.what();
       }

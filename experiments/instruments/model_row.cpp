@@ -2,22 +2,27 @@
 #include "experiments/instruments/model_row.h"
 
 #include <algorithm>
+#include <set>
 
 #include "kernels/check.h"
 
 namespace scaling {
 namespace {
 
+constexpr const char* kBf16Suffix = ".bf16";
+
 ModelRow parsed(const FileRow& from) {
-  ModelRow row;
-  row.name = from.name;
+  ModelRow row{.name = from.name, .against = {}, .model = {}, .rest = {}};
+  const std::vector<std::string> of_model = field_names();
   for (const auto& [name, value] : from.settings) {
     if (name == "against") {
       row.against = value;
     } else if (name == "batch") {
       parse_value(name, value, row.batch);
-    } else {
+    } else if (std::find(of_model.begin(), of_model.end(), name) != of_model.end()) {
       set_field(row.model, name, value);
+    } else {
+      row.rest.emplace_back(name, value);
     }
   }
   if (row.batch < 1) {
@@ -25,6 +30,34 @@ ModelRow parsed(const FileRow& from) {
   }
   validate(row.model);
   return row;
+}
+
+std::string name_for_type(std::string name, WeightType type) {
+  const std::string suffix = kBf16Suffix;
+  const bool has = name.size() > suffix.size() && name.ends_with(suffix);
+  if (type == WeightType::bf16 && !has) return name + suffix;
+  if (type != WeightType::bf16 && has) return name.substr(0, name.size() - suffix.size());
+  return name;
+}
+
+/// Suffixes follow the weight types and `against` follows the names.
+void settle_names(const RowFile& file, std::vector<ModelRow>& rows) {
+  const std::vector<ModelRow> before = rows;
+  std::set<std::string> names;
+  for (ModelRow& row : rows) {
+    if (row.against.empty()) row.against = before.front().name;
+    const auto target = std::find_if(before.begin(), before.end(),
+                                     [&row](const ModelRow& r) { return r.name == row.against; });
+    if (target == before.end()) {
+      file.refuse(row.name,
+                  "it is compared with '" + row.against + "', which is no row of this experiment");
+    }
+    row.against = name_for_type(target->name, target->model.weight_type);
+    row.name = name_for_type(row.name, row.model.weight_type);
+    if (!names.insert(row.name).second) {
+      file.refuse(row.name, "two rows have this name, once it says the type of their weights");
+    }
+  }
 }
 
 }  // namespace
@@ -46,15 +79,17 @@ std::vector<ModelRow> model_rows(const RowFile& file) {
       file.refuse(row.name, error.what());
     }
   }
-  for (ModelRow& row : rows) {
-    if (row.against.empty()) row.against = rows.front().name;
-    if (std::none_of(rows.begin(), rows.end(),
-                     [&row](const ModelRow& other) { return other.name == row.against; })) {
-      file.refuse(row.name,
-                  "it is compared with '" + row.against + "', which is no row of this experiment");
-    }
-  }
+  settle_names(file, rows);
   return rows;
+}
+
+Settings settings_of(const ModelRow& row) {
+  Settings settings;
+  for (const std::string& name : field_names()) {
+    settings.emplace_back(name, get_field(row.model, name));
+  }
+  settings.emplace_back("batch", std::to_string(row.batch));
+  return settings;
 }
 
 }  // namespace scaling

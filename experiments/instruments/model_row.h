@@ -1,4 +1,4 @@
-// Rows of a file that are models: what stacks and attentions are measured in.
+// Rows of a file that are models.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,11 @@
 namespace scaling {
 
 struct ModelRow {
-  std::string name, against;  ///< against: the row that it is compared with, if nothing is said
-                              ///< the first
+  std::string name;     ///< ends in .bf16 exactly if its weights are bf16
+  std::string against;  ///< row that it is compared with; where none is named, the first
   ModelConfig model;
-  std::int64_t batch = 1;
+  std::int64_t batch = 1;  ///< sequences at once
+  Settings rest;           ///< what neither the model has nor this
 };
 
 /// Knobs of a model, `batch` and `against`.
@@ -23,5 +24,8 @@ std::vector<KnobInfo> model_row_knobs();
 /// Throws UserError naming file and row for a value that is unreadable, a model that cannot exist
 /// and an unknown `against`.
 std::vector<ModelRow> model_rows(const RowFile& file);
+
+/// Every knob of the model and `batch`, as text.
+Settings settings_of(const ModelRow& row);
 
 }  // namespace scaling

@@ -130,13 +130,9 @@ std::vector<Point> StackStudy::points(const RowFile& file, const RunOptions& opt
       point.against = row.against;
       point.threads = options.threads.front();
       point.seed = row.model.seed;
-      for (const std::string& knob : field_names()) {
-        point.settings.emplace_back(knob, get_field(row.model, knob));
-      }
-      const Settings more = {{"batch", batch},
-                             {"quick", print_value(quick_)},
-                             {"repeats", print_value(knobs_.repeats)}};
-      point.settings.insert(point.settings.end(), more.begin(), more.end());
+      point.settings = settings_of(row);
+      point.settings.emplace_back("quick", print_value(quick_));
+      point.settings.emplace_back("repeats", print_value(knobs_.repeats));
       // The row's own name, without the point.
       point.flags = {{"rows", row.name.substr(0, row.name.rfind("_d"))},
                      {"depths", depth},

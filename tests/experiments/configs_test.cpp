@@ -41,7 +41,7 @@ TEST(Configs, WidthSweepHasItsWidthsModulesAndRanks) {
 TEST(Configs, WidthSweepTouchesMoreThanCachesHold) {
   for (const DecodeRow& row : width_sweep()) {
     const Transformer model(row.model);
-    const Phase token = total(model.token_cost(row.decode.batch, 8, row.decode.source_length));
+    const Phase token = total(model.token_cost(row.tokens(), 8, row.decode.source_length));
     EXPECT_GE(token.bytes, 256e6) << row.name;
   }
 }

@@ -54,17 +54,17 @@ TEST(DecodeRows, InheritTheFileAndTheCommandLineWins) {
   ASSERT_EQ(plain.size(), 3u);
   EXPECT_EQ(plain[0].model.d_model, 32);
   EXPECT_EQ(plain[0].model.d_ff, 256);
-  EXPECT_EQ(plain[0].decode.batch, 2);
+  EXPECT_EQ(plain[0].batch, 2);
   EXPECT_EQ(plain[0].against, "baseline");
   EXPECT_EQ(plain[1].model.feed_forward, "sparse");
   EXPECT_EQ(get_field(plain[1].model, "sparsity"), "4");
-  EXPECT_EQ(plain[1].decode.batch, 3);
+  EXPECT_EQ(plain[1].batch, 3);
   EXPECT_EQ(plain[1].against, "baseline");
   EXPECT_EQ(plain[2].model.d_ff, 512);
   EXPECT_EQ(plain[2].against, "ff");
   for (const DecodeRow& row : parse(kText, {{"d_ff", "128"}, {"batch", "1"}})) {
     EXPECT_EQ(row.model.d_ff, 128);
-    EXPECT_EQ(row.decode.batch, 1);
+    EXPECT_EQ(row.batch, 1);
   }
 }
 

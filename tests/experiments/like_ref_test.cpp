@@ -45,7 +45,7 @@ TEST(LikeRef, EveryRowOfTheProjectsConfigsAgrees) {
       const auto is_here = [&kernels](const KernelSet* set) { return set->name == kernels; };
       if (std::none_of(sets.begin(), sets.end(), is_here)) continue;
       if (!seen.insert(settings_of(small)).second) continue;
-      EXPECT_EQ(refusal_of(row.model, find_kernel_set(kernels), row.decode.batch, 1), "no error")
+      EXPECT_EQ(refusal_of(row.model, find_kernel_set(kernels), row.tokens(), 1), "no error")
           << entry.path() << " " << row.name;
     }
   }
