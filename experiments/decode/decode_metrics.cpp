@@ -75,7 +75,7 @@ std::string notes_of(const DecodeModel& decoded, const Trials& trials, double pr
   if (trials.by_part) add_note(note, "each token between ceilings of its own");
   if (trials.unstable) {
     add_note(note,
-             "restless machine: decodes kept although the ceilings before and after differed "
+             "unstable machine: decodes kept although the ceilings before and after differed "
              "by more than 5 %");
   }
   const double uncertainty = uncertainty_of(trials, kDecisiveColumns);

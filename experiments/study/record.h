@@ -48,9 +48,6 @@ std::string to_line(const Record& record);
 /// place in it.
 Record from_line(const std::string& line);
 
-/// Written last among a decode row's numbers: the row is finished if this is there.
-inline constexpr const char* kClosingMetric = "token_ms";
-
 /// An experiment's file of records. Reading refuses a file that has a line it does not understand;
 /// no whole line is ever rewritten.
 class RecordFile {
@@ -68,7 +65,7 @@ class RecordFile {
   /// Whether any value was measured under this key.
   bool has(const std::string& key) const;
   /// Whether a row with this key was measured to its end, which is `closing`.
-  bool finished(const std::string& key, const std::string& closing = kClosingMetric) const;
+  bool finished(const std::string& key, const std::string& closing) const;
   /// Appends all lines in one write and waits until the disk has them. Throws UserError if it
   /// cannot; the file is then as it was.
   void append(const std::vector<Record>& records);

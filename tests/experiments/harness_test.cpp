@@ -66,7 +66,7 @@ Record example_record(const std::string& experiment = "some") {
   r.row = "ff";
   r.against = "baseline";
   r.threads = 2;
-  r.metric = kClosingMetric;
+  r.metric = "token_ms";
   r.unit = "ms";
   r.set(summarize({1, 2, 4}));
   r.status = Status::extrapolated;
@@ -105,16 +105,16 @@ TEST(Records, FileGrowsAndKnowsWhatIsFinished) {
   part.metric = "block_ms";
   {
     RecordFile file(folder.path(), "some");
-    EXPECT_FALSE(file.finished("0123"));
+    EXPECT_FALSE(file.finished("0123", "token_ms"));
     file.append({example_record(), failed});
     file.append({part});
-    EXPECT_TRUE(file.finished("0123"));
+    EXPECT_TRUE(file.finished("0123", "token_ms"));
   }
   const RecordFile again(folder.path(), "some");
   EXPECT_EQ(again.records().size(), 3u);
-  EXPECT_TRUE(again.finished("0123"));
-  EXPECT_FALSE(again.finished("failed"));
-  EXPECT_FALSE(again.finished("part"));
+  EXPECT_TRUE(again.finished("0123", "token_ms"));
+  EXPECT_FALSE(again.finished("failed", "token_ms"));
+  EXPECT_FALSE(again.finished("part", "token_ms"));
   EXPECT_TRUE(again.has("part"));
 }
 
