@@ -40,6 +40,9 @@ class DecodeStudy : public Study {
   /// Nothing is timed that does not decode like ref.
   void measure(std::span<const Point* const> group, Sink& sink) override;
   Metric closing(const Point& point) const override;
+  bool counts(const std::string& setting, const Settings& all) const override {
+    return is_relevant(setting, all);
+  }
 
  private:
   using Points = std::span<const Point* const>;

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "kernels/check.h"
+#include "models/layers/catalog.h"
 
 namespace scaling {
 namespace {
@@ -13,13 +14,15 @@ constexpr const char* kBf16Suffix = ".bf16";
 
 ModelRow parsed(const FileRow& from) {
   ModelRow row{.name = from.name, .against = {}, .model = {}, .rest = {}};
-  const std::vector<std::string> of_model = field_names();
+  const auto is_models = [names = field_names()](const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
   for (const auto& [name, value] : from.settings) {
     if (name == "against") {
       row.against = value;
     } else if (name == "batch") {
       parse_value(name, value, row.batch);
-    } else if (std::find(of_model.begin(), of_model.end(), name) != of_model.end()) {
+    } else if (is_models(name)) {
       set_field(row.model, name, value);
     } else {
       row.rest.emplace_back(name, value);
@@ -29,6 +32,10 @@ ModelRow parsed(const FileRow& from) {
     throw UserError("batch is " + std::to_string(row.batch) + " but must be at least 1");
   }
   validate(row.model);
+  // What the file says for all rows may be of use to some of them only.
+  for (const std::string& name : from.own) {
+    if (is_models(name)) require_relevant(row.model, name);
+  }
   return row;
 }
 
@@ -81,6 +88,18 @@ std::vector<ModelRow> model_rows(const RowFile& file) {
   }
   settle_names(file, rows);
   return rows;
+}
+
+bool is_relevant(const std::string& setting, const Settings& all) {
+  const std::vector<std::string> names = field_names(), components = component_names();
+  if (std::find(names.begin(), names.end(), setting) == names.end()) return true;
+  ModelConfig model;
+  for (const auto& [name, value] : all) {
+    if (std::find(components.begin(), components.end(), name) != components.end()) {
+      set_field(model, name, value);
+    }
+  }
+  return is_relevant(model, setting);
 }
 
 Settings settings_of(const ModelRow& row) {

@@ -21,9 +21,13 @@ struct ModelRow {
 /// Knobs of a model, `batch` and `against`.
 std::vector<KnobInfo> model_row_knobs();
 
-/// Throws UserError naming file and row for a value that is unreadable, a model that cannot exist
-/// and an unknown `against`.
+/// Throws UserError naming file and row for a value that is unreadable, a model that cannot exist,
+/// an unknown `against` and a row that itself sets a knob of a component that it does not choose.
 std::vector<ModelRow> model_rows(const RowFile& file);
+
+/// Study::counts: whether a model's setting is its own or that of a component that is chosen in
+/// `all`. Settings that are no model's always count.
+bool is_relevant(const std::string& setting, const Settings& all);
 
 /// Every knob of the model and `batch`, as text.
 Settings settings_of(const ModelRow& row);

@@ -61,6 +61,7 @@ FileRow merged(const RowText& own, const Texts& knobs, const Settings& common,
                       "'; known are: " + joined(knobs));
     }
     row.settings.push_back(setting);
+    row.own.push_back(setting.first);
   }
   row.settings.insert(row.settings.end(), overrides.begin(), overrides.end());
   std::stable_partition(row.settings.begin(), row.settings.end(),

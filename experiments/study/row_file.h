@@ -22,6 +22,7 @@ namespace scaling {
 struct FileRow {
   std::string name;
   Settings settings;  ///< in the order to apply them, later ones winning: `shape`, file, row, flags
+  std::vector<std::string> own = {};  ///< knobs that the row itself sets
 };
 
 struct RowFile {

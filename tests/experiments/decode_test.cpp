@@ -119,6 +119,20 @@ TEST(DecodeRows, WhatIsNotUnderstoodIsRefused) {
                   {"x.cfg", "cannot be read"});
 }
 
+TEST(DecodeRows, KnobsOfWhatIsNotChosenAreRefusedInARowAndOfNoWeightElsewhere) {
+  expect_mentions(message_of([] { parse("shape = tiny\nrow = a: sparsity=4\n"); }),
+                  {"some.cfg", "row 'a'", "'sparsity'", "feed_forward=sparse"});
+  EXPECT_EQ(parse("shape = tiny\nsparsity = 4\nrow = a\n").size(), 1u);
+  const DecodeStudy study;
+  const Settings dense = settings_of(parse("shape = tiny\nrow = a\n")[0]);
+  const Settings sparse = settings_of(parse("shape = tiny\nrow = a: feed_forward=sparse\n")[0]);
+  EXPECT_FALSE(study.counts("sparsity", dense));
+  EXPECT_TRUE(study.counts("sparsity", sparse));
+  for (const char* setting : {"d_ff", "batch", "protocol", "pin"}) {
+    EXPECT_TRUE(study.counts(setting, dense)) << setting;
+  }
+}
+
 TEST(DecodeRows, EveryConfigOfTheProjectIsValid) {
   int configs = 0;
   for (const auto& entry :
