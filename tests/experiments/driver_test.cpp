@@ -144,7 +144,8 @@ TEST(Driver, MistakesExitWithTwoAndASentence) {
       {"--config '" + kSmoke + "' --rows nobody", "known are: baseline, sparse"},
       {"--config '" + kSmoke + "' --results /proc/none", "cannot be written"},
       {"--config '" + kSmoke + "' --d_ff 129 --results '" + folder.path() + "'", "129"},
-      {"--config '" + kSmoke + "' --vocab_size 1 --results '" + folder.path() + "'",
+      {"--config '" + kSmoke + "' --vocab_size 1 --loss_modules 1 --results '" + folder.path() +
+           "'",
        "vocab_size is 1"},
       {smoke(folder), "tiny_smoke.jsonl:1"}};
   for (const auto& [arguments, words] : mistakes) {
