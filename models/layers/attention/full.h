@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "models/layers/attention/pattern_attention.h"
 #include "models/layers/attention/patterns/all.h"
@@ -13,8 +12,9 @@ namespace scaling {
 class FullAttention : public PatternAttention {
  public:
   static constexpr Traits kTraits{.is_dense = true};
-  explicit FullAttention(const ModelConfig& config, const std::string& normaliser = "softmax")
-      : PatternAttention(config, std::make_unique<AllKeys>(), normaliser) {}
+  using Options = PatternKnobs;
+  explicit FullAttention(const ModelConfig& config)
+      : PatternAttention(config, std::make_unique<AllKeys>()) {}
 };
 
 class FullCrossAttention : public CrossAttention {

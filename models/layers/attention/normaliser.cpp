@@ -63,16 +63,16 @@ class Entmax15 : public ThresholdNormaliser {
 
 }  // namespace
 
-const std::vector<std::string>& normaliser_names() {
-  static const std::vector<std::string> all = {"softmax", "sparsemax", "entmax15"};
-  return all;
-}
-
-std::unique_ptr<ThresholdNormaliser> make_normaliser(const std::string& name) {
-  if (name == "softmax") return nullptr;
-  if (name == "sparsemax") return std::make_unique<Sparsemax>();
-  if (name == "entmax15") return std::make_unique<Entmax15>();
-  throw UserError("unknown normaliser '" + name + "'; known: softmax, sparsemax, entmax15");
+std::unique_ptr<ThresholdNormaliser> make_normaliser(Normaliser kind) {
+  switch (kind) {
+    case Normaliser::softmax:
+      return nullptr;
+    case Normaliser::sparsemax:
+      return std::make_unique<Sparsemax>();
+    case Normaliser::entmax15:
+      return std::make_unique<Entmax15>();
+  }
+  SCALING_CHECK(false);
 }
 
 }  // namespace scaling

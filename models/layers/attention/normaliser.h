@@ -1,20 +1,24 @@
 // From a row of logits to probabilities of which most are exactly zero: sparsemax and 1.5-entmax.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
-#include <string>
-#include <vector>
 
 namespace scaling {
+
+enum class Normaliser { softmax, sparsemax, entmax15 };
+constexpr std::array<const char*, 3> names_of(Normaliser) {
+  return {"softmax", "sparsemax", "entmax15"};
+}
 
 /// alpha-entmax ("Sparse Sequence-to-Sequence Models"): p = [(alpha - 1) z - tau]+ ^ (1 / (alpha -
 /// 1)), tau such that a row's sum is 1. Once tau is known, each p depends on its own logit alone.
 /// Logits z are taken less the row's largest, so they are at most 0.
 ///
-/// Softmax is alpha's limit at 1, and no such normaliser: it has no threshold, none of its p is
-/// zero, and sums made before a larger logit came can be rescaled, so it needs one pass where these
-/// need two.
+/// Softmax is its limit as alpha goes to 1, and no such normaliser: it has no threshold, none of
+/// its p is zero, and sums made before a larger logit came can be rescaled, so it needs one pass
+/// where these need two.
 class ThresholdNormaliser {
  public:
   virtual ~ThresholdNormaliser() = default;
@@ -29,9 +33,7 @@ class ThresholdNormaliser {
   virtual void slopes(const float* p, float* s, std::int64_t n) const = 0;
 };
 
-/// softmax, sparsemax, entmax15.
-const std::vector<std::string>& normaliser_names();
-/// Null for softmax; throws UserError listing the known for another name.
-std::unique_ptr<ThresholdNormaliser> make_normaliser(const std::string& name);
+/// Null for softmax.
+std::unique_ptr<ThresholdNormaliser> make_normaliser(Normaliser kind);
 
 }  // namespace scaling

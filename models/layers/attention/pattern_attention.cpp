@@ -40,9 +40,9 @@ struct PatternAttention::Cache : KeyValueCache {
   std::vector<float> sorted;   // (tokens, heads, capacity), if there is a threshold to find
 };
 
-PatternAttention::PatternAttention(const ModelConfig& config, std::unique_ptr<Pattern> pattern,
-                                   const std::string& normaliser)
-    : tiles_{config.n_heads, config.d_head(), std::move(pattern), make_normaliser(normaliser)} {}
+PatternAttention::PatternAttention(const ModelConfig& config, std::unique_ptr<Pattern> pattern)
+    : tiles_{config.n_heads, config.d_head(), std::move(pattern),
+             make_normaliser(config.options<PatternKnobs>().normaliser)} {}
 
 std::unique_ptr<AttentionCache> PatternAttention::make_cache(int tokens,
                                                              std::int64_t capacity) const {

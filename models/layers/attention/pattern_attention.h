@@ -2,17 +2,26 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "models/layers/attention/tiles.h"
 
 namespace scaling {
 
+/// Of every attention with a pattern.
+struct PatternKnobs {
+  Normaliser normaliser = Normaliser::softmax;
+
+  template <class Self, class Visitor>
+  static void fields(Self& k, Visitor&& visit) {
+    visit("normaliser", k.normaliser,
+          "from self-attention's scores to probabilities: softmax, sparsemax or entmax15");
+  }
+};
+
 class PatternAttention : public SelfAttention {
  public:
-  /// normaliser: softmax, sparsemax, entmax15.
-  PatternAttention(const ModelConfig& config, std::unique_ptr<Pattern> pattern,
-                   const std::string& normaliser);
+  /// With the config's PatternKnobs.
+  PatternAttention(const ModelConfig& config, std::unique_ptr<Pattern> pattern);
   std::int64_t workspace_floats(int, int) const override { return 0; }
   std::unique_ptr<Activations> make_activations() const override {
     return tiles_.make_activations();
