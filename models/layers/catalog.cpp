@@ -6,6 +6,7 @@
 
 #include "models/layers/attention/full.h"
 #include "models/layers/attention/lsh.h"
+#include "models/layers/attention/patterns/window.h"
 #include "models/layers/feed_forward/dense.h"
 #include "models/layers/feed_forward/dense_relu_skip.h"
 #include "models/layers/feed_forward/moe.h"
@@ -116,6 +117,7 @@ const Entries<SelfAttention>& entries() {
   static const Entries<SelfAttention> all = {
       entry<SelfAttention, FullAttention>("full"),
       entry<SelfAttention, LshAttention>("lsh"),
+      entry<SelfAttention, WindowAttention>("window"),
   };
   return all;
 }

@@ -1,0 +1,47 @@
+// A query looks at its neighbours only: Longformer's sliding window, GPT-3's local band.
+#pragma once
+
+#include <memory>
+
+#include "models/layers/attention/pattern_attention.h"
+
+namespace scaling {
+
+struct WindowKnobs : PatternKnobs {
+  std::int64_t window_width = 257;
+
+  template <class Self, class Visitor>
+  static void fields(Self& k, Visitor&& visit) {
+    visit("window_width", k.window_width,
+          "positions in the window attention's window, an odd number: half before, half after");
+    PatternKnobs::fields(k, visit);
+  }
+};
+
+/// Key j of query i if |i - j| <= (window_width - 1) / 2: itself and as many on either side, of
+/// which a causal mask leaves those before. A decode remembers no more.
+class Window : public Pattern {
+ public:
+  explicit Window(std::int64_t width) : side_((width - 1) / 2) {}
+  void keys_of(Range queries, std::int64_t keys, bool causal,
+               std::vector<Range>& ranges) const override;
+  Range visible(std::int64_t query, Range keys, bool causal) const override;
+  double pairs(std::int64_t length, bool causal) const override;
+  std::int64_t remembered(std::int64_t capacity) const override;
+
+ private:
+  std::int64_t side_;
+};
+
+class WindowAttention : public PatternAttention {
+ public:
+  using Options = WindowKnobs;
+  /// Throws UserError if the width is even or not positive.
+  static void validate(const ModelConfig& config);
+  static void shrink(ModelConfig& config);
+  explicit WindowAttention(const ModelConfig& config)
+      : PatternAttention(config,
+                         std::make_unique<Window>(config.options<WindowKnobs>().window_width)) {}
+};
+
+}  // namespace scaling
