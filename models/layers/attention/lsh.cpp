@@ -1,5 +1,5 @@
 // Heads of all examples are shared among the threads, each in buffers of one thread; decoding is in
-// attention_lsh_step.cpp.
+// lsh_step.cpp.
 #include "models/layers/attention/lsh.h"
 
 #include <algorithm>
