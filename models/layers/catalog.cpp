@@ -2,11 +2,12 @@
 #include "models/layers/catalog.h"
 
 #include <algorithm>
-#include <type_traits>
 
+#include "kernels/check.h"
 #include "models/layers/attention/full.h"
 #include "models/layers/attention/lsh.h"
 #include "models/layers/attention/patterns/window.h"
+#include "models/layers/catalog_entry.h"
 #include "models/layers/feed_forward/dense.h"
 #include "models/layers/feed_forward/dense_relu_skip.h"
 #include "models/layers/feed_forward/moe.h"
@@ -25,59 +26,14 @@ namespace scaling {
 namespace {
 
 template <class Component>
-struct Entry : EntryInfo {
-  std::unique_ptr<Component> (*make)(const ModelConfig&);
-};
-
-template <class Component>
 using Entries = std::vector<Entry<Component>>;
 
-/// Of an entry that is the absence of a layer.
-struct NoLayer {};
-
-/// The entry of class L, made from a config and `args`; what L leaves out of Options (its struct of
-/// knobs), kTraits, validate, shrink and selects_softly it has not.
-template <class Component, class L, auto... args>
-Entry<Component> entry(const char* name) {
-  Entry<Component> e{};
-  e.name = name;
-  e.make = [](const ModelConfig& c) -> std::unique_ptr<Component> {
-    if constexpr (std::is_same_v<L, NoLayer>) {
-      return nullptr;
-    } else {
-      return std::make_unique<L>(c, args...);
-    }
-  };
-  e.knobs = [] {
-    if constexpr (requires { typename L::Options; }) {
-      return knobs_of<typename L::Options>();
-    } else {
-      return std::vector<KnobInfo>();
-    }
-  };
-  e.validate = []([[maybe_unused]] const ModelConfig& c) {
-    if constexpr (requires { L::validate(c); }) L::validate(c);
-  };
-  e.shrink = []([[maybe_unused]] ModelConfig& c) {
-    if constexpr (requires { L::shrink(c); }) L::shrink(c);
-  };
-  e.selects_softly = []([[maybe_unused]] const ModelConfig& c) {
-    if constexpr (requires { L::selects_softly(c, args...); }) {
-      return L::selects_softly(c, args...);
-    } else {
-      return false;
-    }
-  };
-  if constexpr (requires { L::kTraits; }) e.traits = L::kTraits;
-  return e;
-}
-
 template <class Component>
-const Entries<Component>& entries();
+Entries<Component>& entries();
 
 template <>
-const Entries<FeedForward>& entries() {
-  static const Entries<FeedForward> all = {
+Entries<FeedForward>& entries() {
+  static Entries<FeedForward> all = {
       entry<FeedForward, DenseFeedForward>("dense"),
       entry<FeedForward, DenseReluSkipFeedForward>("dense_relu_skip"),
       entry<FeedForward, SparseFeedForward>("sparse"),
@@ -88,8 +44,8 @@ const Entries<FeedForward>& entries() {
 }
 
 template <>
-const Entries<Projection>& entries() {
-  static const Entries<Projection> all = {
+Entries<Projection>& entries() {
+  static Entries<Projection> all = {
       entry<Projection, DenseProjection>("dense"),
       entry<Projection, LocalProjection>("local"),
       entry<Projection, ConvProjection>("conv"),
@@ -103,8 +59,8 @@ const Entries<Projection>& entries() {
 }
 
 template <>
-const Entries<CrossProjection>& entries() {
-  static const Entries<CrossProjection> all = {
+Entries<CrossProjection>& entries() {
+  static Entries<CrossProjection> all = {
       entry<CrossProjection, DenseCrossProjection>("dense"),
       entry<CrossProjection, MultConvCrossProjection, false>("mult_conv"),
       entry<CrossProjection, MultConvCrossProjection, true>("mult_conv_output"),
@@ -113,8 +69,8 @@ const Entries<CrossProjection>& entries() {
 }
 
 template <>
-const Entries<SelfAttention>& entries() {
-  static const Entries<SelfAttention> all = {
+Entries<SelfAttention>& entries() {
+  static Entries<SelfAttention> all = {
       entry<SelfAttention, FullAttention>("full"),
       entry<SelfAttention, LshAttention>("lsh"),
       entry<SelfAttention, WindowAttention>("window"),
@@ -123,8 +79,8 @@ const Entries<SelfAttention>& entries() {
 }
 
 template <>
-const Entries<Loss>& entries() {
-  static const Entries<Loss> all = {
+Entries<Loss>& entries() {
+  static Entries<Loss> all = {
       entry<Loss, DenseLoss>("dense"),
       entry<Loss, MultiplicativeLoss>("multiplicative"),
       entry<Loss, LowRankLoss>("low_rank"),
@@ -133,8 +89,8 @@ const Entries<Loss>& entries() {
 }
 
 template <>
-const Entries<Recurrence>& entries() {
-  static const Entries<Recurrence> all = {
+Entries<Recurrence>& entries() {
+  static Entries<Recurrence> all = {
       entry<Recurrence, NoLayer>("none"),
       entry<Recurrence, SruRecurrence>("sru"),
   };
@@ -190,6 +146,22 @@ const Entry<C>& dense_entry() {
 }
 
 }  // namespace
+
+template <class Component>
+bool add_entry(const Entry<Component>& added) {
+  for (const auto& known : entries<Component>()) {
+    SCALING_CHECK(std::string(known.name) != added.name);
+  }
+  entries<Component>().push_back(added);
+  return true;
+}
+
+template bool add_entry(const Entry<FeedForward>&);
+template bool add_entry(const Entry<Projection>&);
+template bool add_entry(const Entry<CrossProjection>&);
+template bool add_entry(const Entry<SelfAttention>&);
+template bool add_entry(const Entry<Loss>&);
+template bool add_entry(const Entry<Recurrence>&);
 
 std::vector<std::string> component_names() {
   std::vector<std::string> names;
