@@ -113,7 +113,7 @@ std::unique_ptr<Tokenizer> tokenizer_of(const CheckpointInfo& info, const RunSta
 }
 
 /// Ids of a text for the encoder; the k-th blank is the k-th sentinel, vocab_size - k
-/// (reference 9.1).
+/// (paper 9.1).
 std::vector<int> source_ids(const Tokenizer& tokenizer, const std::string& text,
                             std::int64_t vocab_size) {
   std::vector<int> ids;

@@ -32,7 +32,7 @@ struct Selection {
   std::int32_t token;
 };
 
-/// The remembered inputs of a module x length convolution (reference 2.4 and 2.7).
+/// The remembered inputs of a module x length convolution (paper 2.4 and 2.7).
 /// frames[token * taps + a] is the frame of length tap a, a = taps-1 being the current position; a
 /// frame is channel-major [width][modules + 2 * padding], zero in its padding, so that a shift by
 /// one module is a shift by one element.
@@ -91,14 +91,14 @@ struct KernelSet {
   void (*multiplicative)(const WeightView& d, const WeightView& e, const float* x, int tokens,
                          float* y, Range inputs, Range columns);
 
-  /// Module x length convolution (reference 2.4), weights shared by all modules. With
+  /// Module x length convolution (paper 2.4), weights shared by all modules. With
   /// tap row k = (a * module_taps + c) * width + i, adds
   /// sum_{k in tap_rows} frame_a[i][s + c - (module_taps-1)/2 (in padding)] w(k, o) to y[t][s *
   /// M_out + o]. w: Layout::panels (taps * module_taps * width, M_out). y: (tokens, S * M_out).
   void (*module_convolution)(const WeightView& w, const Frames& frames, int module_taps, int tokens,
                              float* y, Range tap_rows);
 
-  /// y[t] = scale * (x[t] - mean) / sqrt(variance + 1e-6) + bias, biased variance (reference 0.1).
+  /// y[t] = scale * (x[t] - mean) / sqrt(variance + 1e-6) + bias, biased variance (paper 0.1).
   void (*layer_norm)(const float* x, const float* scale, const float* bias, int tokens,
                      std::int64_t d, float* y);
 

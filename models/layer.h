@@ -125,7 +125,7 @@ class FeedForward : public Layer {
   }
 };
 
-/// x (positions, d_model) -> y (positions, d_model) beside the feed-forward (reference 6): carries
+/// x (positions, d_model) -> y (positions, d_model) beside the feed-forward (paper 6): carries
 /// a state from each position of an example to the next. No layer norm, residual or dropout.
 class Recurrence : public Layer {
  public:

@@ -13,7 +13,7 @@
 
 namespace scaling {
 
-/// How a parameter starts (reference 0.1).
+/// How a parameter starts (paper 0.1).
 struct Initializer {
   enum class Kind { uniform, normal, constant, positions };
   Kind kind = Kind::constant;

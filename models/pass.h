@@ -22,7 +22,7 @@ struct Pass {
   const Gemm& gemm;
   /// Sequences in the batch, each of rows / examples positions.
   std::int64_t examples = 1;
-  /// true: dropout, selection noise, soft selections (reference 1.2); false: evaluation.
+  /// true: dropout, selection noise, soft selections (paper 1.2); false: evaluation.
   bool training = false;
   float dropout = 0;  ///< rate of every dropout
   /// Draws of this pass depend on the seed and on the order in which layers ask for a stream.
@@ -34,7 +34,7 @@ struct Pass {
   /// In a replay: the streams of the earlier forward, but decisions made anew.
   bool decides_anew = false;
   /// Positions of an example start at 0 with this probability in training, else at an offset drawn
-  /// from [0, position_offsets) (reference 4.7).
+  /// from [0, position_offsets) (paper 4.7).
   float start_from_zero = 1;
   std::int64_t position_offsets = 0;
   /// Token of every row, for layers that choose by token; may be null if none does.

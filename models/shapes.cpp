@@ -11,7 +11,7 @@ const std::vector<Shape>& shapes() {
                          {"experts", "4"},
                          {"projection_rank", "8"},
                          {"loss_rank", "8"}};
-  // The encoder would not fit beside the decoder; reference 7.5 for the sparse knobs.
+  // The encoder would not fit beside the decoder; paper 7.5 for the sparse knobs.
   const Settings large = {
       {"encoder", "false"}, {"sparsity", "256"}, {"d_lowrank", "32"}, {"modules", "64"}};
   // name, d_model, d_ff, n_heads, vocab_size, max_length, encoder_layers, decoder_layers, knobs.

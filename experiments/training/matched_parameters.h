@@ -32,7 +32,7 @@ struct Solved {
 /// Parameters of the full model, frozen ones too.
 std::int64_t parameters_of(const ModelConfig& config);
 /// Weights that one token's feed-forward layer, or one token through the whole model, reads while
-/// decoding (analytic; reference 1.2, 7.6).
+/// decoding (analytic; paper 1.2, 7.6).
 double feed_forward_reads(const ModelConfig& config);
 double model_reads(const ModelConfig& config);
 

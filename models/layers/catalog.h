@@ -40,7 +40,7 @@ struct Where {
   bool in_encoder = false;
 };
 
-// What the config names. An encoder's projection is always the dense one (reference 7.4).
+// What the config names. An encoder's projection is always the dense one (paper 7.4).
 std::unique_ptr<FeedForward> make_feed_forward(const ModelConfig& config);
 std::unique_ptr<Projection> make_projection(const ModelConfig& config, Where where);
 std::unique_ptr<CrossProjection> make_cross_projection(const ModelConfig& config);

@@ -1,4 +1,4 @@
-// Copying and adding decimal numbers (paper table 4, reference 10.1): every example is drawn from a
+// Copying and adding decimal numbers (paper table 4, paper 10.1): every example is drawn from a
 // key and its index.
 //
 // Ids: 0 padding, 1 + v the digit v, kPlus, kSeparator. Addends and sums have their lowest digit

@@ -1,4 +1,4 @@
-// The denoising task: spans of a text are taken out and have to be told (reference 9.1). Each
+// The denoising task: spans of a text are taken out and have to be told (paper 9.1). Each
 // document is cut into chunks of at most `length` tokens, each corrupted anew in every epoch; what
 // exceeds length or target_length is cut off.
 #pragma once

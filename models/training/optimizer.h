@@ -28,12 +28,12 @@ class Optimizer {
 /// parameters outlive the optimiser. Throws UserError listing the known names.
 std::unique_ptr<Optimizer> make_optimizer(const TrainConfig& config,
                                           const std::vector<Parameter*>& parameters);
-/// rho of Adafactor's running means at a step (1, 2, ...): 1 - (step + 1)^-0.8 (reference 9.3).
+/// rho of Adafactor's running means at a step (1, 2, ...): 1 - (step + 1)^-0.8 (paper 9.3).
 double adafactor_decay_at(std::int64_t step);
 /// Share of every weight that Adafactor takes off at a step (1, 2, ...), falling linearly if
-/// weight_decay_steps says so (reference 9.3).
+/// weight_decay_steps says so (paper 9.3).
 double weight_decay_at(const TrainConfig& config, std::int64_t step);
-/// Learning rate of a step (1, 2, ...) by the config's schedule (reference 9.4): rsqrt is
+/// Learning rate of a step (1, 2, ...) by the config's schedule (paper 9.4): rsqrt is
 /// learning_rate / sqrt(max(step, warmup_steps)), without a linear warm-up; warmup_rsqrt has one;
 /// constant is learning_rate. Throws UserError listing the known names.
 double learning_rate_at(const TrainConfig& config, std::int64_t step);

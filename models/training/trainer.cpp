@@ -108,7 +108,7 @@ bool Trainer::Impl::run(const std::function<void(const TrainReport&)>& report,
 TrainReport Trainer::Impl::train_step() {
   const auto start = std::chrono::steady_clock::now();
   // Batch. The weight of the whole of it first: every piece is scaled by it, so that each target
-  // token counts alike whichever piece it is in (reference 9.5).
+  // token counts alike whichever piece it is in (paper 9.5).
   double weight = 0;
   for (std::size_t piece = 0; piece < pieces.size(); ++piece) {
     task.train_batch(step, std::int64_t(piece), config.accumulate, pieces[piece]);

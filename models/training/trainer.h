@@ -14,10 +14,10 @@ namespace scaling {
 
 /// Over the fixed validation set, in evaluation mode (hard selections).
 struct Evaluation {
-  double log_perplexity = 0;  ///< nats per target token (reference 9.5)
+  double log_perplexity = 0;  ///< nats per target token (paper 9.5)
   double accuracy = 0;        ///< teacher-forced
   /// Share of examples whose weighted tokens are all correct, teacher-forced: where the rest is
-  /// given, as in the tasks on numbers, that is greedy decoding's exact match (reference 10.3).
+  /// given, as in the tasks on numbers, that is greedy decoding's exact match (paper 10.3).
   double sequence_accuracy = 0;
   double bits_per_byte = 0;
 };

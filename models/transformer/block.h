@@ -1,4 +1,4 @@
-// A block: its residual branches in the order in which they run (reference 5.1, 7.1).
+// A block: its residual branches in the order in which they run (paper 5.1, 7.1).
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ enum class StackKind { encoder, decoder };
 const char* name_of(StackKind kind);
 
 /// config.attention_layers self-attentions (an encoder's block has one, its projections dense:
-/// reference 7.4), cross-attention if the decoder attends to an encoder, the feed-forward. How
+/// paper 7.4), cross-attention if the decoder attends to an encoder, the feed-forward. How
 /// their results are added up is the stack's affair.
 struct Block {
   /// index: among the stack's blocks.

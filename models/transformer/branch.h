@@ -1,5 +1,5 @@
 // A residual branch of a block: norm, layers and dropout between the stream that it reads and the
-// stream to which its result is added (reference 5.1, 7.1). It owns its layers, runs them in a
+// stream to which its result is added (paper 5.1, 7.1). It owns its layers, runs them in a
 // batch and in a decode step, and knows what both cost.
 #pragma once
 

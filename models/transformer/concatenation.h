@@ -1,5 +1,5 @@
 // The joint sequence of a decoder that has no cross-attention: each example's encoder rows, padding
-// dropped, directly followed by its own (reference 5.2).
+// dropped, directly followed by its own (paper 5.2).
 #pragma once
 
 #include <cstdint>

@@ -33,7 +33,7 @@ void add_row(const WeightView& table, std::int64_t row, const float* mask, float
   for (std::int64_t i = 0; i < table.cols; ++i) to[i] += to_float(table.half()[at + i]) * mask[i];
 }
 
-/// Where positions begin in this pass (reference 4.7: one draw for the batch).
+/// Where positions begin in this pass (paper 4.7: one draw for the batch).
 std::int64_t first_position(Pass& pass, Activations& start) {
   if (!pass.training || pass.position_offsets < 1) return 0;
   start.take_stream(pass);

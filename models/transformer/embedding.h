@@ -1,4 +1,4 @@
-// From ids to the residual stream: a token's row plus its position's row (reference 4.7, 7.1).
+// From ids to the residual stream: a token's row plus its position's row (paper 4.7, 7.1).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // f(x) = dropout(feed-forward(norm x)) + recurrence(another norm x), the last term if there is a
-// recurrence (reference 6).
+// recurrence (paper 6).
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace scaling {
 
-/// In reversible stacks all positions of an example share the dropout's mask (reference 5.2).
+/// In reversible stacks all positions of an example share the dropout's mask (paper 5.2).
 class FeedForwardBranch : public Branch {
  public:
   /// Parameters: prefix + "feed_forward_norm.", "feed_forward.", "recurrence_norm.", "recurrence.".

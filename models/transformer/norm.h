@@ -1,4 +1,4 @@
-// Layer norm over the features of each position (reference 0.1).
+// Layer norm over the features of each position (paper 0.1).
 #pragma once
 
 #include <string>
@@ -31,7 +31,7 @@ struct Norm {
   void step(const StepContext& ctx, const float* x, float* y) const {
     ctx.kernels.layer_norm(x, scale.vector(), bias.vector(), ctx.tokens, scale.cols, y);
   }
-  /// Scale and bias are read, but tables of weights read leave them out (reference 7.6): they count
+  /// Scale and bias are read, but tables of weights read leave them out (paper 7.6): they count
   /// as bytes and not as weights.
   Phase step_cost(int tokens) const {
     const double d = double(scale.cols);

@@ -10,7 +10,7 @@
 namespace scaling {
 
 /// The dropout is for plain stacks only: reversible ones drop attention's probabilities alone
-/// (reference 5.1).
+/// (paper 5.1).
 class SelfAttentionBranch : public Branch {
  public:
   /// number: 1, 2, ... within the block whose parameters'

@@ -66,7 +66,7 @@ bool Stack::swaps(std::size_t j, std::size_t branches) const {
 
 Stack::Kept Stack::make_kept(bool stored) const {
   Kept kept;
-  if (is_reversible_) kept.embedding.masks = Masks::of_examples;  // reference 5.2
+  if (is_reversible_) kept.embedding.masks = Masks::of_examples;  // paper 5.2
   for (const auto& block : blocks) {
     const bool is_shared = !stores_ && !stored;
     for (const auto& branch : block->branches) {

@@ -1,4 +1,4 @@
-// The encoder-decoder or decoder-only Transformer of reference 7.1 and the Terraformer of 5.2;
+// The encoder-decoder or decoder-only Transformer of paper 7.1 and the Terraformer of 5.2;
 // dense baseline, Scaling Transformer and Terraformer differ by seats and residual stack only.
 #pragma once
 

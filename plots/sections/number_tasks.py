@@ -280,7 +280,7 @@ def write(report, _own):
                 "many parameters. *Ahead*: that part helps. A plain stack, the "
                 "Transformer's too, also drops attention's output, and drops embeddings "
                 "and feed-forwards position by position where a reversible one takes one "
-                "mask for all positions (reference 5.1, 5.2): that goes with the stack.",
+                "mask for all positions (paper 5.1, 5.2): that goes with the stack.",
                 "",
                 *parts,
             )

@@ -68,7 +68,7 @@ struct Naive {
   std::map<std::string, MatD> gradients;
 };
 
-/// Reference 1.2 and 1.3 line by line. choices: onehot of what was chosen among every n.
+/// Paper 1.2 and 1.3 line by line. choices: onehot of what was chosen among every n.
 Naive naive(const Trained& held, const Mat& x_, const Mat& dy_, const MatD& choices, Mask kind,
             std::int64_t n, bool learns = true) {
   const MatD x = x_.cast<double>(), dy = dy_.cast<double>();

@@ -372,7 +372,7 @@ TEST(CrossAttentionTest, StepIsForward) {
   }
 }
 
-/// Reference 2.5: D and E can route every input to any one output.
+/// Paper 2.5: D and E can route every input to any one output.
 TEST(MultiplicativeDenseTest, ReproducesAnyPermutation) {
   const std::int64_t d = 48, modules = 4, width = d / modules;
   Held<MultiplicativeDense> held(std::make_unique<MultiplicativeDense>("m", d, modules, d),

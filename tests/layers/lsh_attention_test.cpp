@@ -143,7 +143,7 @@ Result exact(const Input& in, const AttentionMask& mask) {
   return r;
 }
 
-/// Steps 2 to 6 of reference 4.4 for one example, entry by entry. buckets: (heads, rounds, length).
+/// Steps 2 to 6 of paper 4.4 for one example, entry by entry. buckets: (heads, rounds, length).
 Mat define(const Input& in, const AttentionMask& mask, const Knobs& knobs,
            const std::int32_t* buckets) {
   const ModelConfig c = small_config();
@@ -514,7 +514,7 @@ TEST(LshAttentionTest, MemoryIsLinearInLength) {
 
 // -- decoding -------------------------------------------------------------------------------------
 
-/// Reference 4.4, predict: the slots of the highest priority, exactly.
+/// Paper 4.4, predict: the slots of the highest priority, exactly.
 Mat decode_plainly(const Input& in, const Knobs& knobs, const std::int32_t* buckets) {
   const ModelConfig c = small_config();
   const std::int64_t d = c.d_head(), length = in.q.rows();

@@ -154,7 +154,7 @@ INSTANTIATE_TEST_SUITE_P(Catalog, CrossProjectionTrainingTest,
                          testing::ValuesIn(implementations_of("cross_projection")),
                          [](const auto& tested) { return tested.param; });
 
-/// Reference 2.4 in so many loops, over a sequence long enough to be cut into pieces.
+/// Paper 2.4 in so many loops, over a sequence long enough to be cut into pieces.
 TEST(ConvProjectionTest, LongSequenceIsTheDefinition) {
   const ModelConfig c = small_config();
   const TrainedLayer<Projection> held(make_projection("conv", c));
@@ -196,7 +196,7 @@ TEST(ConvProjectionTest, LongSequenceIsTheDefinition) {
               1e-5 * held.gradient("q.w").norm() * w.matrix().norm());
 }
 
-/// Reference 2.5: D and E can route every input to any one output, and gradients back.
+/// Paper 2.5: D and E can route every input to any one output, and gradients back.
 TEST(MultiplicativeTrainingTest, ReproducesAnyPermutationBothWays) {
   const std::int64_t d = 48, modules = 4, width = d / modules;
   TrainedLayer<MultiplicativeDense> held(std::make_unique<MultiplicativeDense>("m", d, modules, d));
@@ -273,7 +273,7 @@ AttentionResult attend(const SelfAttention& layer, Pass pass, const Mat& q, cons
   return r;
 }
 
-/// Reference 4.1 for one example in double precision, a logit of padding replaced by -1e9.
+/// Paper 4.1 for one example in double precision, a logit of padding replaced by -1e9.
 AttentionResult attend_plainly(std::int64_t heads, const Mat& q, const Mat& k, const Mat& v,
                                const AttentionMask& mask, const Mat& dout) {
   const std::int64_t d_head = q.cols() / heads;

@@ -181,7 +181,7 @@ std::vector<double> product(const TrainedLayer<Recurrence>& held, const std::str
   return y;
 }
 
-/// Reference 6 in so many loops.
+/// Paper 6 in so many loops.
 TEST(SruTest, IsTheDefinition) {
   set_gemm_threads(1);
   const std::size_t n = 7;

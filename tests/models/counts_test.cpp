@@ -1,4 +1,4 @@
-// Parameters and weights read, against the paper's shapes as counted independently (reference 1.2,
+// Parameters and weights read, against the paper's shapes as counted independently (paper 1.2,
 // 2, 3, 7).
 #include <gtest/gtest.h>
 
@@ -144,7 +144,7 @@ struct Row {
 const std::pair<std::string, std::string> kSparse{"feed_forward", "sparse"},
     kMultConv{"projection", "mult_conv"}, kCross{"cross_projection", "mult_conv"};
 
-/// Reference 7.6.
+/// Paper 7.6.
 TEST(CountsTest, WeightsReadPerToken) {
   const std::pair<std::string, std::string> f6{"d_ff", "6144"}, f65{"d_ff", "65536"};
   const auto loss = [](const char* s) {
@@ -195,7 +195,7 @@ ModelConfig terraformer(const std::string& shape, const Knobs& more) {
 const std::pair<std::string, std::string> kLoss4{"loss", "multiplicative"},
     kSru{"recurrence", "sru"};
 
-/// Reference 8.3: 2 x attention + feed-forward + SRU a block. Norms do not count here, so that the
+/// Paper 8.3: 2 x attention + feed-forward + SRU a block. Norms do not count here, so that the
 /// SRU's branch has 71,808 less its norm's 2,048.
 TEST(CountsTest, TerraformersReadPerToken) {
   const auto expect_reads = [](ModelConfig c, double block, double loss) {
@@ -221,7 +221,7 @@ std::int64_t parameters(const ModelConfig& config) {
   return Transformer(c).parameter_count();
 }
 
-/// Reference 7.2, 7.4 and 7.5; the encoder's attention is dense throughout.
+/// Paper 7.2, 7.4 and 7.5; the encoder's attention is dense throughout.
 TEST(CountsTest, WholeModels) {
   EXPECT_EQ(parameters(config_of_shape("800m")), 772050176);
   const std::pair<std::string, std::string> f6{"d_ff", "6144"}, f65{"d_ff", "65536"};
@@ -247,7 +247,7 @@ TEST(CountsTest, WholeModels) {
   EXPECT_NEAR(billions({kSparse, kMultConv, f65, kCross}), 18.21, 0.0051);
 }
 
-/// Reference 7.4 and 7.5, where the 800M total is of a reversible encoder; ours ends in the mean of
+/// Paper 7.4 and 7.5, where the 800M total is of a reversible encoder; ours ends in the mean of
 /// its streams, a dense layer and a norm.
 TEST(CountsTest, WholeTerraformers) {
   const std::pair<std::string, std::string> f6{"d_ff", "6144"}, f65{"d_ff", "65536"};

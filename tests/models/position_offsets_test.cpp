@@ -1,4 +1,4 @@
-// Training that starts at random positions (reference 4.7): what is drawn, which rows learn, and
+// Training that starts at random positions (paper 4.7): what is drawn, which rows learn, and
 // that nothing changes where it is not asked for.
 #include <gtest/gtest.h>
 

@@ -325,7 +325,7 @@ TEST(ReversibleStack, InverseOfForwardIsTheInput) {
       ASSERT_EQ(found->cols(), x.cols());
       error = std::max(error, double((*found - x).cwiseAbs().maxCoeff()));
     }
-    // Glorot of mult_conv's kernels ignores their nine taps (reference 2.4): queries and keys start
+    // Glorot of mult_conv's kernels ignores their nine taps (paper 2.4): queries and keys start
     // nine times as large in variance, and exact attention among them magnifies rounding.
     const bool is_sharp = c.projection == "mult_conv" && c.attention == "full";
     EXPECT_LE(error, (is_sharp ? 10 : 1) * kInverseTolerance * double(scale))

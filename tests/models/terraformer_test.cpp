@@ -110,7 +110,7 @@ TEST(Terraformer, ParametersAreNamedByPlace) {
   }
 }
 
-/// Reference 8.3: weights that a token reads of one block, and in all.
+/// Paper 8.3: weights that a token reads of one block, and in all.
 TEST(Terraformer, CountsOfTheReference) {
   ModelConfig c = config_of_shape("800m");
   c.residual_stack = ResidualStack::reversible;

@@ -1,4 +1,4 @@
-// Copying and addition against their specification (reference 10.1): sequences are read back into
+// Copying and addition against their specification (paper 10.1): sequences are read back into
 // numbers; then as data sets, and trained on.
 #include "models/tasks/numbers.h"
 

@@ -1,4 +1,4 @@
-// Exact dot-product attention to every key (reference 4.1, 4.2).
+// Exact dot-product attention to every key (paper 4.1, 4.2).
 #pragma once
 
 #include <memory>

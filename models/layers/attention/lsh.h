@@ -1,4 +1,4 @@
-// Attention among positions that hash alike: Reformer's, with shared queries and keys (reference
+// Attention among positions that hash alike: Reformer's, with shared queries and keys (paper
 // 4.4).
 #pragma once
 
@@ -32,7 +32,7 @@ struct LshKnobs {
   }
 };
 
-/// Self-attention only. Queries and keys are one: qk = (q + k) / 2 (reference 4.5, 'model' format),
+/// Self-attention only. Queries and keys are one: qk = (q + k) / 2 (paper 4.5, 'model' format),
 /// as a key divided by its root mean square. In each of lsh_rounds rounds positions are sorted by
 /// hash bucket and cut into chunks, and a position sees what is in its own chunk, lsh_chunks_before
 /// before it and lsh_chunks_after after it (in a circle over all rounds; a chunk that would come

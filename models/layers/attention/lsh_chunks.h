@@ -1,5 +1,5 @@
 // Who is near whom in the LSH attention: hash buckets of directions, and the list of positions
-// sorted by them and cut into chunks (reference 4.4, steps 1 to 4).
+// sorted by them and cut into chunks (paper 4.4, steps 1 to 4).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // LSH attention of one head of one example: hashing, and the attention of chunks to what is in
-// their view (reference 4.4, steps 1 to 6). One thread's work, on contiguous copies.
+// their view (paper 4.4, steps 1 to 6). One thread's work, on contiguous copies.
 #pragma once
 
 #include <cstdint>

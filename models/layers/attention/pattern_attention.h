@@ -1,4 +1,4 @@
-// Dot-product attention (reference 4.1, 4.2) over the pairs that a pattern allows.
+// Dot-product attention (paper 4.1, 4.2) over the pairs that a pattern allows.
 #pragma once
 
 #include <memory>

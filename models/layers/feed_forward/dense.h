@@ -1,5 +1,5 @@
 // The dense feed-forward layer, and its variant that skips rows of W2 whose activation is zero
-// (reference 1.1).
+// (paper 1.1).
 #pragma once
 
 #include "models/layer.h"

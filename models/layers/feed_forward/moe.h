@@ -1,5 +1,5 @@
 // Mixture of experts: contiguous slices of the neurons, one chosen per token by a router
-// (reference 1.3).
+// (paper 1.3).
 #pragma once
 
 #include "models/layer.h"

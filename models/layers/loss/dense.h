@@ -1,4 +1,4 @@
-// The dense layer to the vocabulary (reference 3).
+// The dense layer to the vocabulary (paper 3).
 #pragma once
 
 #include "models/layer.h"

@@ -1,4 +1,4 @@
-// The low-rank layer to the vocabulary (reference 2.2, 3).
+// The low-rank layer to the vocabulary (paper 2.2, 3).
 #pragma once
 
 #include "models/layer.h"

@@ -1,4 +1,4 @@
-// Every module by a dense matrix of its own: a block-diagonal product (reference 2.3 with kernel
+// Every module by a dense matrix of its own: a block-diagonal product (paper 2.3 with kernel
 // 1).
 #pragma once
 

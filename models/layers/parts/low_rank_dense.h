@@ -1,4 +1,4 @@
-// y = (x A + a) B + b, two dense products with few values between (reference 2.2).
+// y = (x A + a) B + b, two dense products with few values between (paper 2.2).
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // Convolutions over neighbouring modules and the last tokens, and the memory of those tokens
-// (reference 2.4, 2.7).
+// (paper 2.4, 2.7).
 #pragma once
 
 #include <initializer_list>

@@ -1,4 +1,4 @@
-// A multiplicative layer, then a dense matrix in every module (reference 2.6).
+// A multiplicative layer, then a dense matrix in every module (paper 2.6).
 #pragma once
 
 #include <string>

@@ -43,7 +43,7 @@ inline std::string joined_name(const std::string& prefix, const char* name) {
   return prefix.empty() ? name : prefix + "." + name;
 }
 
-/// Biases start as N(0, 1e-12) (reference 0.1).
+/// Biases start as N(0, 1e-12) (paper 0.1).
 inline constexpr Initializer kBias = {Initializer::Kind::normal, 1e-6f};
 
 }  // namespace scaling

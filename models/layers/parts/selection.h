@@ -1,5 +1,5 @@
 // What layers with a trained selection share: noisy choices and softmax over blocks of logits, and
-// the draw between hard and soft calls (reference 1.2, 1.3).
+// the draw between hard and soft calls (paper 1.2, 1.3).
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Convolutions over modules and tokens for q, k, v and the output (reference 2.4).
+// Convolutions over modules and tokens for q, k, v and the output (paper 2.4).
 #pragma once
 
 #include "models/layer.h"

@@ -1,5 +1,5 @@
 // Dense cross-attention projections, and the dense keys and values that every variant shares
-// (reference 2.8).
+// (paper 2.8).
 #pragma once
 
 #include <memory>

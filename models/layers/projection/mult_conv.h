@@ -1,5 +1,5 @@
 // The paper's sparse QKV layer: one multiplicative layer, convolutions of its output, no output
-// layer (reference 2.7).
+// layer (paper 2.7).
 #pragma once
 
 #include "models/layer.h"
