@@ -77,8 +77,9 @@ class Transformer {
   /// decoder's as Batch::causal says, only the pairs that the mask lets through count.
   double training_flops(std::int64_t examples, std::int64_t source_length,
                         std::int64_t target_length, bool causal = true) const;
-  /// What loss_of keeps of one batch between forward and backward: of every branch, or of a stack
-  /// that computes them again, of one block's.
+  /// About what loss_of with gradients holds for one batch beside weights and gradients:
+  /// activations of every branch, or in a stack that computes them again of one block's, and what
+  /// all share.
   double activation_bytes(std::int64_t examples, std::int64_t source_length,
                           std::int64_t target_length) const;
 

@@ -108,8 +108,13 @@ double Transformer::training_flops(std::int64_t examples, std::int64_t source_le
 
 double Transformer::activation_bytes(std::int64_t examples, std::int64_t source_length,
                                      std::int64_t target_length) const {
+  // Vectors of d at each position of a stack that its branches share: streams, their gradients and
+  // what one branch works in after another.
+  constexpr double kSharedVectors = 20;
   double floats = 0;
   const auto add_stack = [&](const Stack& stack, const TrainSizes& sizes) {
+    if (stack.blocks.empty()) return;
+    floats += kSharedVectors * double(sizes.length * config_.d_model);
     const std::size_t kept = stack.stores() ? stack.blocks.size() : 1;
     for (std::size_t i = 0; i < std::min(kept, stack.blocks.size()); ++i) {
       for (const auto& branch : stack.blocks[i]->branches) {

@@ -467,9 +467,13 @@ TEST(TransformerTraining, ActivationsAreAboutWhatIsHeld) {
         set_field(c, "attention", attention);
         const auto model = trainable(c);
         set_gemm_threads(1);
-        Batch b{.examples = 2, .source_length = 300, .target_length = 500};
+        Batch b;
+        b.examples = 2;
+        b.source_length = 300;
+        b.input_length = 500;
         b.source.assign(std::size_t(b.examples * b.source_length), 3);
-        b.target.assign(std::size_t(b.examples * b.target_length), 3);
+        b.target.assign(std::size_t(b.examples * b.input_length), 3);
+        shift_right(b.target, b.examples, b.input);
         b.weights.assign(b.target.size(), 1.0f);
         const auto held = [&] {
           const std::int64_t before = live_bytes();
