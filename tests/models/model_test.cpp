@@ -523,6 +523,7 @@ TEST(ConfigTest, AShapeTakesSizesOnly) {
                          {"projection", "conv"},
                          {"cross_projection", "mult_conv"},
                          {"attention", "lsh"},
+                         {"normaliser", "entmax15"},
                          {"loss", "low_rank"},
                          {"residual_stack", "reversible"},
                          {"attention_layers", "7"},
