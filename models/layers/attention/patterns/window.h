@@ -13,7 +13,8 @@ struct WindowKnobs : PatternKnobs {
   template <class Self, class Visitor>
   static void fields(Self& k, Visitor&& visit) {
     visit("window_width", k.window_width,
-          "positions in the window attention's window, an odd number: half before, half after");
+          "positions in the window attention's window, an odd number: half before, half after",
+          Trait{.is_size = true});
     PatternKnobs::fields(k, visit);
   }
 };
