@@ -4,6 +4,7 @@
 The old file is kept beside the new one as FILE.v1. Arrays, knobs and training state are taken over
 as they are, so that a resumed run goes on as it would have. The old checksum (XXH3) is not checked.
 """
+
 import argparse
 import json
 import math
@@ -26,7 +27,7 @@ class Reader:
         if self.at + count > len(self.data):
             raise ValueError("it ends within its header")
         self.at += count
-        return self.data[self.at - count:self.at]
+        return self.data[self.at - count : self.at]
 
     def number(self):
         return struct.unpack("<Q", self.take(8))[0]
@@ -45,8 +46,12 @@ def read_version_1(path):
     version, header = reader.number(), reader.number()
     if version != 1:
         raise ValueError(f"it has version {version}, not 1")
-    metadata = {"format": FORMAT, "step": str(reader.number()), "fingerprint": reader.text(),
-                "training": reader.text()}
+    metadata = {
+        "format": FORMAT,
+        "step": str(reader.number()),
+        "fingerprint": reader.text(),
+        "training": reader.text(),
+    }
     knobs = [(reader.text(), reader.text()) for _ in range(reader.number())]
     metadata["model"] = json.dumps(dict(knobs), separators=(",", ":"), ensure_ascii=False)
     shapes = {}
@@ -57,7 +62,7 @@ def read_version_1(path):
     arrays = {}
     for name, shape in shapes.items():
         size = 4 * math.prod(shape)
-        arrays[name] = shape, data[offset:offset + size]
+        arrays[name] = shape, data[offset : offset + size]
         offset += size
     if offset + 8 != len(data):
         raise ValueError("its size is not that of its arrays")
@@ -68,8 +73,11 @@ def safetensors(metadata, arrays):
     """The bytes of a checkpoint of version 2."""
     header, offset = {"__metadata__": dict(metadata, checksum="0" * 8)}, 0
     for name, (shape, values) in arrays.items():
-        header[name] = {"dtype": "F32", "shape": shape,
-                        "data_offsets": [offset, offset + len(values)]}
+        header[name] = {
+            "dtype": "F32",
+            "shape": shape,
+            "data_offsets": [offset, offset + len(values)],
+        }
         offset += len(values)
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False)
     text = text.encode("utf-8", "surrogateescape")
