@@ -191,6 +191,14 @@ def interrupt_training(build, config, results):
     return running.wait() == 130
 
 
+def convert_checkpoints(build, folder):
+    """Rewrites those of the first format, if the build's checkout has a program for that."""
+    converter = build.source / "tools/convert_checkpoint.py"
+    old = [path for path in folder.rglob("*.ckpt") if path.read_bytes()[:8] == b"SCALCKPT"]
+    if converter.exists() and old:
+        subprocess.run([sys.executable, converter, *old], check=True, capture_output=True)
+
+
 def compare_resuming(before, after, config, folder):
     whole, parts = folder / "whole", folder / "parts"
     before.run(
@@ -199,6 +207,7 @@ def compare_resuming(before, after, config, folder):
     if not interrupt_training(before, config, parts):
         fail("resuming: the training ended before it could be interrupted; raise LONG_STEPS")
         return
+    convert_checkpoints(after, parts)
     after.run(
         "perplexity",
         *train_arguments(config, parts, "--rows", "causal", "--steps", LONG_STEPS, "--resume"),
@@ -219,33 +228,25 @@ def texts(build, folder):
 
 
 def plan(build, program, path):
-    """{row: {"knobs": {...}, "facts": [...]}} of --dry-run; times, and what free memory decides, left out."""
+    """{row: knobs} of --dry-run, and under "" all counts in it: parameters, weights read, bytes, FLOP."""
     text = build.run(program, "--config", path, "--threads", 1, "--dry-run")
-    rows = {"": {"knobs": {}, "facts": []}}
-    row = ""
+    rows, row = {}, ""
     for line in text.splitlines():
         words = line.split()
-        if "at most about" in line:
-            continue
         if re.fullmatch(r"\S+( \(against \S+\))?", line):
             row = line
-            rows[row] = {"knobs": {}, "facts": []}
         elif len(words) > 10 and all("=" in word for word in words):
-            rows[row]["knobs"] = dict(word.split("=", 1) for word in words)
-        else:
-            line = re.sub(
-                r",? (held )?[\d.]+ [kMGT]?B( in)? \d+ of \d+ blocks|(at most )?about .*$", "", line
-            )
-            line = re.sub(r", [\d.]+ [kMGT]?B; seeds|(, (\d+ h )?(\d+ min )?\d+ s)$", "", line)
-            line = line.replace(" 1 threads", " 1 thread")
-            rows[row]["facts"].append(line)
+            rows[row] = dict(word.split("=", 1) for word in words)
+    counts = r"[\d,]+ parameters|parameters \d+|(?m:^  (?:token|block): .*)|[\d.]+ GFLOP a step"
+    rows[""] = sorted(found.replace(",", "") for found in re.findall(counts, text))
     return rows
 
 
 def program_of(path):
+    """The program whose plan tells counts, or None."""
     if path.parent.name == "training":
         return "perplexity"
-    return path.stem if path.stem in ("reversibility", "long_sequence") else "decode_time"
+    return None if path.stem in ("reversibility", "long_sequence") else "decode_time"
 
 
 def main():
@@ -276,6 +277,7 @@ def main():
         print("generation", flush=True)
         expected = texts(before, folder / "before")
         compare("generation", expected, texts(after, folder / "after"))
+        convert_checkpoints(after, folder / "before")
         compare("generation from weights written before", expected, texts(after, folder / "before"))
 
     old, new = before.configs(), after.configs()
@@ -283,8 +285,7 @@ def main():
     for name, path in old.items():
         if name not in new:
             fail(f"plans: {name} is missing after")
-        else:
-            program = program_of(path)
+        elif program := program_of(path):
             compare(f"plan of {name}", plan(before, program, path), plan(after, program, new[name]))
 
     folders = [
