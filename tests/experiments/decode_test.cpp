@@ -30,7 +30,8 @@ struct Parsed {
                         options);
   }
   std::string setting(const std::string& text, const std::string& name) {
-    for (const auto& [key, value] : points(text).front().settings) {
+    const Settings settings = points(text).front().settings;
+    for (const auto& [key, value] : settings) {
       if (key == name) return value;
     }
     return "none";
