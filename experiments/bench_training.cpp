@@ -18,6 +18,7 @@
 #include "kernels/gemm.h"
 #include "kernels/gemm_rate.h"
 #include "kernels/team.h"
+#include "models/knobs.h"
 #include "models/tasks/catalog.h"
 #include "models/training/trainer.h"
 
@@ -83,7 +84,7 @@ nlohmann::ordered_json time_steps(Curve curve, int threads, const std::string& c
           {"vocab_size", curve.model.vocab_size},
           {"batch", curve.train.batch},
           {"length", curve.train.length},
-          {"optimizer", curve.train.optimizer}};
+          {"optimizer", print_value(curve.train.optimizer)}};
 }
 
 int bench_training(int argc, char** argv) {

@@ -91,12 +91,8 @@ GenerateOptions parse_generate_options(int argc, const char* const* argv) {
 /// As the run that wrote the checkpoint had it.
 std::unique_ptr<Tokenizer> tokenizer_of(const CheckpointInfo& info, const RunState& run,
                                         const GenerateOptions& options) {
-  const std::string& kind = run.config.tokenizer;
-  if (kind == "bytes") return make_byte_tokenizer(info.model.vocab_size);
-  if (kind != "sentencepiece") {
-    throw UserError("checkpoint '" + options.checkpoint + "' names the tokenizer '" + kind +
-                    "', which is none of bytes, sentencepiece; name a checkpoint of a training "
-                    "run");
+  if (run.config.tokenizer == TokenizerKind::bytes) {
+    return make_byte_tokenizer(info.model.vocab_size);
   }
   const std::string& own = run.tokenizer_model;
   std::string path = options.tokenizer.empty() ? own : options.tokenizer;
@@ -180,7 +176,7 @@ Generated continue_prompt(Decoder& decoder, const std::vector<int>& source,
   return all;
 }
 
-/// Of the feed-forward neurons, how many the last token read.
+/// Share of the feed-forward neurons that the last token read.
 double share_read(const Decoder& decoder, std::int64_t d_ff) {
   double read = 0, blocks = 0;
   for (const auto& rows : decoder.touched_rows()) {

@@ -43,9 +43,6 @@ void require_at_least(const char* name, std::int64_t value, std::int64_t least) 
 }
 
 void TrainConfig::validate() const {
-  require_known("tokenizer", tokenizer, {"bytes", "sentencepiece"});
-  require_known("optimizer", optimizer, {"adafactor", "adam"});
-  require_known("schedule", schedule, {"rsqrt", "warmup_rsqrt", "constant"});
   require_known("gemm", gemm, gemm_names());
   require_at_least("batch", batch, 1);
   require_at_least("accumulate", accumulate, 1);
@@ -61,9 +58,9 @@ void TrainConfig::validate() const {
   }
   require_at_least("warmup_steps", warmup_steps, 0);
   require_share("weight_decay", weight_decay);
-  if (weight_decay > 0 && optimizer != "adafactor") {
+  if (weight_decay > 0 && optimizer != OptimizerKind::adafactor) {
     throw UserError("weight_decay " + print_value(weight_decay) + " belongs to adafactor, not to " +
-                    optimizer + "; set weight_decay 0 or optimizer adafactor");
+                    print_value(optimizer) + "; set weight_decay 0 or optimizer adafactor");
   }
   require_at_least("weight_decay_steps", weight_decay_steps, 0);
   require_share("dropout", dropout);

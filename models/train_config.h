@@ -1,21 +1,36 @@
 // Every knob of a training run, each named once; the model's own are in models/config.h.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 namespace scaling {
 
+/// sentencepiece: trained on the corpus, vocab_size pieces.
+enum class TokenizerKind { bytes, sentencepiece };
+constexpr std::array<const char*, 2> names_of(TokenizerKind) { return {"bytes", "sentencepiece"}; }
+
+/// paper 9.3.
+enum class OptimizerKind { adafactor, adam };
+constexpr std::array<const char*, 2> names_of(OptimizerKind) { return {"adafactor", "adam"}; }
+
+/// Of the learning rate (paper 9.4).
+enum class Schedule { rsqrt, warmup_rsqrt, constant };
+constexpr std::array<const char*, 3> names_of(Schedule) {
+  return {"rsqrt", "warmup_rsqrt", "constant"};
+}
+
 struct TrainConfig {
   std::string task = "causal";       // of models/tasks/catalog.cpp
   std::string corpus = "generated";  // file, folder or glob; generated: the built-in generator
   std::string text_key = "text";     // of JSON lines
   std::string validation;            // likewise; empty: every 50th chunk of the corpus
-  std::string tokenizer = "bytes";   // bytes | sentencepiece (vocab_size pieces)
-  std::string cache;                 // folder of tokenised corpora; empty: beside the results
-  std::int64_t batch = 16;           // examples in an optimiser step
-  std::int64_t accumulate = 1;       // pieces a batch is computed in
+  TokenizerKind tokenizer = TokenizerKind::bytes;
+  std::string cache;                // folder of tokenised corpora; empty: beside the results
+  std::int64_t batch = 16;          // examples in an optimiser step
+  std::int64_t accumulate = 1;      // pieces a batch is computed in
   std::int64_t length = 128;        // positions of a causal example; source positions of a span one
   std::int64_t target_length = 64;  // of span_corruption
   std::int64_t digits_min = 1;      // of a copied number, or of both addends together
@@ -23,9 +38,9 @@ struct TrainConfig {
   std::int64_t eval_digits_min = 32;  // the same in evaluation
   std::int64_t eval_digits_max = 38;
   std::int64_t steps = 1000;
-  std::string optimizer = "adafactor";  // adafactor [9.3] | adam
-  std::string schedule = "rsqrt";       // rsqrt [9.4] | warmup_rsqrt | constant
-  double learning_rate = 1.0;           // the schedule's constant
+  OptimizerKind optimizer = OptimizerKind::adafactor;
+  Schedule schedule = Schedule::rsqrt;
+  double learning_rate = 1.0;  // the schedule's constant
   std::int64_t warmup_steps = 10000;
   double weight_decay = 0;              // wd0 of Adafactor, per step
   std::int64_t weight_decay_steps = 0;  // over which it falls to 0; 0: stays

@@ -35,7 +35,9 @@ std::string grouped(std::int64_t number) {
 }
 
 /// Arrays of the weights' size beside the weights: gradients, and Adam's two.
-double arrays_beside(const TrainConfig& train) { return train.optimizer == "adam" ? 3 : 1; }
+double arrays_beside(const TrainConfig& train) {
+  return train.optimizer == OptimizerKind::adam ? 3 : 1;
+}
 
 /// A text that is missing fails its curves when their turn comes, not the others.
 std::string data_or_nothing(const Curve& curve, const std::string& cache) {

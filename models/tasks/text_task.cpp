@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/check.h"
+#include "models/knobs.h"
 #include "models/text/hash.h"
 #include "models/text/permutation.h"
 
@@ -30,7 +31,7 @@ std::string comparable(const TrainConfig& config, const Needs& needs, std::int64
                        std::uint64_t content, std::uint64_t validation_content) {
   Hash all;
   all.number(content).number(validation_content);
-  all.text(config.tokenizer).number(std::uint64_t(vocab_size));
+  all.text(print_value(config.tokenizer)).number(std::uint64_t(vocab_size));
   all.text(config.task).number(std::uint64_t(config.length)).number(target_length(needs.trained));
   return hex_of(all.value());
 }

@@ -37,7 +37,7 @@ TextStore::TextStore(const TrainConfig& config, Layout layout, std::int64_t voca
   const Corpus corpus(config.corpus, config.text_key, watch);
   is_generated_ = corpus.generated();
   content_ = corpus.hash(cache_folder);
-  if (config.tokenizer == "bytes") {
+  if (config.tokenizer == TokenizerKind::bytes) {
     tokenizer_ = make_byte_tokenizer(vocab_size);
   } else {
     tokenizer_model_ = sentencepiece_model(corpus, content_, vocab_size, cache_folder);

@@ -24,20 +24,17 @@ double weight_decay_at(const TrainConfig& config, std::int64_t step) {
 
 double learning_rate_at(const TrainConfig& config, std::int64_t step) {
   SCALING_CHECK(step >= 1);
-  if (config.schedule == "constant") return config.learning_rate;
+  if (config.schedule == Schedule::constant) return config.learning_rate;
   const double t = double(step), warmup = double(config.warmup_steps);
   const double rsqrt = config.learning_rate / std::sqrt(std::max(t, warmup));
-  if (config.schedule == "rsqrt") return rsqrt;
-  if (config.schedule == "warmup_rsqrt") return t < warmup ? rsqrt * t / warmup : rsqrt;
-  throw UserError("unknown schedule '" + config.schedule +
-                  "'; known: rsqrt, warmup_rsqrt, constant");
+  const bool warms_up = config.schedule == Schedule::warmup_rsqrt && t < warmup;
+  return warms_up ? rsqrt * t / warmup : rsqrt;
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const TrainConfig& config,
                                           const std::vector<Parameter*>& parameters) {
-  if (config.optimizer == "adafactor") return make_adafactor(config, parameters);
-  if (config.optimizer == "adam") return make_adam(parameters);
-  throw UserError("unknown optimizer '" + config.optimizer + "'; known: adafactor, adam");
+  if (config.optimizer == OptimizerKind::adam) return make_adam(parameters);
+  return make_adafactor(config, parameters);
 }
 
 }  // namespace scaling

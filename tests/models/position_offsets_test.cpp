@@ -170,8 +170,8 @@ TrainConfig small_training(const std::string& task) {
   c.batch = 4;
   c.evaluate_batches = 2;
   c.steps = 6;
-  c.optimizer = "adam";
-  c.schedule = "constant";
+  c.optimizer = OptimizerKind::adam;
+  c.schedule = Schedule::constant;
   c.learning_rate = 0.003;
   c.gemm = "eigen";
   return c;
@@ -208,18 +208,19 @@ TEST(PositionOffsets, GradientsAreTheSlopesOfTheLoss) {
   const Folder folder;
   const TrainConfig config = small_training("copy_pairs");
   Training run(small_model(true), config, folder / "run");
-  const auto kept = run.model.make_kept();
+  const auto kept = run.model.make_activations();
   Batch batch;
   run.task->train_batch(0, 0, 1, batch);
   Pass pass = pass_from(1, 40, 0);
-  const auto loss = [&](float scale) {
+  const auto loss = [&] {
     pass.streams = 0;
-    return run.model.loss_of(pass, batch, scale, *kept).loss;
+    return run.model.loss_of(pass, batch, *kept).loss;
   };
   do {
     ++pass.seed;
+    pass.streams = 0;
     run.model.zero_gradients();
-    loss(1);
+    run.model.loss_and_gradients(pass, batch, 1, *kept);
   } while (kept->encoder.embedding.first == 0 || kept->decoder.embedding.first == 0 ||
            kept->encoder.embedding.first == kept->decoder.embedding.first);
   for (const char* name : {"encoder_positions", "decoder_positions"}) {
@@ -234,9 +235,9 @@ TEST(PositionOffsets, GradientsAreTheSlopesOfTheLoss) {
     Eigen::Map<Mat> values(table.values(), table.rows, table.cols);
     const Mat before = values;
     values = before + kStep * direction;
-    const double above = loss(0);
+    const double above = loss();
     values = before - kStep * direction;
-    const double below = loss(0);
+    const double below = loss();
     values = before;
     const auto size = double(gradient.norm());
     EXPECT_GT(size, 0.1) << name;
@@ -252,9 +253,9 @@ TEST(PositionOffsets, EvaluationIsThatOfEachExampleAlone) {
     Training run(small_model(needs_of(config).has_source()), config, folder / task);
     Batch batch;
     run.task->validation_batch(0, 0, batch);
-    const auto kept = run.model.make_kept();
+    const auto kept = run.model.make_activations();
     Pass pass = pass_from(1, 30, 0, false);
-    const CrossEntropy together = run.model.loss_of(pass, batch, 0, *kept);
+    const CrossEntropy together = run.model.loss_of(pass, batch, *kept);
     CrossEntropy apart;
     for (std::int64_t e = 0; e < batch.examples; ++e) {
       const auto part = [e, &batch](const auto& all) {
@@ -269,7 +270,7 @@ TEST(PositionOffsets, EvaluationIsThatOfEachExampleAlone) {
       one.target = part(batch.target);
       one.weights = part(batch.weights);
       Pass alone{.gemm = find_gemm("eigen")};
-      const CrossEntropy loss = run.model.loss_of(alone, one, 0, *kept);
+      const CrossEntropy loss = run.model.loss_of(alone, one, *kept);
       apart.loss += loss.loss;
       apart.weight += loss.weight;
     }

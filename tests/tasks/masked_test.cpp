@@ -35,8 +35,8 @@ TrainConfig config_for(const Folder& folder) {
   config.batch = 8;
   config.length = 40;
   config.gemm = "eigen";
-  config.optimizer = "adam";
-  config.schedule = "constant";
+  config.optimizer = OptimizerKind::adam;
+  config.schedule = Schedule::constant;
   config.learning_rate = 0.003;
   config.steps = 500;
   config.evaluate_every = 500;

@@ -540,8 +540,8 @@ TEST(NumberTraining, LearnsToCopyOneDigit) {
   c.batch = 32;
   c.steps = 400;
   c.evaluate_every = 400;
-  c.optimizer = "adam";
-  c.schedule = "constant";
+  c.optimizer = OptimizerKind::adam;
+  c.schedule = Schedule::constant;
   c.learning_rate = 0.003;
   Training run(model_of(false), c, folder / "run");
   Evaluation last;

@@ -117,7 +117,7 @@ std::string file_starting(const std::string& folder, const std::string& start) {
   return "";
 }
 
-/// Of "VmHWM" and the like, in MB.
+/// The process's peak (VmHWM), in MB.
 double peak_megabytes() {
   std::ifstream in("/proc/self/status");
   for (std::string line; std::getline(in, line);) {
@@ -697,7 +697,7 @@ TEST(SentencePiece, TrainsOnceAndGivesTextBack) {
   Generator().write(200000, [&](std::string_view piece) { text += piece; });
   write_file(folder / "a.txt", text);
   TrainConfig config = config_for(folder / "a.txt");
-  config.tokenizer = "sentencepiece";
+  config.tokenizer = TokenizerKind::sentencepiece;
   const auto data = make_task(config, 700, folder / "cache");
   const Tokenizer& tokenizer = data->text()->tokenizer();
   EXPECT_EQ(tokenizer.vocab_size(), 700);
@@ -799,7 +799,7 @@ TEST(Generator, NeedsNoFile) {
   EXPECT_NE(texts_of(*data, batch)[0].find('='), std::string::npos);
   // A piece of text has as many nats as its bytes.
   TrainConfig pieces = config;
-  pieces.tokenizer = "sentencepiece";
+  pieces.tokenizer = TokenizerKind::sentencepiece;
   const auto coarse = make_task(pieces, 500, folder / "cache");
   double bytes = 0;
   for (std::int64_t i = 0; i < coarse->validation_batches(); ++i) {
