@@ -75,7 +75,7 @@ class SelfAttention : public Layer {
   /// length: positions up to the current one.
   virtual Cost step_cost(int tokens, std::int64_t length) const = 0;
 
-  /// Of one sequence; an expectation where who meets depends on the values.
+  /// Work of one sequence; an expectation where who meets depends on the values.
   virtual AttentionWork work(std::int64_t length, bool causal) const = 0;
   /// Counted after a forward of one sequence without padding.
   virtual AttentionWork work_of(const Activations& /*kept*/, std::int64_t length,

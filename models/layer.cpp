@@ -1,4 +1,5 @@
-// What all implementations of a seat share: evaluation of one sequence, and the loss in pieces.
+// What all implementations of a component share: evaluation of one sequence, and the loss in
+// pieces.
 #include "models/layer.h"
 
 #include <algorithm>
@@ -26,7 +27,7 @@ std::int64_t rows_of_piece(std::int64_t rows) {
 CrossEntropy row_loss(float* logits, std::int64_t n, int target, float weight, float scale) {
   Eigen::Map<Eigen::ArrayXf> row(logits, n);
   const float largest = row.maxCoeff(), target_logit = logits[target];
-  // Of several that are largest the first is taken.
+  // Among several that are largest the first is taken.
   const bool is_correct =
       target_logit == largest && std::find(logits, logits + target, largest) == logits + target;
   row = (row - largest).exp();

@@ -1,4 +1,4 @@
-// The seats of a model and what a layer must offer to sit in one.
+// The components of a model and what a layer must offer to be one.
 //
 // forward takes a whole batch of sequences, rows = positions (models/pass.h), by plain matrix
 // products over the masked dense definition; training and evaluation differ by pass.training only.
@@ -38,9 +38,9 @@ struct StepContext {
   float* workspace;       ///< shared by the team, at least workspace_floats of the running layer
   /// Current token of every sequence, for layers that choose by token; may be null if none does.
   const int* ids = nullptr;
-  /// Of thread 0 in a profiled step, else null.
+  /// Thread 0's in a profiled step, else null.
   PartClock* clock = nullptr;
-  /// Of Barrier::claim, since the last sync; counted alike by every thread.
+  /// Calls of Barrier::claim since the last sync; counted alike by every thread.
   mutable int queue = 0;
 
   Range share(std::int64_t n, std::int64_t multiple = 1) const {

@@ -1,6 +1,5 @@
-// A feed-forward of one's own: y = relu(x W1^T + b1)^2 W2 + b2 (So et al. 2021, "Primer"), seated
-// by
-// `--feed_forward squared_relu`.
+// A feed-forward of one's own: y = relu(x W1^T + b1)^2 W2 + b2 (So et al. 2021, "Primer"), named
+// by `--feed_forward squared_relu`.
 #include <memory>
 #include <vector>
 
@@ -86,6 +85,6 @@ class SquaredRelu : public DenseFeedForward {
   }
 };
 
-const bool kSeated = add_entry(entry<FeedForward, SquaredRelu>("squared_relu"));
+const bool kIsInCatalog = add_entry(entry<FeedForward, SquaredRelu>("squared_relu"));
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Clocks around the attention seat's forward and backward, heap counted by the C library.
+// Clocks around the attention component's forward and backward, heap counted by the C library.
 #include "experiments/attention/core_measure.h"
 
 #include <algorithm>

@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t kGemmSize = 2048, kQuickGemmSize = 512;
 // For the plan only: FLOP/s of an attention, seconds to set a length up.
 constexpr double kRate = 120e9, kSetUpSeconds = 2;
-/// Of the available memory, what a length may take.
+/// Share of the available memory that a length may take.
 constexpr double kMostMemory = 0.9;
 
 double step_flops(const ModelConfig& model, std::int64_t length) {

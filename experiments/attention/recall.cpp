@@ -67,7 +67,7 @@ Mat exact_probabilities(const Mat& qk) {
   return p;
 }
 
-/// Of one head: the mass and the pairs that any round has brought into view.
+/// Adds one head's mass and pairs that any round has brought into view.
 void add_recall(const LshAttention& lsh, const LshAttention::Kept& kept, std::int64_t head,
                 const Mat& p, double* recall, double* density) {
   const std::int64_t length = p.rows();

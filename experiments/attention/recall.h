@@ -20,8 +20,8 @@ struct Recall {
   std::vector<double> density;  ///< pairs in view of all pairs of a query and an earlier key
 };
 
-/// Of the softmax of all earlier positions of a shared-QK attention (causal, itself hidden), the
-/// share that falls on keys in view in any round; a mean over queries but the first, which sees
+/// The share of a shared-QK attention's softmax over all earlier positions (causal, itself hidden)
+/// that falls on keys in view in any round; a mean over queries but the first, which sees
 /// nobody. One Recall for each setting, which differ in lsh_chunk, lsh_rounds and the like but are
 /// of one width and one number of heads; heads have data and rotations of their own. Throws
 /// UserError for an unknown distribution (lists the known), Interrupted between two settings.

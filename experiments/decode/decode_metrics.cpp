@@ -160,7 +160,7 @@ DecodeNumbers decode_numbers(const DecodeModel& decoded, const Trials& trials, d
          {"fma_gflops", "GFLOP/s", m.fma}};
   for (std::size_t part = 0; part < kParts; ++part) {
     if (m.part_ms[part].empty()) continue;
-    const std::string name = std::string("seat.") + kPartNames[part];
+    const std::string name = std::string("part.") + kPartNames[part];
     all.push_back({name + ".ms", "ms", m.part_ms[part], block_status});
     all.push_back({name + ".floor_ms", "ms", m.part_floor[part], block_status});
   }

@@ -33,7 +33,7 @@ class DecodeStudy : public Study {
   void flags(Knobs& knobs) override { knobs.add(flags_); }
   std::vector<KnobInfo> row_knobs() const override { return decode_row_knobs(); }
   std::vector<Point> points(const RowFile& file, const RunOptions& options) override;
-  /// Of every row: knobs, parameter counts, bytes and costs.
+  /// Every row's knobs, parameter counts, bytes and costs.
   std::string details(std::span<const Point> points) const override;
   /// Rows that memory holds together, each at all its thread counts.
   std::vector<std::vector<std::size_t>> groups(std::span<const Point* const> points) const override;

@@ -5,7 +5,7 @@
 
 namespace scaling {
 
-/// Of the heap: carved out of arenas or mapped; freed memory does not count.
+/// Bytes of the heap, carved out of arenas or mapped; freed memory does not count.
 inline double heap_bytes() {
   const struct mallinfo2 info = mallinfo2();
   return double(info.uordblks) + double(info.hblkhd);
@@ -14,8 +14,7 @@ inline double heap_bytes() {
 /// Gives freed pages back to the system, so that they do not count as resident.
 inline void return_free_memory() { malloc_trim(0); }
 
-/// Of the heaps that other threads get, freed pages at the end are not given back: from here on all
-/// threads share one.
+/// Heaps that other threads get keep freed pages at their end: from here on all threads share one.
 inline void use_one_heap() { mallopt(M_ARENA_MAX, 1); }
 
 /// Forgets the process's peak so far, where the system lets it.

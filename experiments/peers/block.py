@@ -2,7 +2,7 @@
 
 Pre-norm, batch 1. A step writes the token's key and value into slot `t mod length` of the cache, attends
 over all `length` slots, then over `length` encoder positions whose keys and values are given, then
-the feed-forward. `dense` has dense layers in every seat; `ff_qkv_cross` has the sparse
+the feed-forward. `dense` has dense layers throughout; `ff_qkv_cross` has the sparse
 feed-forward (paper 1.2), mult_conv instead of the self-attention's projections and its query-only
 form in cross-attention (paper 2.8), neither with an output projection.
 """

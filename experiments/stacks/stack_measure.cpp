@@ -58,7 +58,7 @@ StackSubject::StackSubject(const ModelRow& row, const StackSetting& setting)
     model.allocate_for_training(team);
   }
   set_gemm_threads(setting.threads);
-  kept = model.make_kept();
+  kept = model.make_activations();
 }
 
 double StackSubject::step(std::uint64_t seed) {
@@ -67,7 +67,7 @@ double StackSubject::step(std::uint64_t seed) {
   Pass pass{.gemm = gemm_, .training = true, .dropout = kDropout, .seed = seed};
   const float scale = 1 / float(batch_.target.size());
   const auto start = std::chrono::steady_clock::now();
-  model.loss_of(pass, batch_, scale, *kept);
+  model.loss_and_gradients(pass, batch_, scale, *kept);
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 

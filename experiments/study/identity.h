@@ -24,7 +24,7 @@ class Identity {
   /// Study, settings that count and differ from their defaults, threads, seed; where rows are
   /// known by name, the row and the one it is compared with. The same on every machine.
   std::string text(const Point& point) const;
-  /// Of one point's records: that text, the machine and the code, hashed.
+  /// Key of one point's records: that text, the machine and the code, hashed.
   std::string key(const Point& point) const;
   /// Whether the record says something about this point that holds here. Settings are compared,
   /// not keys: a record that lacks a knob was made with its default, and knobs that do not matter

@@ -68,7 +68,7 @@ void Progress::live(const std::string& text) {
   clear();
   const std::size_t width = line_width();
   std::string line = clock() + text;
-  // Of what does not fit, the time passed is missed least.
+  // If not all fits, the time passed is missed least.
   if (line.size() > width) line = "[" + readable_seconds(left_) + " left] " + text;
   if (line.size() > width) line.resize(width);
   std::fputs(line.c_str(), stderr);

@@ -22,11 +22,10 @@ struct Measured {
   double loss = 0, weight = 0, entropy = 0;
 };
 
-/// Sums over the first validation batches. Soft: a training pass without noise and dropout, its
-/// gradients (of the twin) unused.
+/// Sums over the first validation batches. Soft: a training pass without noise and dropout.
 Measured measure(Transformer& model, const Task& task, const Gemm& gemm, bool soft) {
   // Stored, so that the entropies of every block can be seen.
-  const std::unique_ptr<Transformer::Kept> kept = model.make_kept(true);
+  const std::unique_ptr<Transformer::Kept> kept = model.make_activations(true);
   const std::int64_t batches = std::min(kMostBatches, task.validation_batches());
   Measured sum;
   int entropies = 0;
@@ -36,7 +35,7 @@ Measured measure(Transformer& model, const Task& task, const Gemm& gemm, bool so
     Pass pass{gemm};
     pass.training = soft;
     pass.seed = model.config().seed;
-    const CrossEntropy loss = model.loss_of(pass, batch, 0.0f, *kept);
+    const CrossEntropy loss = model.loss_of(pass, batch, *kept);
     sum.loss += loss.loss;
     sum.weight += loss.weight;
     for (const double entropy : model.decoder().selection_entropies(kept->decoder)) {

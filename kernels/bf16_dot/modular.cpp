@@ -105,7 +105,7 @@ SCALING_BF16 void tile(const std::uint32_t* left, std::int64_t stride, const bf1
     add_pair<kPanels>(left + i * stride, w, sums);
   }
   if (rows % 2 == 1) {
-    // Of the last row there is only the lower half.
+    // The last row has a lower half only.
     for (int p = 0; p < kPanels; ++p) {
       w[p] = _mm512_maskz_loadu_epi32(0xff, right[p] + (rows - 1) * kPanel);
     }

@@ -105,7 +105,7 @@ void controller_typed(const T* w, std::int64_t rank, std::int64_t d_ff, const fl
   const std::int64_t count = d_ff / block;
   const std::int64_t begin = blocks.begin * block, end = blocks.end * block;
   const bool halves = kHalvesShort && are_short(rank * kPanel * std::int64_t(sizeof(T)));
-  // Of several tokens a stretch of logits is computed and decided token by token, so that one row
+  // With several tokens a stretch of logits is computed and decided token by token, so that one row
   // of logits is enough and the weights of the stretch stay in cache for the next token. It is
   // whole blocks and whole groups of panels.
   const std::int64_t stretch =

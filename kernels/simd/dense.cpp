@@ -139,7 +139,7 @@ void dense_typed(const T* w, std::int64_t in, std::int64_t out, const float* bia
                       : dot_one_token<kShortStreams, kLongLead>(w, in, x, rest, neighbours, put);
     rest = dot_one_token<kFewRows, kLongLead>(w, in, x, rest, neighbours, put);
   } else {
-    // Of shares each row runs on into its next, which the loop asks for.
+    // In a share each row runs on into its next, which the loop asks for.
     rest = dot_tokens<kLongLead>(w, in, x, tokens, rest, row_bytes > 8192, put);
   }
   for (std::int64_t o = rest.begin; o < rest.end; ++o) {

@@ -64,7 +64,7 @@ void Softmax(float* x, std::int64_t n) {
   for (; i < n; ++i) x[i] *= inverse;
 }
 
-/// Of keys and of values, as far ahead as attention asks for them: rows are short.
+/// Rows of keys and of values that attention asks for ahead of use: rows are short.
 inline constexpr std::int64_t kRowsAhead = 4 * kFewRows;
 
 void Attend(const float* q, const float* keys, const float* values, std::int64_t length,

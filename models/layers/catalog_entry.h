@@ -15,7 +15,7 @@ struct Entry : EntryInfo {
   std::unique_ptr<Component> (*make)(const ModelConfig&);
 };
 
-/// Of an entry that is the absence of a layer.
+/// The layer of an entry that is the absence of one.
 struct NoLayer {};
 
 /// The entry of class L, made from a config and `args`; what L leaves out of Options (its struct of
@@ -55,8 +55,8 @@ Entry<Component> entry(const char* name) {
   return e;
 }
 
-/// Seats a layer beside the tree's; true. Called from static initialisers, before anything reads
-/// the catalog. Aborts if the name is taken.
+/// Adds a layer beside the tree's; true. Called from static initialisers, before anything reads the
+/// catalog. Aborts if the name is taken.
 template <class Component>
 bool add_entry(const Entry<Component>& added);
 

@@ -10,8 +10,8 @@
 namespace scaling {
 
 std::vector<std::string> task_names();
-/// Of config.task. Throws UserError for knobs that no run can have: an unknown task (lists the
-/// known), sizes that are out of range or do not fit together.
+/// What config.task needs. Throws UserError for knobs that no run can have: an unknown task (lists
+/// the known), sizes that are out of range or do not fit together.
 Needs needs_of(const TrainConfig& config);
 /// Opens the text that the task needs, see TextStore. Throws UserError as that and needs_of do, and
 /// for a vocabulary without room for the task.

@@ -18,7 +18,7 @@ class Causal : public TextTask {
   Causal(const TrainConfig& config, std::int64_t vocab_size, std::unique_ptr<TextStore> text)
       : TextTask(config, needs_of_causal(config), vocab_size, std::move(text)) {}
 
-  /// Of generated text: the generator's entropy over the validation examples' bytes.
+  /// The generator's entropy over the validation examples' bytes, where the text is generated.
   std::optional<double> floor() const override {
     if (!store().is_generated() || !config().validation.empty()) return {};
     Batch batch;

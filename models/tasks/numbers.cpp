@@ -28,8 +28,8 @@ std::int64_t between(Rng& rng, std::int64_t least, std::int64_t most) {
   return least + std::int64_t(rng.below(std::uint32_t(most - least + 1)));
 }
 
-/// Of 0 ... count - 1 that of a batch: the fractions of multiples of the golden ratio are far apart
-/// however many there are.
+/// The index-th pick out of 0 ... count - 1: the fractions of multiples of the golden ratio are far
+/// apart however many there are.
 std::int64_t spread(std::int64_t index, std::int64_t count) {
   constexpr double kGolden = 0.6180339887498949;
   return std::int64_t(std::fmod(double(index) * kGolden, 1.0) * double(count));

@@ -26,8 +26,8 @@ struct Numbers {
 
   Kind kind = Kind::copy;
   bool has_source = false;  ///< a source and a target instead of one sequence
-  /// Of the number to copy, or of both addends together: x gets at least half of digits_min, y at
-  /// least one digit, so that a sum's digits can be fewer than digits_min, as in the reference.
+  /// Digits of the number to copy, or of both addends together: x gets at least half of digits_min,
+  /// y at least one, so that a sum's digits can be fewer than digits_min, as in the paper's code.
   std::int64_t digits_min = 1, digits_max = 16;
   std::int64_t batch = 1;        ///< examples in a batch
   std::uint64_t key = 0;         ///< of all draws

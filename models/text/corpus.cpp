@@ -228,7 +228,7 @@ CorpusCounts Corpus::read(const TextSink& sink) const {
       if (line == JsonLine::text) {
         if (document.finish()) ++counts.documents;
       } else if (line == JsonLine::malformed || line == JsonLine::no_text) {
-        // Of a line too large to be held some text may have gone out already.
+        // Some text of a line too large to be held may have gone out already.
         if (document.drop()) ++counts.documents;
         ++counts.skipped_lines;
         if (first_skipped.empty()) {

@@ -36,7 +36,7 @@ class Corpus {
   bool generated() const { return generated_; }
   std::size_t files() const { return files_.size(); }
   std::size_t ignored_files() const { return ignored_; }
-  /// Of the files' bytes, in order, and of the keys; not of their names. Remembered in the folder
+  /// Hashes the files' bytes, in order, and the keys; not their names. Remembered in the folder
   /// under names, sizes and times, so that a large corpus is not read for it at every start.
   std::uint64_t hash(const std::string& cache_folder) const;
   /// Every document, in pieces of at most DocumentCutter::kPiece bytes. Throws UserError naming the

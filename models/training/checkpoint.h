@@ -34,8 +34,8 @@ struct NamedArray {
   float* values;  ///< product of shape
 };
 
-/// Of a model in training storage: every parameter under its own name, frozen ones too, with the
-/// shape (rows, cols) that load_weights expects.
+/// The weights of a model in training storage: every parameter under its own name, frozen ones
+/// too, with the shape (rows, cols) that load_weights expects.
 std::vector<NamedArray> weight_arrays(const std::vector<Parameter*>& parameters);
 
 /// Writes beside `path`, syncs, renames; removes what a killed run left beside it. Throws UserError

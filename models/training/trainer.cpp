@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of the draws of one piece: another one for every step and piece, and the same again whenever
+/// Seeds the draws of one piece: another one for every step and piece, and the same again whenever
 /// that step is made again.
 std::uint64_t seed_of(std::uint64_t model_seed, std::int64_t step, std::int64_t piece) {
   const auto bits = random_bits(model_seed, std::uint64_t(step), std::uint64_t(piece));
@@ -127,7 +127,7 @@ TrainReport Trainer::Impl::train_step() {
               .seed = seed_of(model.config().seed, step, std::int64_t(piece)),
               .start_from_zero = float(config.start_from_zero),
               .position_offsets = config.position_offsets};
-    loss += model.loss_of(pass, pieces[piece], float(1 / weight), *kept).loss;
+    loss += model.loss_and_gradients(pass, pieces[piece], float(1 / weight), *kept).loss;
   }
   loss /= weight;
   const std::string name = "step " + std::to_string(step + 1);
@@ -158,7 +158,7 @@ Evaluation Trainer::Impl::evaluate(std::size_t set) {
     task.validation_batch(set, index, validation);
     bytes += validation.bytes;
     Pass pass{.gemm = gemm, .examples = validation.examples};
-    const CrossEntropy one = model.loss_of(pass, validation, 0.0f, *kept);
+    const CrossEntropy one = model.loss_of(pass, validation, *kept);
     sum.loss += one.loss;
     sum.weight += one.weight;
     sum.correct += one.correct;
@@ -182,7 +182,7 @@ Trainer::Impl::Impl(Transformer& model_, const Task& task_, const TrainConfig& c
       best((fs::path(folder) / "best.ckpt").string()),
       parameters(model_.parameters()),
       optimizer(make_optimizer(config_, parameters)),
-      kept(model_.make_kept()),
+      kept(model_.make_activations()),
       arrays(weight_arrays(parameters)),
       pieces(std::size_t(config_.accumulate)) {
   SCALING_CHECK(model.is_for_training());
@@ -256,8 +256,7 @@ std::int64_t Trainer::Impl::resume() {
   return step;
 }
 
-// -- what stops a run
-// ------------------------------------------------------------------------------
+// -- what stops a run -----------------------------------------------------------------------------
 
 void Trainer::Impl::stop_for(const std::string& what) const {
   std::string found = what_is_not_finite(parameters);
@@ -284,7 +283,7 @@ void Trainer::Impl::stop(const std::string& what, const std::string& checkpoint)
 
 /// Throws for a loss of the step at hand that is finite, but out of hand with those before.
 void Trainer::Impl::watch(double loss) {
-  if (config.schedule == "warmup_rsqrt" && step < config.warmup_steps) return;
+  if (config.schedule == Schedule::warmup_rsqrt && step < config.warmup_steps) return;
   if (std::int64_t(losses.size()) == kExplosionSteps) losses.erase(losses.begin());
   losses.push_back(loss);
   if (std::int64_t(losses.size()) < kExplosionSteps) return;

@@ -64,7 +64,7 @@ class Trainer {
   /// Over a whole set of Task::validation_sets.
   Evaluation evaluate(std::size_t set = 0);
   std::int64_t step() const;
-  /// Of training so far, those before a resume too.
+  /// Seconds of training so far, those before a resume too.
   double seconds() const;
   /// Floating-point operations of the matrix products of one optimiser step, forward and backward;
   /// in the mean of the first steps, since batches of a task may differ in length.

@@ -41,14 +41,14 @@ struct BranchActivations {
   Mat out;
 };
 
-/// Of one example in training: what its forward computes and keeps depends on them.
+/// Sizes of one example in training: what its forward computes and keeps depends on them.
 struct TrainSizes {
   std::int64_t length = 0;  ///< positions of the stack, those of a joint sequence's source included
   std::int64_t source = 0;  ///< positions that cross-attention looks at
   bool causal = false;
 };
 
-/// Of a decode: of its caches, or of one step.
+/// Sizes of a decode's caches, or of one step.
 struct DecodeSizes {
   int tokens = 1;  ///< sequences decoded together
   /// That self-attention's cache has room for or has, the current one and those of a joint
@@ -95,16 +95,15 @@ class Branch {
   virtual double selection_entropy(const BranchActivations& /*kept*/) const {
     return std::numeric_limits<double>::quiet_NaN();
   }
-  /// Of one example: FLOP of the matrix products of forward, and floats that it keeps.
+  /// FLOP of the matrix products of one example's forward, and floats that it keeps.
   virtual double forward_flops(const TrainSizes& sizes) const = 0;
   virtual double activation_floats(const TrainSizes& sizes) const = 0;
 
-  // -- a decode, one token of every sequence at a time
-  // ----------------------------------------------
+  // -- a decode, one token of every sequence at a time --------------------------------------------
 
   /// At position 0.
   virtual std::unique_ptr<BranchState> make_state(const DecodeSizes& sizes) const = 0;
-  /// Of its caches.
+  /// Bytes of its caches.
   virtual std::uint64_t state_bytes(const DecodeSizes& sizes) const = 0;
   /// Back to position 0. Caches stay as they are: nothing reads beyond the current position.
   virtual void restart(BranchState& state) const = 0;
@@ -129,8 +128,7 @@ class Branch {
   virtual std::vector<std::int32_t> touched_rows(const BranchState& /*state*/) const { return {}; }
 };
 
-// -- what branches share
-// ------------------------------------------------------------------------------
+// -- what branches share --------------------------------------------------------------------------
 
 void prefix_names(Layer& layer, const std::string& prefix);
 /// "decoder.1, what" of the prefix "decoder.1.".
@@ -149,7 +147,7 @@ void add_step(const StepContext& ctx, const float* y, std::int64_t d, float* acc
 /// Phases are named after the part.
 void set_cost(PerPart<Cost>& costs, BlockPart part, const Cost& cost);
 
-/// Of both attentions.
+/// What both attentions keep.
 struct AttentionBranchActivations : BranchActivations {
   void for_each_decisions(const std::function<void(Decisions&)>& fn) override {
     fn(*projection);

@@ -40,8 +40,7 @@ void CrossAttentionBranch::visit_parameters(const ParameterVisitor& visit) {
   attention_->visit_parameters(visit);
 }
 
-// -- a batch
-// ----------------------------------------------------------------------------------------
+// -- a batch --------------------------------------------------------------------------------------
 
 std::unique_ptr<BranchActivations> CrossAttentionBranch::make_activations() const {
   auto kept = std::make_unique<Kept>();
@@ -97,8 +96,7 @@ double CrossAttentionBranch::activation_floats(const TrainSizes& sizes) const {
          double(sizes.source) * 2 * double(d_);
 }
 
-// -- a decode
-// ---------------------------------------------------------------------------------------
+// -- a decode -------------------------------------------------------------------------------------
 
 std::unique_ptr<BranchState> CrossAttentionBranch::make_state(const DecodeSizes& sizes) const {
   auto state = std::make_unique<State>();

@@ -14,11 +14,10 @@
 
 namespace scaling {
 
-// -- a step
-// -----------------------------------------------------------------------------------------
+// -- a step ---------------------------------------------------------------------------------------
 
 /// One token of every sequence; executed by every thread of the team.
-void Decoder::step(int thread) {
+void Decoder::step_of_thread(int thread) {
   const Clock::time_point start = Clock::now();
   const StepContext ctx = context(thread, prefix_length() + position_, ids_->data());
   ThreadBuffers mine = threads_[std::size_t(thread)];
@@ -105,8 +104,7 @@ StepTiming Decoder::step(const std::vector<int>& ids, std::vector<int>& next, fl
   return timing_;
 }
 
-// -- before the first step
-// ----------------------------------------------------------------------------
+// -- before the first step ------------------------------------------------------------------------
 
 namespace {
 
@@ -136,7 +134,7 @@ int checked_tokens(const Transformer& model, int tokens, std::int64_t capacity,
   return tokens;
 }
 
-/// Of the layer that needs most.
+/// What the layer that needs most needs.
 std::int64_t workspace_floats(const Transformer& model, int tokens, int threads) {
   std::int64_t most = model.loss().workspace_floats(tokens, threads);
   for (const auto& block : model.decoder().blocks) {
@@ -160,7 +158,7 @@ Decoder::Decoder(const Transformer& model, const KernelSet& kernels, Team& team,
       capacity_(capacity),
       source_length_(model.config().decoder_only() ? 0 : source_length),
       sampler_(model.config().vocab_size, tokens, team.threads(), model.config().seed),
-      job_([this](int thread) { step(thread); }),
+      job_([this](int thread) { step_of_thread(thread); }),
       logits_(std::size_t(tokens * model.config().vocab_size)),
       next_(std::size_t(tokens)) {
   const DecodeSizes sizes = model.decode_sizes(tokens, capacity, source_length_);
@@ -263,8 +261,7 @@ void Decoder::pretend_position(std::int64_t length) {
   position_ = length;
 }
 
-// -- settings and what was found
-// ----------------------------------------------------------------------
+// -- settings and what was found ------------------------------------------------------------------
 
 void Decoder::profile(bool on) { is_profiling_ = on; }
 

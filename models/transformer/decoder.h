@@ -53,7 +53,7 @@ class Decoder {
   /// block_seconds.
   const PerPart<double>& part_seconds() const { return part_seconds_; }
   std::int64_t position() const { return position_; }
-  /// Of the last step: (tokens, vocab_size).
+  /// The last step's: (tokens, vocab_size).
   const std::vector<float>& logits() const { return logits_; }
   /// Selections of the last step in each held block (FeedForward::touched_rows).
   std::vector<std::vector<std::int32_t>> touched_rows() const;
@@ -68,7 +68,7 @@ class Decoder {
   };
 
   void begin(const Mat& encoded, const std::vector<int>& ids);
-  void step(int thread);
+  void step_of_thread(int thread);
   void embed(const std::vector<int>& ids, float* x) const;
   void start_streams(const ThreadBuffers& mine) const;
   void run_blocks(const StepContext& ctx, ThreadBuffers& mine);
@@ -98,7 +98,7 @@ class Decoder {
   PartClock clock_;  // thread 0's
   PerPart<double> part_seconds_{};
 
-  // Of the step that runs.
+  // The step that runs.
   const std::vector<int>* ids_ = nullptr;
   std::vector<int> next_;
   float temperature_ = 0;

@@ -47,8 +47,7 @@ void FeedForwardBranch::visit_parameters(const ParameterVisitor& visit) {
   recurrence_->visit_parameters(visit);
 }
 
-// -- a batch
-// ----------------------------------------------------------------------------------------
+// -- a batch --------------------------------------------------------------------------------------
 
 std::unique_ptr<BranchActivations> FeedForwardBranch::make_activations() const {
   auto kept = std::make_unique<Kept>();
@@ -95,14 +94,13 @@ double FeedForwardBranch::forward_flops(const TrainSizes& sizes) const {
 }
 
 double FeedForwardBranch::activation_floats(const TrainSizes& sizes) const {
-  // Of each layer its normed input; and the result.
+  // The layer's normed input; and the result.
   const double d = double(d_);
   return double(sizes.length) * (2 * d + layer_->activation_floats() +
                                  (recurrence_ ? d + recurrence_->activation_floats() : 0));
 }
 
-// -- a decode
-// ---------------------------------------------------------------------------------------
+// -- a decode -------------------------------------------------------------------------------------
 
 std::unique_ptr<BranchState> FeedForwardBranch::make_state(const DecodeSizes& sizes) const {
   auto state = std::make_unique<State>();

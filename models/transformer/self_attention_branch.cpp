@@ -44,8 +44,7 @@ void SelfAttentionBranch::visit_parameters(const ParameterVisitor& visit) {
   attention_->visit_parameters(visit);
 }
 
-// -- a batch
-// ----------------------------------------------------------------------------------------
+// -- a batch --------------------------------------------------------------------------------------
 
 std::unique_ptr<BranchActivations> SelfAttentionBranch::make_activations() const {
   auto kept = std::make_unique<Kept>();
@@ -93,8 +92,7 @@ double SelfAttentionBranch::activation_floats(const TrainSizes& sizes) const {
          (6 * double(d_) + projection_->activation_floats() + attention_->activation_floats());
 }
 
-// -- a decode
-// ---------------------------------------------------------------------------------------
+// -- a decode -------------------------------------------------------------------------------------
 
 std::unique_ptr<BranchState> SelfAttentionBranch::make_state(const DecodeSizes& sizes) const {
   auto state = std::make_unique<State>();

@@ -64,7 +64,7 @@ bool Stack::swaps(std::size_t j, std::size_t branches) const {
   return is_reversible_ && !(kind == Kind::encoder && encoder_swaps_ == 1 && j + 1 == branches);
 }
 
-Stack::Kept Stack::make_kept(bool stored) const {
+Stack::Kept Stack::make_activations(bool stored) const {
   Kept kept;
   if (is_reversible_) kept.embedding.masks = Masks::of_examples;  // paper 5.2
   for (const auto& block : blocks) {

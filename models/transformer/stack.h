@@ -33,7 +33,7 @@ struct Stack {
     /// One for every branch of every block; of a reversible stack that stores nothing, one for
     /// every branch of a block, which all blocks use in turn.
     std::vector<std::unique_ptr<BranchActivations>> branches;
-    /// Of such a stack, those of every branch of every block.
+    /// In such a stack, those of every branch of every block.
     std::vector<std::vector<Decisions>> decisions;
     std::vector<const Mat*> inputs;  ///< of every branch, where they are kept
     /// The streams of a stack that stores nothing. After a backward pass they are what the inverse
@@ -51,7 +51,7 @@ struct Stack {
     Mat dnormed;  ///< what backward starts from; whoever read `normed` fills it
     Mat dx, dlast;
 
-    /// Of Decisions::chosen that are stored away, bytes.
+    /// Bytes of Decisions::chosen that are stored away.
     std::size_t decision_bytes() const;
     /// max |acc - x|, |ctx - x| after a backward pass, x being the blocks' input; NaN if the stack
     /// has no inverse to compute.
@@ -59,7 +59,7 @@ struct Stack {
   };
   /// stored: activations are kept even if the stack could do without, for whoever wants to see
   /// every block's.
-  Kept make_kept(bool stored = false) const;
+  Kept make_activations(bool stored = false) const;
 
   /// ids: pass.examples sequences of one length; they become pass.ids. `embedding` is shared by the
   /// stacks of a model. inputs.joined, if not null, puts inputs.encoded before them. The result is

@@ -1,5 +1,5 @@
 // The encoder-decoder or decoder-only Transformer of paper 7.1 and the Terraformer of 5.2;
-// dense baseline, Scaling Transformer and Terraformer differ by seats and residual stack only.
+// dense baseline, Scaling Transformer and Terraformer differ by layers and residual stack only.
 #pragma once
 
 #include <cstdint>
@@ -29,9 +29,9 @@ class Transformer {
 
   /// Every parameter that is held, names prefixed ("decoder.0.feed_forward.w1").
   void visit_parameters(const ParameterVisitor& visit);
-  /// Of the full model: all encoder and decoder layers, held or not.
+  /// Parameters of the full model: all encoder and decoder layers, held or not.
   std::int64_t parameter_count() const;
-  /// Of what is held, in config().weight_type.
+  /// Bytes of the parameters held, in config().weight_type.
   std::uint64_t held_bytes() const;
 
   /// Takes memory (refused before it is taken if it does not fit, with the flags that shrink it),
@@ -64,26 +64,30 @@ class Transformer {
     Mat drawn;                       ///< encoder output of a model with encoder = false
     std::unique_ptr<Activations> loss;
   };
-  /// stored: see Stack::make_kept.
-  std::unique_ptr<Kept> make_kept(bool stored = false) const;
-  /// Loss of a batch, averaged over nothing: sums. Sets pass.examples and pass.ids. If
-  /// pass.training, gradients of scale * loss are added to the parameters'; otherwise nothing is
-  /// drawn and selections are hard. Throws UserError if a sequence exceeds max_length.
-  CrossEntropy loss_of(Pass& pass, const Batch& batch, float scale, Kept& kept) const;
+  /// stored: see Stack::make_activations.
+  std::unique_ptr<Kept> make_activations(bool stored = false) const;
+  /// Loss of a batch, averaged over nothing: sums. Sets pass.examples and pass.ids. Unless
+  /// pass.training, nothing is drawn and selections are hard. Throws UserError if a sequence
+  /// exceeds max_length.
+  CrossEntropy loss_of(Pass& pass, const Batch& batch, Kept& kept) const;
+  /// The same in training, and the backward pass: adds the gradients of scale * loss to the
+  /// parameters'.
+  CrossEntropy loss_and_gradients(Pass& pass, const Batch& batch, float scale, Kept& kept) const;
   /// Stack::first_not_finite of an evaluation of the batch.
   std::string first_not_finite(const Gemm& gemm, const Batch& batch) const;
-  /// Floating-point operations of the matrix products of loss_of with gradients, for one batch of
-  /// these sizes (backward: twice the forward). Of causal attention, the encoder's never and the
-  /// decoder's as Batch::causal says, only the pairs that the mask lets through count.
+  /// Floating-point operations of the matrix products of loss_and_gradients in the held blocks, for
+  /// one batch of these sizes (backward: twice the forward). Of causal attention, the encoder's
+  /// never and the decoder's as Batch::causal says, only the pairs that the mask lets through
+  /// count.
   double training_flops(std::int64_t examples, std::int64_t source_length,
                         std::int64_t target_length, bool causal = true) const;
-  /// About what loss_of with gradients holds for one batch beside weights and gradients:
+  /// About what loss_and_gradients holds for one batch beside weights and gradients:
   /// activations of every branch, or in a stack that computes them again of one block's, and what
   /// all share.
   double activation_bytes(std::int64_t examples, std::int64_t source_length,
                           std::int64_t target_length) const;
 
-  /// Of a decode, or of its step at `length` positions of the decoder's own (the current one
+  /// Sizes of a decode, or of its step at `length` positions of the decoder's own (the current one
   /// included). source_length: ignored if decoder-only.
   DecodeSizes decode_sizes(int tokens, std::int64_t length, std::int64_t source_length) const;
   /// Caches of the held blocks.
@@ -102,6 +106,7 @@ class Transformer {
   const Parameter& embedding() const { return embedding_; }
 
  private:
+  CrossEntropy loss_of(Pass& pass, const Batch& batch, float scale, Kept& kept, Mat* dnormed) const;
   void encode_batch(Pass& pass, Kept& kept) const;
   /// Up to kept.decoder.normed, what the loss layer reads.
   void run(Pass& pass, const Batch& batch, Kept& kept) const;

@@ -10,7 +10,7 @@
 namespace scaling {
 namespace {
 
-/// Of each example's ids: 1 where keys may be seen, all 1 if all ids are padding.
+/// 1 for an id whose key may be seen; all are 1 in an example that is padding alone.
 void mark_seen(const std::vector<int>& ids, std::int64_t examples,
                std::vector<std::uint8_t>& seen) {
   seen.resize(ids.size());
@@ -25,10 +25,10 @@ void mark_seen(const std::vector<int>& ids, std::int64_t examples,
 
 }  // namespace
 
-std::unique_ptr<Transformer::Kept> Transformer::make_kept(bool stored) const {
+std::unique_ptr<Transformer::Kept> Transformer::make_activations(bool stored) const {
   auto kept = std::make_unique<Kept>();
-  kept->encoder = encoder_.make_kept(stored);
-  kept->decoder = decoder_.make_kept(stored);
+  kept->encoder = encoder_.make_activations(stored);
+  kept->decoder = decoder_.make_activations(stored);
   kept->loss = loss_->make_activations();
   return kept;
 }
@@ -83,7 +83,7 @@ void Transformer::run(Pass& pass, const Batch& batch, Kept& kept) const {
 Mat Transformer::encode(const std::vector<int>& source) const {
   SCALING_CHECK(arena_.data() != nullptr);
   if (config_.decoder_only()) return Mat(0, config_.d_model);
-  const auto kept = make_kept();
+  const auto kept = make_activations();
   Pass pass = evaluation_pass();
   kept->source = source;
   encode_batch(pass, *kept);
@@ -97,7 +97,7 @@ Mat Transformer::forward(const std::vector<int>& source, const std::vector<int>&
   batch.source_length = std::int64_t(batch.source.size());
   shift_right(target, 1, batch.input);
   batch.input_length = std::int64_t(target.size());
-  const auto kept = make_kept();
+  const auto kept = make_activations();
   Pass pass = evaluation_pass();
   run(pass, batch, *kept);
   Mat logits;
@@ -105,15 +105,23 @@ Mat Transformer::forward(const std::vector<int>& source, const std::vector<int>&
   return logits;
 }
 
-CrossEntropy Transformer::loss_of(Pass& pass, const Batch& batch, float scale, Kept& kept) const {
-  SCALING_CHECK(!pass.training || is_for_training());
+CrossEntropy Transformer::loss_of(Pass& pass, const Batch& batch, float scale, Kept& kept,
+                                  Mat* dnormed) const {
   SCALING_CHECK(batch.target.size() == batch.input.size());
   SCALING_CHECK(batch.weights.size() == batch.target.size());
   run(pass, batch, kept);
-  const CrossEntropy loss =
-      loss_->cross_entropy(pass, kept.decoder.normed, batch.target.data(), batch.weights.data(),
-                           scale, *kept.loss, pass.training ? &kept.decoder.dnormed : nullptr);
-  if (!pass.training) return loss;
+  return loss_->cross_entropy(pass, kept.decoder.normed, batch.target.data(), batch.weights.data(),
+                              scale, *kept.loss, dnormed);
+}
+
+CrossEntropy Transformer::loss_of(Pass& pass, const Batch& batch, Kept& kept) const {
+  return loss_of(pass, batch, 0, kept, nullptr);
+}
+
+CrossEntropy Transformer::loss_and_gradients(Pass& pass, const Batch& batch, float scale,
+                                             Kept& kept) const {
+  SCALING_CHECK(pass.training && is_for_training());
+  const CrossEntropy loss = loss_of(pass, batch, scale, kept, &kept.decoder.dnormed);
   if (config_.decoder_only()) {
     decoder_.backward(pass, embedding_, decoder_inputs(kept, batch.causal), batch.input,
                       kept.decoder, nullptr);
@@ -128,7 +136,7 @@ CrossEntropy Transformer::loss_of(Pass& pass, const Batch& batch, float scale, K
 }
 
 std::string Transformer::first_not_finite(const Gemm& gemm, const Batch& batch) const {
-  const auto kept = make_kept(/*stored=*/true);
+  const auto kept = make_activations(/*stored=*/true);
   Pass pass{.gemm = gemm};
   run(pass, batch, *kept);
   std::string found;

@@ -49,7 +49,7 @@ def table(steps, threads):
         if n == threads
     }
     lines = header(
-        "seat and layer",
+        "component and layer",
         "weights read, thousands",
         *(f"{t}, {what}" for t in TYPES for what in ("µs", "share of limit")),
     )

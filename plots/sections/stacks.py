@@ -117,7 +117,7 @@ def held(records, experiment, knob, words):
 
 
 def stack_table(report, experiment, over, words):
-    """Rows: metric, seats and stack; columns: depths or batches."""
+    """Rows: metric, layers and stack; columns: depths or batches."""
     curves = [
         (f"{title}: {layers}, {stack}", factor, dict(points))
         for title, metric, factor, stacks in STACK_METRICS

@@ -355,7 +355,7 @@ def parts_table(records, experiment, threads):
         lines.append(line(f"`{row}`", *cells))
     return lines + [
         "",
-        "In brackets the floor over the time. One thread reads the clock between seats, of "
+        "In brackets the floor over the time. One thread reads the clock between parts, of "
         "tokens over 0.15 s on every one, else on the last of a decode that is not timed; what it "
         "waits for others counts. Norms are computed by every thread, on numbers that caches "
         "hold.",

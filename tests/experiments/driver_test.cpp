@@ -22,7 +22,7 @@ namespace {
 const std::string kDriver = std::string(BINARY_DIR) + "/experiments/decode_time";
 const std::string kSmoke = std::string(SOURCE_DIR) + "/experiments/configs/decode/tiny_smoke.cfg";
 
-// Of a row at one thread count: 19, and two for each seat of a Transformer.
+// Metrics of a row at one thread count: 19, and two for each part of a Transformer.
 constexpr std::size_t kMetrics = 19 + 2 * 6;
 
 Outcome decode_time(const std::string& arguments) { return run_driver("decode_time", arguments); }
@@ -56,7 +56,7 @@ TEST(Driver, MeasuresRecordsAndResumes) {
       EXPECT_GE(r.value, 16);
       EXPECT_LE(r.value, 128);
     }
-    if (r.metric == "seat.feed_forward.ms") {
+    if (r.metric == "part.feed_forward.ms") {
       EXPECT_GT(r.value, 0);
     }
   }

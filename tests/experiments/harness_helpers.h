@@ -31,7 +31,7 @@ class Folder {
   std::string path_;
 };
 
-/// Of the UserError that `action` throws.
+/// Text of the UserError that `action` throws.
 inline std::string message_of(const std::function<void()>& action) {
   try {
     action();

@@ -54,14 +54,14 @@ TEST(LikeRef, EveryRowOfTheProjectsConfigsAgrees) {
 
 TEST(LikeRef, EverySetAgreesWithEveryImplementation) {
   for (const KernelSet* set : kernel_sets()) {
-    for (const std::string& seat : component_names()) {
-      for (const std::string& name : implementations_of(seat)) {
+    for (const std::string& component : component_names()) {
+      for (const std::string& name : implementations_of(component)) {
         for (const WeightType type : {WeightType::f32, WeightType::bf16}) {
           ModelConfig c = config_of_shape("800m");
-          set_field(c, seat, name);
+          set_field(c, component, name);
           c.weight_type = type;
           EXPECT_EQ(refusal_of(c, *set, 1, 1), "no error")
-              << set->name << " " << seat << " " << name;
+              << set->name << " " << component << " " << name;
         }
       }
     }

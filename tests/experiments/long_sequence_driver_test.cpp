@@ -140,7 +140,7 @@ TEST(CoreCosts, CountPairsThatMaySeeEachOther) {
   const double pairs = 2 * length * (length + 1) / 2;
   EXPECT_EQ(costs.rows[0].forward_flops, 4 * pairs * d_head);
   EXPECT_EQ(costs.rows[0].step_flops, 12 * pairs * d_head);
-  // Of the keys of two chunks, those before the query; hashing into 12 buckets of 6 directions.
+  // The keys of two chunks that stand before the query; hashing into 12 buckets of 6 directions.
   const double hashing = 2 * length * 16 * 6;
   EXPECT_LT(costs.rows[1].step_flops, hashing + 12 * 2 * length * 8 * d_head);
   EXPECT_GT(costs.rows[1].step_flops, hashing + 12 * 2 * length * d_head);

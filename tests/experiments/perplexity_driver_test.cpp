@@ -192,7 +192,7 @@ TEST(Curves, IdentitiesFollowSettingsAndNotNames) {
   const std::string dense = identity.text(points[0]);
   EXPECT_EQ(identity.text(points[1]), dense);
   EXPECT_NE(identity.text(points[2]), dense);
-  // Of texts the content counts, not the place.
+  // A text's content counts, not its place.
   EXPECT_EQ(identity.text(points[3]), dense);
   EXPECT_NE(identity.text(points[4]), dense);
   Point other = points[0];

@@ -229,7 +229,7 @@ TEST(Study, RecordsHoldBySettingsMachineAndCode) {
   const Folder folder;
   std::ofstream(folder / "some.cfg") << "row = a\n";
   EXPECT_EQ(run_made_up(folder, {}).measured, 2);
-  // Of before the knobs came that are left at their defaults, and before keys were as they are.
+  // As before the knobs came that are left at their defaults, and before keys were as they are.
   rewrite(folder, [](Record& r) {
     r.config.erase("width");
     r.config.erase("unused");

@@ -261,7 +261,7 @@ TEST(SparseTrainingTest, WithoutNoiseAHardCallIsEvaluation) {
   }
 }
 
-/// Of 2000 calls.
+/// Share of 2000 calls.
 double share_of_hard_calls(const std::string& name, double knob) {
   Trained held = trained(name, config_with(knob));
   Pass pass = training_pass();

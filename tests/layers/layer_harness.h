@@ -1,4 +1,4 @@
-// Standalone layers with memory and random values, for tests of single seats.
+// Standalone layers with memory and random values, for tests of single components.
 #pragma once
 
 #include <gtest/gtest.h>

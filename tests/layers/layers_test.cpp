@@ -1,5 +1,5 @@
-// Every implementation of every seat: step over a sequence is forward, whatever the threads, tokens
-// and weight type.
+// Every implementation of every component: step over a sequence is forward, whatever the threads,
+// tokens and weight type.
 #include "models/layer.h"
 #include "models/layers/feed_forward/moe.h"
 #include "models/layers/feed_forward/sparse.h"

@@ -1,6 +1,6 @@
 // The recurrence beside the feed-forward: the formula in plain loops, step against forward, batches
 // against their examples, no look ahead, sizes, and its place in a block. Its gradients are held
-// to finite differences with every other seat's (gradient_test) and to PyTorch's
+// to finite differences with every other component's (gradient_test) and to PyTorch's
 // (gradient_fixture_test).
 #include <gtest/gtest.h>
 
@@ -326,14 +326,14 @@ TEST(RecurrenceInModel, GradientsAreSlopes) {
     model.allocate_for_training(team);
     shake_vectors(model);
     const Batch batch = batch_of(c);
-    const auto kept = model.make_kept();
+    const auto kept = model.make_activations();
     const auto loss = [&] {
       Pass pass{.gemm = find_gemm("eigen"), .examples = 2};
-      return model.loss_of(pass, batch, 0, *kept).loss;
+      return model.loss_of(pass, batch, *kept).loss;
     };
     Pass pass{.gemm = find_gemm("eigen"), .examples = 2, .training = true};
     model.zero_gradients();
-    model.loss_of(pass, batch, 1, *kept);
+    model.loss_and_gradients(pass, batch, 1, *kept);
     int checked = 0;
     for (Parameter* p : model.parameters()) {
       const bool is_beside = p->name.find("recurrence") != std::string::npos;
@@ -381,7 +381,7 @@ TEST(RecurrenceInModel, TakesNoDraws) {
     }
     Pass pass{
         .gemm = find_gemm("eigen"), .examples = 2, .training = true, .dropout = 0.3f, .seed = 5};
-    losses[i++] = model.loss_of(pass, batch_of(c), 1, *model.make_kept()).loss;
+    losses[i++] = model.loss_and_gradients(pass, batch_of(c), 1, *model.make_activations()).loss;
   }
   EXPECT_EQ(losses[0], losses[1]);
 }

@@ -50,14 +50,14 @@ Batch random_batch(const ModelConfig& c, std::uint64_t seed) {
   return batch;
 }
 
-int large_allocations_of_later_steps(const ModelConfig& config, const std::string& optimizer_name) {
+int large_allocations_of_later_steps(const ModelConfig& config, OptimizerKind optimizer_kind) {
   Team team(1);
   Transformer model(config);
   model.allocate_for_training(team);
   TrainConfig train;
-  train.optimizer = optimizer_name;
+  train.optimizer = optimizer_kind;
   const auto optimizer = make_optimizer(train, model.parameters());
-  const auto kept = model.make_kept();
+  const auto kept = model.make_activations();
   const Gemm gemm{"plain", plain_gemm};
   const Batch batches[] = {random_batch(config, 1), random_batch(config, 2),
                            random_batch(config, 3)};
@@ -66,7 +66,7 @@ int large_allocations_of_later_steps(const ModelConfig& config, const std::strin
     is_counting = step > 0;
     Pass pass{.gemm = gemm, .training = true, .dropout = 0.1f, .seed = step};
     model.zero_gradients();
-    model.loss_of(pass, batches[step], 0.03f, *kept);
+    model.loss_and_gradients(pass, batches[step], 0.03f, *kept);
     optimizer->update(std::int64_t(step) + 1, 0.01);
   }
   is_counting = false;
@@ -84,14 +84,15 @@ TEST(Allocation, TheCounterCounts) {
 
 TEST(Allocation, StepsAfterTheFirstTakeNothing) {
   set_gemm_threads(1);
-  for (const char* seat : {"feed_forward", "projection", "loss"}) {
-    for (const std::string& name : implementations_of(seat)) {
+  for (const char* component : {"feed_forward", "projection", "loss"}) {
+    for (const std::string& name : implementations_of(component)) {
       for (const std::int64_t encoder_layers : {0, 1}) {
         ModelConfig c = small_config();
         c.encoder_layers = encoder_layers;
         c.decoder_layers = 2;
-        set_field(c, seat, name);
-        EXPECT_EQ(large_allocations_of_later_steps(c, "adafactor"), 0) << seat << ":" << name;
+        set_field(c, component, name);
+        EXPECT_EQ(large_allocations_of_later_steps(c, OptimizerKind::adafactor), 0)
+            << component << ":" << name;
       }
     }
   }
@@ -99,7 +100,8 @@ TEST(Allocation, StepsAfterTheFirstTakeNothing) {
     ModelConfig c = small_config();
     c.encoder_layers = c.decoder_layers = 1;
     c.cross_projection = name;
-    EXPECT_EQ(large_allocations_of_later_steps(c, "adam"), 0) << "cross_projection:" << name;
+    EXPECT_EQ(large_allocations_of_later_steps(c, OptimizerKind::adam), 0)
+        << "cross_projection:" << name;
   }
 }
 

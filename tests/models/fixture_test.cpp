@@ -23,7 +23,7 @@ namespace {
 
 const std::filesystem::path kFolder = std::filesystem::path(SOURCE_DIR) / "tests" / "fixtures";
 
-/// Of the largest magnitude in the expected values.
+/// Share of the largest magnitude in the expected values.
 constexpr double kTolerance = 1e-4;
 
 /// Every folder with a manifest.
@@ -226,21 +226,22 @@ TEST_P(FixtureTest, Decode) {
 INSTANTIATE_TEST_SUITE_P(Fixtures, FixtureTest, testing::ValuesIn(fixture_names()),
                          [](const auto& fixture) { return fixture.param; });
 
-/// A checkout without fixtures must not pass in silence, and every choice of a seat has a fixture.
-TEST(FixtureFolderTest, CoversEverySeat) {
-  const std::map<std::string, std::string ModelConfig::*> seats = {
+/// A checkout without fixtures must not pass in silence, and every choice of a component has a
+/// fixture.
+TEST(FixtureFolderTest, CoversEveryComponent) {
+  const std::map<std::string, std::string ModelConfig::*> components = {
       {"feed_forward", &ModelConfig::feed_forward},
       {"projection", &ModelConfig::projection},
       {"cross_projection", &ModelConfig::cross_projection},
       {"loss", &ModelConfig::loss}};
-  for (const auto& [seat, field] : seats) {
+  for (const auto& [component, field] : components) {
     std::set<std::string> covered;
     for (const std::string& name : fixture_names()) {
       covered.insert(load_fixture(name).config.*field);
     }
-    for (const std::string& implementation : implementations_of(seat)) {
+    for (const std::string& implementation : implementations_of(component)) {
       EXPECT_TRUE(covered.count(implementation))
-          << "no fixture in " << kFolder << " has " << seat << "=" << implementation;
+          << "no fixture in " << kFolder << " has " << component << "=" << implementation;
     }
   }
 }

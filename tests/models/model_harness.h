@@ -94,7 +94,7 @@ inline Pass model_pass(bool training, float dropout = 0, std::uint64_t seed = 5)
 
 inline CrossEntropy evaluated(const Transformer& model, const Batch& batch) {
   Pass pass = model_pass(false);
-  return model.loss_of(pass, batch, 1, *model.make_kept());
+  return model.loss_of(pass, batch, *model.make_activations());
 }
 
 /// Gradients by parameter, in the model's order; a 1 x 1 zero where there is none.
@@ -108,7 +108,7 @@ struct Step {
 inline Step step_of(Transformer& model, Pass pass, const Batch& batch) {
   Step step;
   model.zero_gradients();
-  step.sums = model.loss_of(pass, batch, 1, *model.make_kept());
+  step.sums = model.loss_and_gradients(pass, batch, 1, *model.make_activations());
   for (const Parameter* p : model.parameters()) {
     step.names.push_back(p->name);
     step.gradients.emplace_back(p->gradient

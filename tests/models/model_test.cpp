@@ -27,21 +27,21 @@ const KernelSet& kernels() { return find_kernel_set("simd"); }
 const std::vector<int> kSource = {5, 9, 0, 17, 3};
 const std::vector<int> kTarget = {7, 1, 30, 30, 12, 44, 2, 9, 51};
 
-struct Seats {
+struct Components {
   const char *feed_forward, *projection, *cross_projection, *loss;
 };
 
-ModelConfig with(const Seats& seats) {
+ModelConfig with(const Components& components) {
   ModelConfig c = small_config();
-  c.feed_forward = seats.feed_forward;
-  c.projection = seats.projection;
-  c.cross_projection = seats.cross_projection;
-  c.loss = seats.loss;
+  c.feed_forward = components.feed_forward;
+  c.projection = components.projection;
+  c.cross_projection = components.cross_projection;
+  c.loss = components.loss;
   return c;
 }
 
-constexpr Seats kBaseline = {"dense", "dense", "dense", "dense"};
-constexpr Seats kAllSparse = {"sparse", "mult_conv", "mult_conv", "multiplicative"};
+constexpr Components kBaseline = {"dense", "dense", "dense", "dense"};
+constexpr Components kAllSparse = {"sparse", "mult_conv", "mult_conv", "multiplicative"};
 
 /// What decoding made of every position, teacher-forced with kTarget in each of `tokens` sequences.
 struct Decoded {
@@ -81,13 +81,13 @@ struct Choices {
   std::int64_t candidates = 0, rows_of_one = 1;
 };
 
-/// Of every block that chooses, in the order of the blocks.
+/// Choices of every block that chooses, in the order of the blocks.
 std::vector<Choices> choices_of_forward(const Transformer& model) {
   const ModelConfig& c = model.config();
-  const auto kept = model.make_kept(true);
+  const auto kept = model.make_activations(true);
   Pass pass = evaluation_pass();
   Batch batch = batch_of({{kSource, kTarget}});
-  model.loss_of(pass, batch, 1, *kept);
+  model.loss_of(pass, batch, *kept);
   std::vector<Choices> all;
   for (const auto& branch : kept->decoder.branches) {
     branch->for_each_decisions([&](Decisions& some) {
@@ -96,7 +96,7 @@ std::vector<Choices> choices_of_forward(const Transformer& model) {
         all.push_back({sparse->p, sparse->chosen, sparsity_of(c), 1});
       }
       if (const auto* moe = dynamic_cast<const MoeFeedForward::Kept*>(own)) {
-        // Of the softmax; differences of logits are those of its logarithms.
+        // The softmax's logarithms: their differences are those of the logits.
         all.push_back(
             {moe->p.array().log().matrix(), moe->chosen, experts_of(c), c.d_ff / experts_of(c)});
       }
@@ -135,13 +135,13 @@ std::int64_t same_selections(const std::vector<Choices>& choices, const Decoded&
 }
 
 TEST(DecoderTest, StepsAreForward) {
-  for (const Seats& seats :
+  for (const Components& components :
        {kBaseline, kAllSparse,
-        Seats{"moe_switch", "mult_conv_shared_qk", "mult_conv_output", "low_rank"},
-        Seats{"moe_block", "local", "dense", "dense"},
-        Seats{"dense_relu_skip", "conv", "dense", "dense"}}) {
+        Components{"moe_switch", "mult_conv_shared_qk", "mult_conv_output", "low_rank"},
+        Components{"moe_block", "local", "dense", "dense"},
+        Components{"dense_relu_skip", "conv", "dense", "dense"}}) {
     for (const WeightType type : {WeightType::f32, WeightType::bf16}) {
-      ModelConfig c = with(seats);
+      ModelConfig c = with(components);
       c.weight_type = type;
       Transformer model(c);
       Team team(2);
@@ -149,12 +149,12 @@ TEST(DecoderTest, StepsAreForward) {
       shake_vectors(model);
       const Mat expected = model.forward(kSource, kTarget);
       const std::vector<Choices> choices = choices_of_forward(model);
-      const bool chooses = std::string(seats.feed_forward).rfind("dense", 0) != 0;
+      const bool chooses = std::string(components.feed_forward).rfind("dense", 0) != 0;
       EXPECT_EQ(std::int64_t(choices.size()), chooses ? model.blocks() : 0);
       for (const int threads : {1, 2, 3}) {
         for (const int tokens : {1, 3}) {
           const Decoded made = decoded(model, threads, tokens);
-          const std::string what = std::string(seats.projection) + " " + name_of(type) +
+          const std::string what = std::string(components.projection) + " " + name_of(type) +
                                    " threads " + std::to_string(threads) + " tokens " +
                                    std::to_string(tokens);
           SCOPED_TRACE(what);
@@ -468,11 +468,11 @@ TEST(ConfigTest, BadSizesNameBothNumbers) {
 }
 
 TEST(ConfigTest, UnknownNamesListTheKnown) {
-  for (const std::string seat : {"feed_forward", "projection", "cross_projection", "loss"}) {
-    std::vector<std::string> words = implementations_of(seat);
+  for (const std::string component : {"feed_forward", "projection", "cross_projection", "loss"}) {
+    std::vector<std::string> words = implementations_of(component);
     EXPECT_GE(words.size(), 3u);
-    words.insert(words.end(), {seat, "nonsense"});
-    expect_names(refusal_of({{seat, "nonsense"}}), words);
+    words.insert(words.end(), {component, "nonsense"});
+    expect_names(refusal_of({{component, "nonsense"}}), words);
   }
   expect_names(refusal_of({{"nonsense", "1"}}), field_names());
   expect_names(refusal_of({{"shape", "nonsense"}}), shape_names());
@@ -541,7 +541,7 @@ TEST(ConfigTest, AShapeTakesSizesOnly) {
   }
 }
 
-TEST(ConfigTest, AShapeKeepsTheSeats) {
+TEST(ConfigTest, AShapeKeepsTheComponents) {
   ModelConfig c;
   set_field(c, "projection", "mult_conv");
   set_field(c, "weight_type", "bf16");

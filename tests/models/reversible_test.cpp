@@ -1,4 +1,4 @@
-// The reversible residual stack (paper 5): whoever sits in the seats, going
+// The reversible residual stack (paper 5): whichever layers it holds, going
 // backwards by inversion finds what stored activations say; what is kept does not grow with depth.
 #include <gtest/gtest.h>
 
@@ -62,14 +62,14 @@ struct Case {
   friend void PrintTo(const Case& c, std::ostream* out) { *out << c.label; }
 };
 
-/// Everyone in every seat, and what knobs make of them.
+/// Every entry of every component, and what knobs make of them.
 std::vector<Case> cases() {
   std::vector<Case> all;
-  for (const std::string& seat : component_names()) {
-    for (const std::string& name : implementations_of(seat)) {
-      ModelConfig c = with(terraformer(), {{seat, name}});
-      if (seat == "cross_projection") c.source = SourceUse::cross_attention;
-      all.push_back({seat + "_" + name, c});
+  for (const std::string& component : component_names()) {
+    for (const std::string& name : implementations_of(component)) {
+      ModelConfig c = with(terraformer(), {{component, name}});
+      if (component == "cross_projection") c.source = SourceUse::cross_attention;
+      all.push_back({component + "_" + name, c});
     }
   }
   const ModelConfig sparse =
@@ -124,13 +124,14 @@ TEST_P(ReversibleTest, EvaluationIsThatOfStoredActivations) {
 TEST_P(ReversibleTest, TheSameCallGivesTheSameBits) {
   const Pass pass = model_pass(true, kDropout);
   const Step first = step_of(*reversible_, pass, batch_);
-  const auto kept = reversible_->make_kept();
+  const auto kept = reversible_->make_activations();
   Pass other = model_pass(true, kDropout, 6);
-  reversible_->loss_of(other, batch_of({three_examples(reversible_->config())[2]}), 1, *kept);
+  reversible_->loss_and_gradients(other, batch_of({three_examples(reversible_->config())[2]}), 1,
+                                  *kept);
   for (int time = 0; time < 2; ++time) {
     reversible_->zero_gradients();
     Pass again = pass;
-    EXPECT_EQ(reversible_->loss_of(again, batch_, 1, *kept).loss, first.sums.loss);
+    EXPECT_EQ(reversible_->loss_and_gradients(again, batch_, 1, *kept).loss, first.sums.loss);
     const std::vector<Parameter*> parameters = reversible_->parameters();
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       const Parameter& p = *parameters[i];
@@ -158,7 +159,7 @@ TEST(ReversibleStack, IsNotThePlainOne) {
 double replayed_loss(const Transformer& model, Pass pass, const Batch& batch,
                      Transformer::Kept& kept) {
   pass.replay = true;
-  return model.loss_of(pass, batch, 0, kept).loss;
+  return model.loss_of(pass, batch, kept).loss;
 }
 
 /// Central differences along +-1 of `parameter`'s own stream, curvature taken out by a second step.
@@ -198,11 +199,11 @@ TEST(ReversibleStack, GradientsAreTheSlopesOfTheLoss) {
       for (std::int64_t i = 0; i < p.cols; ++i) p.set(0, i, i % 2 == 0 ? 9.0f : -9.0f);
     });
     const Batch batch = batch_of(three_examples(config));
-    const auto kept = model->make_kept();
+    const auto kept = model->make_activations();
     const Pass pass = model_pass(true, kDropout);
     Pass first = pass;
     model->zero_gradients();
-    const double loss = model->loss_of(first, batch, 1, *kept).loss;
+    const double loss = model->loss_and_gradients(first, batch, 1, *kept).loss;
     EXPECT_EQ(replayed_loss(*model, pass, batch, *kept), loss);
     int seen = 0;
     for (const Parameter* p : model->parameters()) {
@@ -282,7 +283,7 @@ class StackUnderTest {
             {Initializer::Kind::uniform, std::sqrt(3.0f / float(c.d_model))})})),
         stack_(stack_of(c), 1, 0) {}
 
-  Stack::Kept make_kept() const { return stack_.layer->make_kept(); }
+  Stack::Kept make_activations() const { return stack_.layer->make_activations(); }
   void run(Pass pass, const std::vector<int>& ids, Stack::Kept& kept) const {
     const BlockInputs inputs{.self = {.causal = true}};
     const Parameter& embedding = table_.layer->embedding;
@@ -312,7 +313,7 @@ TEST(ReversibleStack, InverseOfForwardIsTheInput) {
         with(base, {{"projection", "mult_conv"}, {"attention", "lsh"}, {"attention_layers", "1"}}),
         with(base, {{"feed_forward", "moe_switch"}, {"projection", "low_rank"}})}) {
     const StackUnderTest stack(c);
-    Stack::Kept kept = stack.make_kept();
+    Stack::Kept kept = stack.make_activations();
     Pass pass = model_pass(true, kDropout);
     pass.examples = 3;
     stack.run(pass, draw_ids(c, 3 * 20, 1), kept);
@@ -344,19 +345,19 @@ struct Bytes {
   std::int64_t kept, decisions;
 };
 
-/// Of all that a step keeps, and what the stack says of the decisions among it.
+/// Bytes of all that a step keeps, and what the stack says of the decisions among it.
 Bytes bytes_of(const ModelConfig& c) {
   const StackUnderTest stack(c);
   Pass pass = model_pass(true, kDropout);
   pass.examples = 2;
   const std::vector<int> ids = draw_ids(c, kRows, 1);
   const std::int64_t before = live_bytes();
-  Stack::Kept kept = stack.make_kept();
+  Stack::Kept kept = stack.make_activations();
   stack.run(pass, ids, kept);
   return {live_bytes() - before, std::int64_t(kept.decision_bytes())};
 }
 
-/// Of the neurons, experts and buckets that a stack's blocks have chosen: four bytes each.
+/// Bytes of the neurons, experts and buckets that a stack's blocks have chosen: four each.
 std::int64_t bytes_decided(const ModelConfig& c) {
   std::int64_t of_row = 0;
   if (c.feed_forward == "sparse") of_row += c.d_ff / sparsity_of(c);
@@ -421,13 +422,13 @@ TEST_P(ReversibleTest, StepsAfterTheFirstTakeNothing) {
   set_gemm_threads(1);
   const Gemm gemm{"plain", plain_gemm};
   for (Transformer* model : {reversible_.get(), stored_.get()}) {
-    const auto kept = model->make_kept();
+    const auto kept = model->make_activations();
     large_allocations = 0;
     for (std::uint64_t step = 0; step < 3; ++step) {
       is_counting = step > 0;
       Pass pass{.gemm = gemm, .training = true, .dropout = kDropout, .seed = step};
       model->zero_gradients();
-      model->loss_of(pass, batch_, 1, *kept);
+      model->loss_and_gradients(pass, batch_, 1, *kept);
     }
     is_counting = false;
     EXPECT_EQ(large_allocations, 0) << get_field(model->config(), "residual_stack");
@@ -478,7 +479,7 @@ TEST(ReversibleTraining, ResumedRunIsTheUninterruptedOneBitForBit) {
   config.eval_digits_min = 7;
   config.eval_digits_max = 9;
   config.steps = 8;
-  config.schedule = "constant";
+  config.schedule = Schedule::constant;
   config.learning_rate = 0.01;
   config.dropout = 0.1;
   config.evaluate_every = config.checkpoint_every = 3;
@@ -518,18 +519,18 @@ TEST(ReversibleTraining, OverfitsABatch) {
   Team team(1);
   model->allocate_for_training(team);
   TrainConfig training;
-  training.optimizer = "adam";
-  training.schedule = "warmup_rsqrt";
+  training.optimizer = OptimizerKind::adam;
+  training.schedule = Schedule::warmup_rsqrt;
   training.warmup_steps = 50;
   training.learning_rate = 0.07;
   const auto optimizer = make_optimizer(training, model->parameters());
-  const auto kept = model->make_kept();
+  const auto kept = model->make_activations();
   const Batch batch = batch_of(three_examples(c));
   double loss = HUGE_VAL;
   for (std::int64_t step = 1; step <= 3000 && loss > 0.01; ++step) {
     model->zero_gradients();
     Pass pass = model_pass(true, 0, std::uint64_t(step));
-    model->loss_of(pass, batch, 1.0f / 23, *kept);
+    model->loss_and_gradients(pass, batch, 1.0f / 23, *kept);
     optimizer->update(step, learning_rate_at(training, step));
     if (step % 25 == 0) loss = evaluated(*model, batch).loss / 23;
   }

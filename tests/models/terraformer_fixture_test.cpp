@@ -13,7 +13,7 @@
 namespace scaling {
 namespace {
 
-/// Of the largest logit.
+/// Share of the largest logit.
 constexpr double kTolerance = 2e-5;
 
 /// Those of whole models that say what evaluation must give.
@@ -35,7 +35,7 @@ class TerraformerFixtureTest : public testing::TestWithParam<std::string> {
     if (HasFailure()) GTEST_SKIP() << GetParam() << ": weights do not match, nothing to compare";
   }
 
-  /// Of the first batch.
+  /// Examples of the first batch.
   std::int64_t examples() const {
     return fixture_.at("logits").rows() / fixture_.at("target").cols();
   }

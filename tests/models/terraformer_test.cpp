@@ -20,7 +20,7 @@ namespace {
 
 using Knobs = std::vector<std::pair<std::string, std::string>>;
 
-/// Two blocks each side, two attentions a decoder block, dense seats.
+/// Two blocks each side, two attentions a decoder block, dense components.
 ModelConfig terraformer(const Knobs& knobs = {}) {
   ModelConfig c = small_config();
   c.encoder_layers = c.decoder_layers = 2;
@@ -211,16 +211,17 @@ TEST(Terraformer, ABatchIsItsExamplesWithoutTheirPadding) {
   }
 }
 
-/// Of models that draw nothing; the padding of one must not reach another, nor itself.
+/// Models that draw nothing; the padding of one example must not reach another, nor itself.
 TEST(Terraformer, GradientsOfABatchAreThoseOfItsExamples) {
   set_gemm_threads(1);
-  const Knobs seats = {
+  const Knobs components = {
       {"projection", "mult_conv"}, {"loss", "multiplicative"}, {"recurrence", "sru"}};
   for (const Knobs& knobs :
-       {Knobs{}, seats, joined(seats, {{"feed_forward", "sparse"}, {"hard_probability", "0"}}),
-        joined(seats, {{"residual_stack", "reversible_stored"}}),
-        joined(seats, {{"residual_stack", "plain"}}),
-        joined(seats, {{"source", "cross_attention"}})}) {
+       {Knobs{}, components,
+        joined(components, {{"feed_forward", "sparse"}, {"hard_probability", "0"}}),
+        joined(components, {{"residual_stack", "reversible_stored"}}),
+        joined(components, {{"residual_stack", "plain"}}),
+        joined(components, {{"source", "cross_attention"}})}) {
     const ModelConfig c = terraformer(knobs);
     const auto model = trainable(c);
     const std::vector<Example> examples = three_examples(c);
@@ -283,14 +284,14 @@ void expect_steps_are_forward(const ModelConfig& config, const Decode& how) {
   }
 }
 
-/// Everyone in every seat, in a Terraformer.
-TEST(TerraformerDecoding, StepsAreForwardForEverySeat) {
+/// Everyone in every component, in a Terraformer.
+TEST(TerraformerDecoding, StepsAreForwardForEveryComponent) {
   set_gemm_threads(1);
-  for (const std::string& seat : component_names()) {
-    for (const std::string& name : implementations_of(seat)) {
-      SCOPED_TRACE(seat + " " + name);
-      ModelConfig c = terraformer(joined({{"recurrence", "sru"}}, {{seat, name}}));
-      if (seat == "cross_projection") c.source = SourceUse::cross_attention;
+  for (const std::string& component : component_names()) {
+    for (const std::string& name : implementations_of(component)) {
+      SCOPED_TRACE(component + " " + name);
+      ModelConfig c = terraformer(joined({{"recurrence", "sru"}}, {{component, name}}));
+      if (component == "cross_projection") c.source = SourceUse::cross_attention;
       // One chunk for all, so that a step sees what forward does.
       set_field(c, "lsh_chunk", 32);
       set_field(c, "lsh_rounds", 1);

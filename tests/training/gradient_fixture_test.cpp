@@ -13,20 +13,20 @@
 
 #include "models/training/optimizer.h"
 #include "models/transformer/transformer.h"
-#include "tests/layers/seat_under_test.h"
+#include "tests/layers/layer_under_test.h"
 #include "tests/training/training_fixture.h"
 
 namespace scaling {
 namespace {
 
-/// Of the largest expected magnitude.
+/// Shares of the largest expected magnitude.
 constexpr double kForwardTolerance = 1e-5, kGradientTolerance = 1e-4, kUpdateTolerance = 1e-5;
-/// Of a loss.
+/// Share of a loss.
 constexpr double kLossTolerance = 1e-4;
 
-std::string seat_of(const std::string& name) {
-  for (const std::string& seat : component_names()) {
-    if (name.rfind(seat + "_", 0) == 0) return seat;
+std::string component_of(const std::string& name) {
+  for (const std::string& component : component_names()) {
+    if (name.rfind(component + "_", 0) == 0) return component;
   }
   return "";
 }
@@ -34,7 +34,7 @@ std::string seat_of(const std::string& name) {
 std::vector<std::string> layer_names() {
   std::vector<std::string> names;
   for (const std::string& name : fixtures_with("")) {
-    if (!seat_of(name).empty()) names.push_back(name);
+    if (!component_of(name).empty()) names.push_back(name);
   }
   return names;
 }
@@ -47,8 +47,8 @@ Mat gradient_of(const Parameter& p) {
   return Eigen::Map<const Mat>(p.gradient, p.rows, p.cols);
 }
 
-std::string implementation_of(const std::string& seat, const ModelConfig& config) {
-  return get_field(config, seat);
+std::string implementation_of(const std::string& component, const ModelConfig& config) {
+  return get_field(config, component);
 }
 
 // -- single layers --------------------------------------------------------------------------------
@@ -57,16 +57,16 @@ class LayerFixtureTest : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     fixture_ = load_fixture(GetParam());
-    const std::string seat = seat_of(GetParam());
-    seat_ = make_seat(seat, implementation_of(seat, fixture_.config), fixture_.config);
-    set_parameters(fixture_, seat_->parameters);
-    seat_->in = fixture_.with("input.");
-    seat_->up = fixture_.with("upstream.");
-    if (seat == "attention") {
-      seat_->mask.causal = fixture_.at("constant.causal")(0, 0) != 0;
+    const std::string component = component_of(GetParam());
+    layer_ = make_layer(component, implementation_of(component, fixture_.config), fixture_.config);
+    set_parameters(fixture_, layer_->parameters);
+    layer_->in = fixture_.with("input.");
+    layer_->up = fixture_.with("upstream.");
+    if (component == "attention") {
+      layer_->mask.causal = fixture_.at("constant.causal")(0, 0) != 0;
       for (const auto& [name, keys] : fixture_.with("constant.keys")) {
         for (std::int64_t i = 0; i < keys.size(); ++i) seen_.push_back(keys(0, i) != 0);
-        seat_->mask.keys = seen_.data();
+        layer_->mask.keys = seen_.data();
       }
     }
   }
@@ -78,27 +78,27 @@ class LayerFixtureTest : public testing::TestWithParam<std::string> {
 
   void expect_gradients() {
     for (const auto& [name, expected] : fixture_.with("input_gradient.")) {
-      expect_within(seat_->din[name], expected, kGradientTolerance, GetParam() + " d" + name);
+      expect_within(layer_->din[name], expected, kGradientTolerance, GetParam() + " d" + name);
     }
-    for (const Parameter* p : seat_->parameters) {
+    for (const Parameter* p : layer_->parameters) {
       expect_within(gradient_of(*p), fixture_.at("parameter_gradient." + p->name),
                     kGradientTolerance, GetParam() + " gradient of " + p->name);
     }
   }
 
   Fixture fixture_;
-  std::unique_ptr<SeatUnderTest> seat_;
+  std::unique_ptr<LayerUnderTest> layer_;
   std::vector<std::uint8_t> seen_;
 };
 
 TEST_P(LayerFixtureTest, ForwardAndBackward) {
   if (HasFatalFailure()) return;
   Pass pass = make_pass();
-  seat_->forward(pass);
-  for (const auto& [name, ours] : seat_->out) {
+  layer_->forward(pass);
+  for (const auto& [name, ours] : layer_->out) {
     expect_within(ours, fixture_.at("output." + name), kForwardTolerance, GetParam() + " " + name);
   }
-  if (auto* loss = dynamic_cast<LossUnderTest*>(seat_.get())) {
+  if (auto* loss = dynamic_cast<LossUnderTest*>(layer_.get())) {
     const Mat &targets = fixture_.at("constant.targets"),
               &weights = fixture_.at("constant.weights");
     std::vector<int> ids;
@@ -111,7 +111,7 @@ TEST_P(LayerFixtureTest, ForwardAndBackward) {
     EXPECT_DOUBLE_EQ(sums.weight, double(weights.sum()));
     EXPECT_DOUBLE_EQ(sums.correct, double(fixture_.at("constant.correct")(0, 0)));
   } else {
-    seat_->backward(pass);
+    layer_->backward(pass);
   }
   expect_gradients();
 }
@@ -169,11 +169,11 @@ class ModelFixtureTest : public testing::TestWithParam<std::string> {
     set_parameters(fixture_, parameters);
     if (HasFatalFailure()) return;
     TrainConfig config;
-    config.optimizer = "adafactor";
+    config.optimizer = OptimizerKind::adafactor;
     config.weight_decay = double(fixture_.at("weight_decay")(0, 0));
     config.weight_decay_steps = std::int64_t(fixture_.at("weight_decay")(0, 1));
     const auto optimizer = make_optimizer(config, parameters);
-    const auto kept = model.make_kept();
+    const auto kept = model.make_activations();
     for (std::int64_t step = 0; step < steps(); ++step) {
       const Batch batch = batch_of(step);
       double weight = 0;
@@ -183,7 +183,7 @@ class ModelFixtureTest : public testing::TestWithParam<std::string> {
                 .training = true,
                 .seed = std::uint64_t(fixture_.at("seeds")(0, step))};
       model.zero_gradients();
-      const CrossEntropy sums = model.loss_of(pass, batch, float(1 / weight), *kept);
+      const CrossEntropy sums = model.loss_and_gradients(pass, batch, float(1 / weight), *kept);
       EXPECT_DOUBLE_EQ(sums.weight, weight) << what;
       const double expected = double(fixture_.at("losses")(0, step));
       EXPECT_NEAR(sums.loss / sums.weight, expected, kLossTolerance * expected)
@@ -241,7 +241,7 @@ TEST(AdafactorFixtureTest, ThreeUpdatesOfEveryRank) {
     pointers.push_back(&parameters[i]);
   }
   TrainConfig config;
-  config.optimizer = "adafactor";
+  config.optimizer = OptimizerKind::adafactor;
   config.weight_decay = double(f.at("weight_decay")(0, 0));
   config.weight_decay_steps = std::int64_t(f.at("weight_decay")(0, 1));
   const auto optimizer = make_optimizer(config, pointers);
@@ -261,21 +261,23 @@ TEST(AdafactorFixtureTest, ThreeUpdatesOfEveryRank) {
 
 // -- coverage -------------------------------------------------------------------------------------
 
-/// A checkout without fixtures must not pass in silence, and every choice of a seat has a fixture.
-TEST(TrainingFixtures, CoverEverySeat) {
-  // Of recurrence's none there is nothing to compare.
+/// A checkout without fixtures must not pass in silence, and every choice of a component has a
+/// fixture.
+TEST(TrainingFixtures, CoverEveryComponent) {
+  // Recurrence's none has nothing to compare.
   std::map<std::string, std::set<std::string>> covered = {{"recurrence", {"none"}}};
   for (const std::string& name : layer_names()) {
-    const std::string seat = seat_of(name);
-    covered[seat].insert(implementation_of(seat, load_fixture(name).config));
+    const std::string component = component_of(name);
+    covered[component].insert(implementation_of(component, load_fixture(name).config));
   }
-  for (const std::string& seat : component_names()) {
-    std::vector<std::string> implementations = implementations_of(seat);
+  for (const std::string& component : component_names()) {
+    std::vector<std::string> implementations = implementations_of(component);
     // Attentions but full are compared with plain definitions of their own in tests/layers.
-    if (seat == "attention") implementations = {"full"};
+    if (component == "attention") implementations = {"full"};
     for (const std::string& implementation : implementations) {
-      EXPECT_TRUE(covered[seat].count(implementation))
-          << "no fixture in " << training_fixtures() << " has " << seat << "=" << implementation;
+      EXPECT_TRUE(covered[component].count(implementation))
+          << "no fixture in " << training_fixtures() << " has " << component << "="
+          << implementation;
     }
   }
   EXPECT_GE(fixtures_with("model_").size(), 4u);

@@ -17,21 +17,21 @@
 #include <vector>
 
 #include "kernels/random.h"
-#include "tests/layers/seat_under_test.h"
+#include "tests/layers/layer_under_test.h"
 
 namespace scaling {
 namespace {
 
 constexpr std::int64_t kExamples = 2, kLength = 5, kMemory = 4;
-/// Of a slope's natural size (see Slope::size): what a step's error estimate may be, and the
-/// difference between slope and gradient.
+/// Shares of a slope's natural size (see Slope::size): what a step's error estimate may be, and
+/// the difference between slope and gradient.
 constexpr double kSmooth = 2e-3, kTolerance = 5e-3;
 constexpr std::int64_t kElements = 4;            // moved by one direction, at most
 constexpr int kDirections = 5, kAttempts = 200;  // wanted, and tried, for each tensor
 constexpr double kSteps[] = {0x1p-4, 0x1p-5, 0x1p-6, 0x1p-7, 0x1p-8, 0x1p-9};
 
 struct Case {
-  std::string label, seat, name;
+  std::string label, component, name;
   ModelConfig config;
   float dropout = 0;
   bool causal = false, has_padding = false;
@@ -67,19 +67,19 @@ std::vector<Case> cases() {
   ModelConfig soft = awkward_config();
   set_field(soft, "hard_probability", 0);
   std::vector<Case> all;
-  for (const std::string& seat : component_names()) {
-    for (const std::string& name : implementations_of(seat)) {
+  for (const std::string& component : component_names()) {
+    for (const std::string& name : implementations_of(component)) {
       if (name == "none") continue;
-      const std::string label = seat + "_" + name;
-      if (seat == "attention") {
-        all.push_back({label + "_causal", seat, name, soft, 0, true, false});
-        all.push_back({label + "_padding", seat, name, soft, 0, false, true});
-        all.push_back({label + "_dropout", seat, name, soft, 0.25f, true, true});
+      const std::string label = component + "_" + name;
+      if (component == "attention") {
+        all.push_back({label + "_causal", component, name, soft, 0, true, false});
+        all.push_back({label + "_padding", component, name, soft, 0, false, true});
+        all.push_back({label + "_dropout", component, name, soft, 0.25f, true, true});
         continue;
       }
-      all.push_back({label, seat, name, soft});
-      if (seat != "feed_forward") continue;
-      all.push_back({label + "_dropout", seat, name, soft, 0.25f});
+      all.push_back({label, component, name, soft});
+      if (component != "feed_forward") continue;
+      all.push_back({label + "_dropout", component, name, soft, 0.25f});
     }
   }
   // What knobs make of the catalog's names.
@@ -138,23 +138,23 @@ class GradientTest : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
     const Case& c = GetParam();
-    seat_ = make_seat(c.seat, c.name, c.config);
-    for (const auto& [name, length] : seat_->lengths(kLength, c.memory())) {
-      seat_->in[name] = random_values(kExamples * length, c.config.d_model, 1.7f, rng_);
+    layer_ = make_layer(c.component, c.name, c.config);
+    for (const auto& [name, length] : layer_->lengths(kLength, c.memory())) {
+      layer_->in[name] = random_values(kExamples * length, c.config.d_model, 1.7f, rng_);
     }
     seen_.assign(std::size_t(kExamples * c.memory()), 1);
     seen_.back() = seen_[seen_.size() - 3] = seen_[2] = 0;
-    seat_->mask = {.causal = c.causal, .keys = c.has_padding ? seen_.data() : nullptr};
+    layer_->mask = {.causal = c.causal, .keys = c.has_padding ? seen_.data() : nullptr};
     for (std::int64_t i = 0; i < kExamples * kLength; ++i) {
       ids_.push_back(int(rng_.below(std::uint32_t(c.config.vocab_size))));
     }
     pass_.dropout = c.dropout;
     pass_.ids = ids_.data();
-    seat_->forward(pass_);
+    layer_->forward(pass_);
     pass_.replay = true;
-    base_ = seat_->out;
+    base_ = layer_->out;
     for (const auto& [name, value] : base_) {
-      seat_->up[name] = random_values(value.rows(), value.cols(), 1, rng_);
+      layer_->up[name] = random_values(value.rows(), value.cols(), 1, rng_);
     }
   }
 
@@ -177,9 +177,9 @@ class GradientTest : public testing::TestWithParam<Case> {
       kept.push_back(value);
       value += float(step) * direction.signs[i];
     }
-    seat_->forward(pass_);
+    layer_->forward(pass_);
     for (std::size_t i = 0; i < kept.size(); ++i) values[direction.elements[i]] = kept[i];
-    return seat_->out;
+    return layer_->out;
   }
 
   struct Differences {
@@ -191,7 +191,7 @@ class GradientTest : public testing::TestWithParam<Case> {
     const Mats plus = moved(values, direction, step), minus = moved(values, direction, -step);
     Differences all;
     double squares = 0;
-    for (const auto& [name, up] : seat_->up) {
+    for (const auto& [name, up] : layer_->up) {
       const Mat &p = plus.at(name), &m = minus.at(name), &b = base_.at(name);
       for (std::int64_t i = 0; i < up.size(); ++i) {
         const double weight = double(up.data()[i]);
@@ -250,7 +250,7 @@ class GradientTest : public testing::TestWithParam<Case> {
   }
 
   Rng rng_{3, 9};
-  std::unique_ptr<SeatUnderTest> seat_;
+  std::unique_ptr<LayerUnderTest> layer_;
   std::vector<std::uint8_t> seen_;
   std::vector<int> ids_;
   Pass pass_ = training_pass(kExamples, /*seed=*/7);
@@ -259,16 +259,16 @@ class GradientTest : public testing::TestWithParam<Case> {
 
 TEST_P(GradientTest, EqualsFiniteDifferences) {
   const Case& c = GetParam();
-  seat_->backward(pass_);
-  const Mats din = seat_->din;
-  for (auto& [name, value] : seat_->in) {
+  layer_->backward(pass_);
+  const Mats din = layer_->din;
+  for (auto& [name, value] : layer_->in) {
     ASSERT_EQ(din.at(name).rows(), value.rows()) << c.label << " d" << name;
     ASSERT_EQ(din.at(name).cols(), value.cols()) << c.label << " d" << name;
     ASSERT_TRUE(din.at(name).allFinite()) << c.label << " d" << name;
     if (c.exempt.count(name)) continue;
     check(c.label + " d" + name, value.data(), din.at(name).data(), value.size());
   }
-  for (Parameter* p : seat_->parameters) {
+  for (Parameter* p : layer_->parameters) {
     if (p->gradient == nullptr || c.exempt.count(p->name)) continue;
     check(c.label + " " + p->name, p->values(), p->gradient, p->count());
   }
@@ -278,22 +278,22 @@ TEST_P(GradientTest, EqualsFiniteDifferences) {
 /// itself.
 TEST_P(GradientTest, AddsToParametersAndOverwritesInputs) {
   const Case& c = GetParam();
-  seat_->backward(pass_);
-  const Mats first = seat_->din;
+  layer_->backward(pass_);
+  const Mats first = layer_->din;
   std::vector<std::vector<float>> once;
-  for (const Parameter* p : seat_->parameters) {
+  for (const Parameter* p : layer_->parameters) {
     once.emplace_back(p->gradient, p->gradient + (p->gradient ? p->count() : 0));
   }
-  seat_->forward(pass_);
+  layer_->forward(pass_);
   for (const auto& [name, value] : base_) {
-    EXPECT_EQ(seat_->out.at(name), value) << c.label << ": a replayed " << name;
+    EXPECT_EQ(layer_->out.at(name), value) << c.label << ": a replayed " << name;
   }
-  seat_->backward(pass_);
+  layer_->backward(pass_);
   for (const auto& [name, value] : first) {
-    EXPECT_EQ(seat_->din.at(name), value) << c.label << " d" << name;
+    EXPECT_EQ(layer_->din.at(name), value) << c.label << " d" << name;
   }
   for (std::size_t i = 0; i < once.size(); ++i) {
-    const Parameter& p = *seat_->parameters[i];
+    const Parameter& p = *layer_->parameters[i];
     float largest = 0;
     for (const float g : once[i]) largest = std::max(largest, std::abs(g));
     for (std::size_t j = 0; j < once[i].size(); ++j) {

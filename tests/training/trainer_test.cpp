@@ -1,4 +1,4 @@
-// Training as a whole: losses fall, every seat overfits one batch, a resumed run is the
+// Training as a whole: losses fall, every component overfits one batch, a resumed run is the
 // uninterrupted one, and what cannot go on is refused by name.
 #include "models/training/trainer.h"
 
@@ -15,6 +15,7 @@
 
 #include "kernels/gemm.h"
 #include "kernels/random.h"
+#include "models/knobs.h"
 #include "models/layers/catalog.h"
 #include "models/tasks/catalog.h"
 #include "models/training/checkpoint.h"
@@ -40,7 +41,7 @@ TrainConfig short_training() {
   t.batch = 4;
   t.length = 32;
   t.steps = 12;
-  t.schedule = "constant";
+  t.schedule = Schedule::constant;
   t.learning_rate = 0.02;
   t.evaluate_every = 4;
   t.evaluate_batches = 2;
@@ -166,15 +167,15 @@ TEST_F(TrainerTest, ResumedRunIsTheUninterruptedOneBitForBit) {
   ModelConfig model = small_model();
   model.feed_forward = "sparse";
   model.projection = "mult_conv";
-  for (const char* optimizer : {"adafactor", "adam"}) {
+  for (const OptimizerKind optimizer : {OptimizerKind::adafactor, OptimizerKind::adam}) {
     TrainConfig config = short_training();
     config.optimizer = optimizer;
     config.learning_rate = 0.01;
     config.dropout = 0.1;
     config.accumulate = 2;
     const auto corpus = data(config);
-    const std::string whole_folder = folder_ / (std::string("whole_") + optimizer);
-    const std::string parts_folder = folder_ / (std::string("parts_") + optimizer);
+    const std::string whole_folder = folder_ / (std::string("whole_") + print_value(optimizer));
+    const std::string parts_folder = folder_ / (std::string("parts_") + print_value(optimizer));
     Training whole(model, config, *corpus, whole_folder);
     EXPECT_EQ(whole.trainer->resume(), 0);
     EXPECT_TRUE(whole.train());
@@ -225,7 +226,7 @@ TEST_F(TrainerTest, StepsDrawAnew) {
 
 TEST_F(TrainerTest, PiecesOfABatchAddUpToIt) {
   TrainConfig config = short_training();
-  config.optimizer = "adam";
+  config.optimizer = OptimizerKind::adam;
   config.learning_rate = 1e-3;
   config.steps = 4;
   const auto corpus = data(config);
@@ -263,7 +264,7 @@ TEST_F(TrainerTest, RefusesACheckpointOfSomethingElseByName) {
       message_of([&] { Training(other_model, config, *corpus, there).trainer->resume(); }),
       {"latest.ckpt", "d_ff", "'64'", "'128'"});
   TrainConfig other = config;
-  other.optimizer = "adam";
+  other.optimizer = OptimizerKind::adam;
   expect_mentions(
       message_of([&] { Training(small_model(), other, *corpus, there).trainer->resume(); }),
       {"latest.ckpt", "optimizer", "'adam'", "'adafactor'"});
@@ -370,12 +371,12 @@ TEST_F(TrainerTest, StopsAtALossThatExplodes) {
   config.learning_rate = 1e-6;
   config.evaluate_every = config.checkpoint_every = 10;
   const std::int64_t broken = 30;
-  for (const char* schedule : {"constant", "warmup_rsqrt"}) {
-    const bool ramp = std::string(schedule) == "warmup_rsqrt";
+  for (const Schedule schedule : {Schedule::constant, Schedule::warmup_rsqrt}) {
+    const bool ramp = schedule == Schedule::warmup_rsqrt;
     config.schedule = schedule;
     config.warmup_steps = 50;
     const auto corpus = data(config);
-    const std::string there = folder_ / schedule;
+    const std::string there = folder_ / print_value(schedule);
     Training run(small_model(), config, *corpus, there);
     std::int64_t last = 0;
     const auto breaks = [&](const TrainReport& report) {
@@ -422,23 +423,23 @@ void expect_overfits(const ModelConfig& config, const std::string& what) {
     model.allocate_for_training(team);
   }
   TrainConfig training;
-  training.optimizer = "adam";
-  training.schedule = "warmup_rsqrt";
+  training.optimizer = OptimizerKind::adam;
+  training.schedule = Schedule::warmup_rsqrt;
   training.warmup_steps = 50;
   training.learning_rate = 0.07;
   const auto optimizer = make_optimizer(training, model.parameters());
-  const auto kept = model.make_kept();
+  const auto kept = model.make_activations();
   const Batch batch = fixed_batch(config);
   const Gemm& gemm = find_gemm("eigen");
   double loss = 0;
   for (std::int64_t step = 1; step <= kSteps; ++step) {
     model.zero_gradients();
     Pass pass{.gemm = gemm, .training = true, .seed = std::uint64_t(step)};
-    model.loss_of(pass, batch, 1.0f / 18, *kept);
+    model.loss_and_gradients(pass, batch, 1.0f / 18, *kept);
     optimizer->update(step, learning_rate_at(training, step));
     if (step % 25 != 0) continue;
     Pass look{.gemm = gemm};
-    const CrossEntropy seen = model.loss_of(look, batch, 0, *kept);
+    const CrossEntropy seen = model.loss_of(look, batch, *kept);
     ASSERT_EQ(seen.weight, 18) << what;
     loss = seen.loss / seen.weight;
     if (loss < 0.01) return;
@@ -446,24 +447,24 @@ void expect_overfits(const ModelConfig& config, const std::string& what) {
   ADD_FAILURE() << what << ": " << loss << " nats a token after " << kSteps << " steps";
 }
 
-void expect_seat_overfits(const std::string& seat, const ModelConfig& config) {
+void expect_overfits(const std::string& component, const ModelConfig& config) {
   set_gemm_threads(1);
-  for (const std::string& name : implementations_of(seat)) {
+  for (const std::string& name : implementations_of(component)) {
     ModelConfig c = config;
     c.vocab_size = 24;
-    set_field(c, seat, name);
-    expect_overfits(c, seat + " " + name);
+    set_field(c, component, name);
+    expect_overfits(c, component + " " + name);
   }
 }
 
-TEST(OverfitTest, EveryFeedForward) { expect_seat_overfits("feed_forward", small_model()); }
+TEST(OverfitTest, EveryFeedForward) { expect_overfits("feed_forward", small_model()); }
 
-TEST(OverfitTest, EveryProjection) { expect_seat_overfits("projection", small_model()); }
+TEST(OverfitTest, EveryProjection) { expect_overfits("projection", small_model()); }
 
 TEST(OverfitTest, EveryAttention) {
   ModelConfig c = small_model();
   set_field(c, "lsh_chunk", 4);
-  expect_seat_overfits("attention", c);
+  expect_overfits("attention", c);
 }
 
 TEST(OverfitTest, SparseFeedForwardAndProjectionTogether) {
@@ -475,12 +476,12 @@ TEST(OverfitTest, SparseFeedForwardAndProjectionTogether) {
   expect_overfits(c, "both");
 }
 
-TEST(OverfitTest, EveryLoss) { expect_seat_overfits("loss", small_model()); }
+TEST(OverfitTest, EveryLoss) { expect_overfits("loss", small_model()); }
 
 TEST(OverfitTest, EveryCrossProjection) {
   ModelConfig c = small_model();
   c.encoder_layers = 1;
-  expect_seat_overfits("cross_projection", c);
+  expect_overfits("cross_projection", c);
 }
 
 TEST(OverfitTest, EverySelector) {
@@ -536,11 +537,14 @@ TEST(TrainConfigTest, RefusesWhatMakesNoSense) {
   };
   for (const auto& b : bad) {
     TrainConfig config;
-    set_field(config, b[0], b[1]);
-    expect_mentions(message_of([&] { needs_of(config); }), {b[0], b[1], b[2]});
+    const auto check = [&] {
+      set_field(config, b[0], b[1]);
+      needs_of(config);
+    };
+    expect_mentions(message_of(check), {b[0], b[1], b[2]});
   }
   TrainConfig adam;
-  adam.optimizer = "adam";
+  adam.optimizer = OptimizerKind::adam;
   adam.weight_decay = 0.1;
   expect_mentions(message_of([&] { adam.validate(); }), {"weight_decay", "adafactor"});
 }

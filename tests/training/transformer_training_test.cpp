@@ -135,7 +135,7 @@ TEST(DropoutTest, AnElementsFateIsItsOwnDraw) {
 
 CrossEntropy evaluated(const Transformer& model, const Batch& batch) {
   Pass pass = pass_of(false);
-  return model.loss_of(pass, batch, 1, *model.make_kept());
+  return model.loss_of(pass, batch, *model.make_activations());
 }
 
 /// -log softmax(logits)[target], in double.
@@ -170,17 +170,17 @@ TEST(TransformerTraining, EvaluationChangesNoGradientAndScaleScales) {
   const ModelConfig config = dense(Kind::encoder_decoder);
   const auto model = trainable(config);
   const Examples e = examples(config);
-  const auto kept = model->make_kept();
+  const auto kept = model->make_activations();
   evaluated(*model, e.batch);
   Parameter& table = *model->parameters().front();
   const Eigen::Map<const Mat> gradient(table.gradient, table.rows, table.cols);
   EXPECT_EQ(gradient.cwiseAbs().maxCoeff(), 0);
   Pass pass = pass_of(true);
-  model->loss_of(pass, e.batch, 1, *kept);
+  model->loss_and_gradients(pass, e.batch, 1, *kept);
   const Mat once = gradient;
   EXPECT_GT(once.cwiseAbs().maxCoeff(), 0);
   // Half as much again is added.
-  model->loss_of(pass, e.batch, 0.5f, *kept);
+  model->loss_and_gradients(pass, e.batch, 0.5f, *kept);
   EXPECT_LE((gradient - 1.5f * once).cwiseAbs().maxCoeff(), 1e-5f * once.cwiseAbs().maxCoeff());
   model->zero_gradients();
   EXPECT_EQ(gradient.cwiseAbs().maxCoeff(), 0);
@@ -252,9 +252,9 @@ TEST(TransformerTraining, GradientsAreTheSlopesOfTheLoss) {
     const auto model = trainable(config);
     leave_kinks(*model);
     const Examples e = examples(config);
-    const auto kept = model->make_kept();
+    const auto kept = model->make_activations();
     Pass pass = pass_of(true);
-    model->loss_of(pass, e.batch, 1, *kept);
+    model->loss_and_gradients(pass, e.batch, 1, *kept);
     const std::vector<Parameter*> all = model->parameters();
     for (std::uint64_t stream = 1; stream <= 3; ++stream) {
       expect_slope(*model, e.batch, all, stream, "all parameters");
@@ -276,14 +276,14 @@ TEST(TransformerTraining, TheSameCallGivesTheSameBits) {
     const ModelConfig config = all_sparse(kind);
     const auto model = trainable(config);
     const Examples e = examples(config);
-    const auto kept = model->make_kept();
+    const auto kept = model->make_activations();
     std::vector<std::vector<float>> runs;
     std::vector<double> losses;
     for (int run = 0; run < 3; ++run) {
       model->zero_gradients();
       Pass pass = pass_of(true, 0.1f);
       if (run == 2) pass.seed = 6;
-      losses.push_back(model->loss_of(pass, e.batch, 1, *kept).loss);
+      losses.push_back(model->loss_and_gradients(pass, e.batch, 1, *kept).loss);
       std::vector<float> gradients;
       for (const Parameter* p : model->parameters()) {
         if (p->gradient) gradients.insert(gradients.end(), p->gradient, p->gradient + p->count());
@@ -323,7 +323,7 @@ TEST(TransformerTraining, EmbeddingDropoutKeepsTheMeanAndItsOwnMask) {
     EXPECT_EQ(gradient[std::size_t(i)], 0);
     EXPECT_NEAR(gradient[std::size_t(3 * kWidth + i)], sums(i), 1e-3);
   }
-  // Of positions, whole features are dropped.
+  // Positions lose whole features.
   positions.init.scale = 1;
   tokens.init.scale = 0;
   Arena second(arena_bytes({&tokens, &positions}, WeightType::f32));
@@ -477,9 +477,9 @@ TEST(TransformerTraining, ActivationsAreAboutWhatIsHeld) {
         b.weights.assign(b.target.size(), 1.0f);
         const auto held = [&] {
           const std::int64_t before = live_bytes();
-          const auto kept = model->make_kept();
+          const auto kept = model->make_activations();
           Pass pass = pass_of(true);
-          model->loss_of(pass, b, 1, *kept);
+          model->loss_and_gradients(pass, b, 1, *kept);
           return double(live_bytes() - before);
         };
         held();  // what stays for good is there

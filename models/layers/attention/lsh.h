@@ -69,7 +69,7 @@ class LshAttention : public SelfAttention {
     std::int64_t elements() const;
   };
 
-  /// Of step, for each thread: keys and values of the chosen positions.
+  /// Each thread's share of a step: keys and values of the chosen positions.
   std::int64_t workspace_floats(int tokens, int threads) const override;
   std::unique_ptr<Activations> make_activations() const override;
   using SelfAttention::forward;

@@ -123,7 +123,7 @@ LshHead::Group LshHead::group_of(std::int64_t first) const {
   return {first, size, sights_[std::size_t(first + size - 1)].end};
 }
 
-/// Of an entry's probabilities; behind those of its keys is one for its own value.
+/// Drops some of an entry's probabilities; behind those of its keys is one for its own value.
 void LshHead::drop_row(const LshCall& call, std::int64_t entry, std::int64_t keys,
                        float* row) const {
   const std::int64_t elements = call.cut.view() + 1;

@@ -80,7 +80,7 @@ class LshHead {
   Mat qk_, unit_, v_, o_, dout_, dqk_, dunit_, dv_;
   std::vector<float> inverse_lengths_, deltas_;  // (length)
   Mat rotation_, rotated_;                       // rotated: of some positions
-  // Of the chunk at hand.
+  // The chunk at hand.
   std::span<const std::int32_t> query_positions_;
   std::vector<std::int32_t> key_positions_;
   std::vector<Sight> sights_;                      // of queries

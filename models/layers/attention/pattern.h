@@ -15,7 +15,7 @@ class Pattern {
   /// keys: how many there are; causal: none after the query, and as many keys as queries.
   virtual void keys_of(Range queries, std::int64_t keys, bool causal,
                        std::vector<Range>& ranges) const = 0;
-  /// Of `keys`, a piece of one of those ranges, what one query of the group may look at.
+  /// What one query of the group may look at among `keys`, a piece of one of those ranges.
   virtual Range visible(std::int64_t query, Range keys, bool causal) const = 0;
   /// How many pairs of a query and a key there are in a sequence.
   virtual double pairs(std::int64_t length, bool causal) const = 0;

@@ -7,7 +7,7 @@
 
 namespace scaling {
 
-/// Of every attention with a pattern.
+/// Knobs of every attention with a pattern.
 struct PatternKnobs {
   Normaliser normaliser = Normaliser::softmax;
 
@@ -35,7 +35,7 @@ class PatternAttention : public SelfAttention {
                 Activations& kept, const Mat& do_, Mat& dq, Mat& dk, Mat& dv) const override {
     tiles_.backward(pass, q, k, v, mask, kept, do_, dq, dk, dv);
   }
-  /// Of the positions that the pattern remembers: position p is in slot p modulo their number.
+  /// Holds the positions that the pattern remembers: position p is in slot p modulo their number.
   std::unique_ptr<AttentionCache> make_cache(int tokens, std::int64_t capacity) const override;
   std::uint64_t cache_bytes(int tokens, std::int64_t capacity) const override;
   /// Reads the values of what gets a probability only.

@@ -22,7 +22,7 @@ using Row = Eigen::Map<Eigen::ArrayXf>;
 
 constexpr std::int64_t kQueriesAtOnce = 64, kKeysAtOnce = 512;
 constexpr float kMasked = -1e9f;
-/// Of keys that are left out: below whatever is masked.
+/// Logit of keys that are left out: below whatever is masked.
 constexpr float kNever = -1e30f;
 
 /// Some queries and some keys, from the first of each on.
@@ -189,7 +189,7 @@ void collect_candidates(const Head& head, const Tile& tile, Buffers& b) {
   }
 }
 
-/// Of one query, of whose keys all have been met.
+/// Threshold of one query all of whose keys have been met.
 void find_threshold(const Head& head, std::int64_t query, std::vector<float>& logits) {
   const float largest = head.largest[query];
   for (float& logit : logits) logit = (logit - largest) * head.scale();
@@ -227,7 +227,7 @@ void forward_by_threshold(const Head& head, Buffers& b) {
     }
     for (std::size_t at = first; at < next; ++at) {
       const Tile& tile = b.tiles[at];
-      // Of a single tile the logits are still there, masked.
+      // A single tile's logits are still there, masked.
       if (next - first > 1) product_of_keys(head, tile, b.q, b.k, b.scores);
       for (std::int64_t i = 0; i < tile.queries; ++i) {
         const Range keys = visible(head, tile, i);
@@ -252,7 +252,7 @@ void forward_of_head(const Head& head, Buffers& b) {
   }
 }
 
-/// Of a row of probabilities; softmax's are they themselves.
+/// Slopes of a row of probabilities; softmax's are they themselves.
 float* slopes_of(const Head& head, const Tile& tile, float* p, Buffers& b) {
   if (!head.normaliser) return p;
   b.slopes.resize(std::size_t(b.scores.cols()));

@@ -73,7 +73,7 @@ class SparseFeedForward : public FeedForward {
   /// Follows a forward in training. A hard call is straight-through: the controller learns from the
   /// chosen neurons that are active. No noise or temperature in the softmax's derivative.
   void backward(Pass& pass, const Mat& x, Activations& kept, const Mat& dy, Mat& dx) const override;
-  /// Of the learned controller.
+  /// Entropy of the learned controller.
   double selection_entropy(const Activations& kept) const override;
 
   /// Controller logits z (positions, d_ff), of which evaluation takes the argmax of every block.

@@ -1,4 +1,4 @@
-// y = x W^T + b: the building block of every dense seat.
+// y = x W^T + b: the building block of every dense component.
 #pragma once
 
 #include <string>

@@ -15,11 +15,11 @@ namespace {
 
 constexpr int kPadding = (kModuleTaps - 1) / 2;
 
-/// Of a piece of a batch, what its modules see: stays in the second cache level.
+/// What the modules of a piece of a batch see, in floats: stays in the second cache level.
 constexpr std::int64_t kFloatsAtOnce = std::int64_t(1) << 19;
 
-/// Of some rows of x, what each of their modules sees. seen never shrinks, so that pieces of two
-/// sizes share it.
+/// What each module sees of some rows of x. seen never shrinks, so that pieces of two sizes share
+/// it.
 void gather(const ModuleWindow& w, const float* x, Range rows, Mat& seen) {
   const std::int64_t inputs = w.inputs(), run = w.neighbours * w.width, d = w.modules * w.width;
   if (seen.rows() < rows.size() * w.modules || seen.cols() != inputs) {

@@ -16,7 +16,7 @@ namespace {
 
 using Values = Eigen::Map<const Eigen::ArrayXf>;
 
-/// Of W: what stays in the second cache level between being written and being multiplied.
+/// A piece of W that stays in the second cache level between being written and multiplied.
 constexpr std::int64_t kFloatsAtOnce = std::int64_t(1) << 19;
 constexpr std::int64_t kLeastColumns = 64;
 

@@ -1,5 +1,5 @@
-// One implementation of a seat in training storage, as a function of named matrices and parameters,
-// whatever its interface: for tests that hold its gradients to something.
+// One implementation of a component in training storage, as a function of named matrices and
+// parameters, whatever its interface: for tests that hold its gradients to something.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ namespace scaling {
 
 using Mats = std::map<std::string, Mat>;
 
-class SeatUnderTest {
+class LayerUnderTest {
  public:
-  virtual ~SeatUnderTest() = default;
+  virtual ~LayerUnderTest() = default;
   /// Names and lengths (positions of an example) that `in` must get.
   std::map<std::string, std::int64_t> lengths(std::int64_t length, std::int64_t memory) const {
     std::map<std::string, std::int64_t> all;
@@ -46,11 +46,11 @@ class SeatUnderTest {
   virtual void run_backward(Pass& pass) = 0;
 };
 
-/// L: the seat.
+/// L: the component.
 template <class L>
-class HeldSeat : public SeatUnderTest {
+class HeldLayer : public LayerUnderTest {
  public:
-  explicit HeldSeat(std::unique_ptr<L> made)
+  explicit HeldLayer(std::unique_ptr<L> made)
       : held_(std::move(made)), kept_(held_.layer->make_activations()) {
     parameters = held_.parameters;
   }
@@ -64,10 +64,10 @@ class HeldSeat : public SeatUnderTest {
   std::unique_ptr<Activations> kept_;
 };
 
-class FeedForwardUnderTest : public HeldSeat<FeedForward> {
+class FeedForwardUnderTest : public HeldLayer<FeedForward> {
  public:
   explicit FeedForwardUnderTest(const ModelConfig& config)
-      : HeldSeat(make_feed_forward(config.feed_forward, config)) {
+      : HeldLayer(make_feed_forward(config.feed_forward, config)) {
     inputs = {"x"};
   }
   void forward(Pass& pass) override { layer().forward(pass, in["x"], kept(), out["y"]); }
@@ -78,10 +78,10 @@ class FeedForwardUnderTest : public HeldSeat<FeedForward> {
   }
 };
 
-class RecurrenceUnderTest : public HeldSeat<Recurrence> {
+class RecurrenceUnderTest : public HeldLayer<Recurrence> {
  public:
   explicit RecurrenceUnderTest(const ModelConfig& config)
-      : HeldSeat(make_recurrence(config.recurrence, config)) {
+      : HeldLayer(make_recurrence(config.recurrence, config)) {
     inputs = {"x"};
   }
   void forward(Pass& pass) override { layer().forward(pass, in["x"], kept(), out["y"]); }
@@ -92,10 +92,10 @@ class RecurrenceUnderTest : public HeldSeat<Recurrence> {
   }
 };
 
-class ProjectionUnderTest : public HeldSeat<Projection> {
+class ProjectionUnderTest : public HeldLayer<Projection> {
  public:
   explicit ProjectionUnderTest(const ModelConfig& config)
-      : HeldSeat(make_projection(config.projection, config)) {
+      : HeldLayer(make_projection(config.projection, config)) {
     inputs = {"x"};
     if (layer().has_output()) inputs.push_back("o");
   }
@@ -118,10 +118,10 @@ class ProjectionUnderTest : public HeldSeat<Projection> {
   Projection::QKV qkv_;
 };
 
-class CrossProjectionUnderTest : public HeldSeat<CrossProjection> {
+class CrossProjectionUnderTest : public HeldLayer<CrossProjection> {
  public:
   explicit CrossProjectionUnderTest(const ModelConfig& config)
-      : HeldSeat(make_cross_projection(config.cross_projection, config)) {
+      : HeldLayer(make_cross_projection(config.cross_projection, config)) {
     inputs = {"x"};
     if (layer().has_output()) inputs.push_back("o");
     memory_inputs = {"encoded"};
@@ -145,10 +145,10 @@ class CrossProjectionUnderTest : public HeldSeat<CrossProjection> {
   CrossProjection::Memory memory_;
 };
 
-class AttentionUnderTest : public HeldSeat<SelfAttention> {
+class AttentionUnderTest : public HeldLayer<SelfAttention> {
  public:
   AttentionUnderTest(const std::string& name, const ModelConfig& config)
-      : HeldSeat(make_attention(name, config)) {
+      : HeldLayer(make_attention(name, config)) {
     inputs = {"q"};
     memory_inputs = {"k", "v"};
   }
@@ -163,9 +163,9 @@ class AttentionUnderTest : public HeldSeat<SelfAttention> {
   }
 };
 
-class LossUnderTest : public HeldSeat<Loss> {
+class LossUnderTest : public HeldLayer<Loss> {
  public:
-  explicit LossUnderTest(const ModelConfig& config) : HeldSeat(make_loss(config.loss, config)) {
+  explicit LossUnderTest(const ModelConfig& config) : HeldLayer(make_loss(config.loss, config)) {
     inputs = {"x"};
   }
   void forward(Pass& pass) override { layer().forward(pass, in["x"], kept(), out["logits"]); }
@@ -182,17 +182,17 @@ class LossUnderTest : public HeldSeat<Loss> {
   }
 };
 
-/// name: of the implementation, not recurrence's none; all knobs but that of the seat itself are
-/// the config's.
-inline std::unique_ptr<SeatUnderTest> make_seat(const std::string& seat, const std::string& name,
-                                                ModelConfig config) {
-  if (seat == "attention") return std::make_unique<AttentionUnderTest>(name, config);
-  set_field(config, seat, name);
-  if (seat == "feed_forward") return std::make_unique<FeedForwardUnderTest>(config);
-  if (seat == "recurrence") return std::make_unique<RecurrenceUnderTest>(config);
-  if (seat == "projection") return std::make_unique<ProjectionUnderTest>(config);
-  if (seat == "cross_projection") return std::make_unique<CrossProjectionUnderTest>(config);
-  SCALING_CHECK(seat == "loss");
+/// name: of the implementation, not recurrence's none; all knobs but that of the component itself
+/// are the config's.
+inline std::unique_ptr<LayerUnderTest> make_layer(const std::string& component,
+                                                  const std::string& name, ModelConfig config) {
+  if (component == "attention") return std::make_unique<AttentionUnderTest>(name, config);
+  set_field(config, component, name);
+  if (component == "feed_forward") return std::make_unique<FeedForwardUnderTest>(config);
+  if (component == "recurrence") return std::make_unique<RecurrenceUnderTest>(config);
+  if (component == "projection") return std::make_unique<ProjectionUnderTest>(config);
+  if (component == "cross_projection") return std::make_unique<CrossProjectionUnderTest>(config);
+  SCALING_CHECK(component == "loss");
   return std::make_unique<LossUnderTest>(config);
 }
 
