@@ -14,15 +14,19 @@ struct Outcome {
   std::string text;
 };
 
-/// driver: a program of experiments/. arguments: as in a shell.
-inline Outcome run_driver(const std::string& driver, const std::string& arguments) {
-  const std::string path = std::string(BINARY_DIR) + "/experiments/" + driver;
+/// program: below the build's folder. arguments: as in a shell.
+inline Outcome run_program(const std::string& program, const std::string& arguments) {
+  const std::string path = std::string(BINARY_DIR) + "/" + program;
   FILE* pipe = popen(("'" + path + "' " + arguments + " 2>&1").c_str(), "r");
   std::string text;
   char buffer[512];
   while (std::fgets(buffer, sizeof buffer, pipe)) text += buffer;
   const int status = pclose(pipe);
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text};
+}
+
+inline Outcome run_driver(const std::string& driver, const std::string& arguments) {
+  return run_program("experiments/" + driver, arguments);
 }
 
 }  // namespace scaling

@@ -1,34 +1,20 @@
 // The built `generate` as a user meets it: text from a checkpoint, and sentences for mistakes.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "models/training/checkpoint.h"
 #include "models/transformer/transformer.h"
+#include "tests/experiments/driver_run.h"
 #include "tests/experiments/harness_helpers.h"
 
 namespace scaling {
 namespace {
 
-struct Outcome {
-  int status;
-  std::string text;  // standard output and error together
-};
-
-Outcome generate(const std::string& arguments) {
-  const std::string driver = std::string(BINARY_DIR) + "/experiments/generate";
-  FILE* pipe = popen(("'" + driver + "' " + arguments + " 2>&1").c_str(), "r");
-  std::string text;
-  char buffer[512];
-  while (std::fgets(buffer, sizeof buffer, pipe)) text += buffer;
-  const int status = pclose(pipe);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text};
-}
+Outcome generate(const std::string& arguments) { return run_program("apps/generate", arguments); }
 
 /// An untrained model of bytes.
 std::string checkpoint_of(const Folder& folder, std::int64_t encoder_layers,
