@@ -5,7 +5,6 @@
 
 #include "kernels/check.h"
 #include "kernels/gemm.h"
-#include "models/knobs.h"
 
 namespace scaling {
 namespace {

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "models/knobs.h"
+
 namespace scaling {
 
 /// sentencepiece: trained on the corpus, vocab_size pieces.
@@ -56,13 +58,16 @@ struct TrainConfig {
   /// visitor(name, reference to the value, help), as ModelConfig::fields.
   template <class Self, class Visitor>
   static void fields(Self& c, Visitor&& visit) {
+    // What a text is known by, its results say (Task::identity).
+    constexpr Trait text{.in_key = InKey::content_hash}, place{.in_key = InKey::no};
     visit("task", c.task, "what is learnt; an unknown name lists the known");
     visit("corpus", c.corpus,
-          "text file, folder or glob; generated: built-in text of known entropy");
+          "text file, folder or glob; generated: built-in text of known entropy", text);
     visit("text_key", c.text_key, "keys of the text in JSON lines, comma between (C4: text)");
-    visit("validation", c.validation, "text to evaluate on; empty: every 50th chunk of the corpus");
+    visit("validation", c.validation, "text to evaluate on; empty: every 50th chunk of the corpus",
+          text);
     visit("tokenizer", c.tokenizer, "bytes or sentencepiece");
-    visit("cache", c.cache, "folder of tokenised corpora; empty: cache/ beside the results");
+    visit("cache", c.cache, "folder of tokenised corpora; empty: cache/ beside the results", place);
     visit("batch", c.batch, "examples in an optimiser step");
     visit("accumulate", c.accumulate, "pieces that a batch is computed in");
     visit("length", c.length, "positions of an example (span_corruption: of its source)");

@@ -156,11 +156,14 @@ std::vector<KnobInfo> curve_knobs() {
   knobs.insert(knobs.end(), of_training.begin(), of_training.end());
   std::erase_if(knobs, [](const KnobInfo& knob) { return kNoKnobs.count(knob.name) > 0; });
   knobs.push_back({"seeds", "seeds, 1,2,3: each makes a curve of every row", "1"});
+  // Sizes that were solved for count as what they are.
+  const Trait no_key{.in_key = InKey::no};
   knobs.push_back({"solve",
                    "none or match_parameters, in place of every row's own; rows of equal reads "
                    "keep theirs",
-                   ""});
-  knobs.push_back({"reference_row", "row that a row is matched with; default: the first", ""});
+                   "", no_key});
+  knobs.push_back(
+      {"reference_row", "row that a row is matched with; default: the first", "", no_key});
   return knobs;
 }
 

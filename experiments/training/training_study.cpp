@@ -7,6 +7,7 @@
 #include <set>
 
 #include "experiments/instruments/memory.h"
+#include "experiments/instruments/model_row.h"
 #include "experiments/study/interrupt.h"
 #include "experiments/study/progress.h"
 #include "experiments/study/results_dir.h"
@@ -264,8 +265,8 @@ void TrainingStudy::measure(std::span<const Point* const> group, Sink& sink) {
 
 Metric TrainingStudy::closing(const Point&) const { return {kClosingCurveMetric, "nats/token"}; }
 
-bool TrainingStudy::counts(const std::string& setting, const Settings&) const {
-  return setting != "solve" && setting != "reference_row" && !is_path(setting);
+bool TrainingStudy::counts(const std::string& setting, const Settings& all) const {
+  return is_relevant(setting, all);
 }
 
 std::string TrainingStudy::portable(const std::string& knob, const std::string& value) const {

@@ -41,7 +41,6 @@ class TrainingStudy : public Study {
   std::vector<std::vector<std::size_t>> groups(std::span<const Point* const> points) const override;
   void measure(std::span<const Point* const> group, Sink& sink) override;
   Metric closing(const Point& point) const override;
-  /// Sizes that were solved for count as what they are, places as what is there.
   bool counts(const std::string& setting, const Settings& all) const override;
   std::string portable(const std::string& knob, const std::string& value) const override;
   std::string interrupted() const override;

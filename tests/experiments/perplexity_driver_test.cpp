@@ -204,6 +204,36 @@ TEST(Curves, IdentitiesFollowSettingsAndNotNames) {
   EXPECT_NE(identity.text(other), dense);
 }
 
+/// A knob of a layer that a row does not have is no part of its curve, and whatever older records
+/// say of it, they finish the point.
+TEST(Curves, KnobsOfLayersThatARowLacksDoNotCount) {
+  TrainingStudy study;
+  RunOptions options;
+  options.dry_run = true;
+  options.threads = {2};
+  const RowFile file = parse_file(kSizes +
+                                  "row = dense\nrow = same: sparsity=32\n"
+                                  "row = sparse: feed_forward=sparse sparsity=8 solve=none\n"
+                                  "row = other: feed_forward=sparse sparsity=32 solve=none\n");
+  const std::vector<Point> points = study.points(file, options);
+  ASSERT_EQ(points.size(), 4u);
+  const Identity identity(study, Provenance{}, {});
+  EXPECT_EQ(identity.text(points[0]), identity.text(points[1]));
+  EXPECT_NE(identity.text(points[2]), identity.text(points[3]));
+  for (const Point& point : points) {
+    Record r;
+    r.study = "training";
+    r.threads = point.threads;
+    r.seed = point.seed;
+    r.metric = kClosingCurveMetric;
+    r.sources = identity.sources();
+    for (const auto& [name, value] : point.settings) r.config[name] = typed_value(value);
+    EXPECT_TRUE(identity.is_finished({r}, point)) << point.row;
+    r.config["sparsity"] = 64;
+    EXPECT_EQ(identity.is_finished({r}, point), r.config["feed_forward"] == "dense") << point.row;
+  }
+}
+
 TEST(CurveCsv, AContinuedCurveHasEachStepOnce) {
   const Folder folder;
   const std::string path = folder / "a/b.csv";
@@ -302,7 +332,7 @@ TEST(PerplexityDriver, ACheckpointBeyondTheStepsIsRefused) {
 TEST(PerplexityDriver, RowsWithTheSameSettingsAreRefused) {
   const Folder folder;
   std::ofstream(folder / "twice.cfg")
-      << contents(kTiny) << "row = again: feed_forward=dense solve=none\n";
+      << contents(kTiny) << "row = again: feed_forward=dense sparsity=64 solve=none\n";
   const Outcome outcome = run_driver("--config '" + (folder / "twice.cfg") + "' --results '" +
                                      folder.path() + "' --rows dense,again");
   EXPECT_NE(outcome.status, 0);
