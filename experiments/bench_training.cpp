@@ -10,17 +10,13 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/instruments/memory.h"
-#include "experiments/study/interrupt.h"
 #include "experiments/study/run_experiment.h"
 #include "experiments/study/statistics.h"
-#include "experiments/training/curves.h"
+#include "experiments/training/trial.h"
 #include "kernels/check.h"
 #include "kernels/gemm.h"
 #include "kernels/gemm_rate.h"
-#include "kernels/team.h"
-#include "models/knobs.h"
-#include "models/tasks/catalog.h"
-#include "models/training/trainer.h"
+#include "models/transformer/matched_sizes.h"
 
 namespace scaling {
 namespace {
@@ -29,40 +25,19 @@ namespace po = boost::program_options;
 
 constexpr std::int64_t kWarmUp = 5;
 
-/// Steps into a folder that is gone afterwards.
-struct ScratchFolder {
-  std::string path = (std::filesystem::temp_directory_path() /
-                      ("scaling_bench_training." + std::to_string(getpid())))
-                         .string();
-  ~ScratchFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path, ignored);
-  }
-};
-
-nlohmann::ordered_json time_steps(Curve curve, int threads, const std::string& cache) {
-  // Nothing but steps: the first evaluation and checkpoint come with the last one.
-  curve.train.evaluate_every = curve.train.checkpoint_every = curve.train.steps;
-  curve.train.evaluate_batches = 1;
+nlohmann::ordered_json time_steps(const Curve& curve, int threads, const std::string& cache) {
   const double ceiling = best_gemm_gflops(2048, threads);
-  set_gemm_threads(threads);
-  curve.train.gemm = find_gemm(curve.train.gemm).name;
-  const ScratchFolder folder;
-  const std::unique_ptr<Task> task = make_task(curve.train, curve.model.vocab_size, cache);
-  Transformer model(curve.model);
-  {
-    Team team(threads);
-    model.allocate_for_training(team);
-  }
-  Trainer trainer(model, *task, curve.train, folder.path);
-  std::vector<double> seconds;
+  const std::string folder = (std::filesystem::temp_directory_path() /
+                              ("scaling_bench_training." + std::to_string(getpid())))
+                                 .string();
   const double tokens = tokens_per_step(curve.train);
-  const auto note = [&](const TrainReport& report) {
-    if (report.step > kWarmUp) seconds.push_back(tokens / report.tokens_per_s);
-  };
-  if (!trainer.run(note, [] { return interrupt_arrived(); })) throw Interrupted{};
+  std::vector<double> seconds;
+  const double flops =
+      try_steps(curve, curve.train.steps, threads, cache, folder, [&](const TrainReport& report) {
+        if (report.step > kWarmUp) seconds.push_back(tokens / report.tokens_per_s);
+      });
   const double median = quantile(seconds, 0.5);
-  const double rate = trainer.flops_per_step() / median * 1e-9;
+  const double rate = flops / median * 1e-9;
   return {{"status", "ok"},
           {"value", median},
           {"unit", "s"},
@@ -73,7 +48,7 @@ nlohmann::ordered_json time_steps(Curve curve, int threads, const std::string& c
           {"gflops", rate},
           {"ceiling_gemm_gflops", ceiling},
           {"mfu", rate / ceiling},
-          {"gemm", curve.train.gemm},
+          {"gemm", find_gemm(curve.train.gemm).name},
           {"threads", threads},
           {"parameters", parameters_of(curve.model)},
           {"peak_memory_bytes", peak_memory()},

@@ -2,19 +2,36 @@
 #include "experiments/training/curve_csv.h"
 
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 
 #include "kernels/check.h"
 
 namespace scaling {
 namespace {
 
-constexpr const char* kHeader =
-    "step,seconds,loss,log_perplexity,accuracy,sequence_accuracy,bits_per_byte,tokens_per_s,"
-    "learning_rate\n";
+/// Behind the step.
+struct Column {
+  const char* name;
+  const char* format;  ///< in the table
+  double (*value)(const TrainReport&);
+  bool evaluated = false;  ///< there is none at other steps
+};
+const Column kColumns[] = {
+    {"seconds", "%.3f", [](const TrainReport& r) { return r.seconds; }},
+    {"loss", "%.7g", [](const TrainReport& r) { return r.loss; }},
+    {"log_perplexity", "%.7g", [](const TrainReport& r) { return r.evaluation->log_perplexity; },
+     true},
+    {"accuracy", "%.6g", [](const TrainReport& r) { return r.evaluation->accuracy; }, true},
+    {"sequence_accuracy", "%.6g",
+     [](const TrainReport& r) { return r.evaluation->sequence_accuracy; }, true},
+    {"bits_per_byte", "%.7g", [](const TrainReport& r) { return r.evaluation->bits_per_byte; },
+     true},
+    {"tokens_per_s", "%.6g", [](const TrainReport& r) { return r.tokens_per_s; }},
+    {"learning_rate", "%.6g", [](const TrainReport& r) { return r.learning_rate; }},
+};
 
 [[noreturn]] void refuse(const std::string& path) {
   throw UserError("the curve '" + path + "' cannot be written (" + std::strerror(errno) +
@@ -23,8 +40,22 @@ constexpr const char* kHeader =
 
 }  // namespace
 
+nlohmann::ordered_json evaluation_config(const std::string& data, const TrainReport& report,
+                                         const std::vector<SetEvaluation>& sets) {
+  nlohmann::ordered_json config = {{"data", data}, {"step", report.step}};
+  for (const Column& column : kColumns) config[column.name] = column.value(report);
+  config.erase("log_perplexity");
+  for (const auto& [set, evaluation] : sets) {
+    config[set.prefix + "accuracy" + set.suffix] = evaluation.accuracy;
+    config[set.prefix + "sequence_accuracy" + set.suffix] = evaluation.sequence_accuracy;
+  }
+  return config;
+}
+
 CurveCsv::CurveCsv(const std::string& path, std::int64_t step) : path_(path) {
-  std::string kept = kHeader;
+  std::string kept = "step";
+  for (const Column& column : kColumns) kept += std::string(",") + column.name;
+  kept += '\n';
   if (step > 0) {
     std::ifstream in(path);
     std::string line;
@@ -38,28 +69,22 @@ CurveCsv::CurveCsv(const std::string& path, std::int64_t step) : path_(path) {
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
   // Beside it first: a full disk must not cost the lines that were there.
   const std::string partial = path + ".partial";
-  file_ = std::fopen(partial.c_str(), "w");
-  if (!file_) refuse(path);
-  if (std::fputs(kept.c_str(), file_) < 0 || std::fflush(file_) != 0 ||
-      std::rename(partial.c_str(), path.c_str()) != 0) {
-    std::fclose(file_);
-    refuse(path);
-  }
+  file_.open(partial);
+  file_ << kept << std::flush;
+  if (!file_ || std::rename(partial.c_str(), path.c_str()) != 0) refuse(path);
 }
 
-CurveCsv::~CurveCsv() { std::fclose(file_); }
-
-void CurveCsv::append(const TrainReport& r) {
-  char evaluation[128] = ",,,";
-  if (r.evaluation) {
-    std::snprintf(evaluation, sizeof evaluation, "%.7g,%.6g,%.6g,%.7g",
-                  r.evaluation->log_perplexity, r.evaluation->accuracy,
-                  r.evaluation->sequence_accuracy, r.evaluation->bits_per_byte);
+void CurveCsv::append(const TrainReport& report) {
+  file_ << report.step;
+  for (const Column& column : kColumns) {
+    char text[32] = "";
+    if (report.evaluation || !column.evaluated) {
+      std::snprintf(text, sizeof text, column.format, column.value(report));
+    }
+    file_ << ',' << text;
   }
-  const int written =
-      std::fprintf(file_, "%lld,%.3f,%.7g,%s,%.6g,%.6g\n", static_cast<long long>(r.step),
-                   r.seconds, r.loss, evaluation, r.tokens_per_s, r.learning_rate);
-  if (written < 0 || std::fflush(file_) != 0) refuse(path_);
+  file_ << '\n' << std::flush;
+  if (!file_) refuse(path_);
 }
 
 }  // namespace scaling

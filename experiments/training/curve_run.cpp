@@ -9,14 +9,14 @@
 #include "experiments/instruments/memory.h"
 #include "experiments/study/interrupt.h"
 #include "experiments/study/progress.h"
-#include "experiments/training/curve_csv.h"
 #include "experiments/training/diagnostics.h"
+#include "experiments/training/trial.h"
 #include "kernels/arena.h"
 #include "kernels/check.h"
 #include "kernels/gemm.h"
 #include "kernels/gemm_rate.h"
-#include "kernels/team.h"
 #include "models/tasks/catalog.h"
+#include "models/transformer/matched_sizes.h"
 
 namespace scaling {
 namespace {
@@ -32,34 +32,25 @@ std::string commit_of(const Provenance& provenance) {
   return provenance.commit + (provenance.dirty ? "-dirty" : "");
 }
 
-std::string text(const char* format, double a, double b = 0, double c = 0) {
+std::string text(const char* format, double a, double b = 0) {
   char line[160];
-  std::snprintf(line, sizeof line, format, a, b, c);
+  std::snprintf(line, sizeof line, format, a, b);
   return line;
 }
 
-std::string evaluation_text(const Evaluation& at, const std::vector<SetEvaluation>& further) {
-  std::string line = text("log-perplexity %.4f", at.log_perplexity);
-  if (at.bits_per_byte > 0) line += text(", %.4f bits a byte", at.bits_per_byte);
-  line += text(", accuracy %.3f", at.accuracy);
-  if (further.empty()) return line;
-  line += text(", of sequences %.3f", at.sequence_accuracy);
-  for (const auto& [set, found] : further) {
+std::string evaluation_text(const std::vector<SetEvaluation>& sets) {
+  const Evaluation& first = sets.front().evaluation;
+  std::string line = text("log-perplexity %.4f", first.log_perplexity);
+  if (first.bits_per_byte > 0) line += text(", %.4f bits a byte", first.bits_per_byte);
+  line += text(", accuracy %.3f", first.accuracy);
+  if (sets.size() == 1) return line;
+  line += text(", of sequences %.3f", first.sequence_accuracy);
+  for (std::size_t i = 1; i < sets.size(); ++i) {
+    const auto& [set, found] = sets[i];
     line += "; " + set.prefix + "accuracy" + set.suffix +
             text(" %.3f, of sequences %.3f", found.accuracy, found.sequence_accuracy);
   }
   return line;
-}
-
-/// On the task's sets beside the first: those that are evaluated at the end only, or the others.
-std::vector<SetEvaluation> evaluate_further(Trainer& trainer,
-                                            const std::vector<ValidationSet>& sets,
-                                            bool only_at_end) {
-  std::vector<SetEvaluation> found;
-  for (std::size_t i = 1; i < sets.size(); ++i) {
-    if (sets[i].only_at_end == only_at_end) found.push_back({sets[i], trainer.evaluate(i)});
-  }
-  return found;
 }
 
 /// `path`, or the first of path2, path3, ... that does not exist.
@@ -69,75 +60,114 @@ std::string free_name(const std::string& path) {
   return name;
 }
 
-double best_gemm(double curve_flops, int threads) {
-  const double rate =
-      best_gemm_gflops(curve_flops < kShortCurve ? kShortGemmSize : kGemmSize, threads);
-  set_gemm_threads(threads);  // measuring leaves them at one
-  return rate;
+/// Records of a finished curve with the same key as `base` in another experiment's file of the
+/// folder; empty if there is none.
+std::vector<Record> finished_elsewhere(const fs::path& folder, const Record& base) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().extension() != ".jsonl" || entry.path().stem() == base.experiment) continue;
+    std::ifstream in(entry.path());
+    std::vector<Record> found;
+    bool finished = false;
+    for (std::string line; std::getline(in, line);) {
+      if (line.find(base.key) == std::string::npos) continue;
+      try {
+        Record r = from_line(line);
+        if (r.key != base.key || std::isnan(r.value)) continue;
+        finished = finished || r.metric == kClosingCurveMetric;
+        found.push_back(std::move(r));
+      } catch (const UserError&) {
+        // Another program's file, or a damaged line: nothing to take from it.
+      }
+    }
+    if (finished) return found;
+  }
+  return {};
 }
 
 }  // namespace
 
-std::unique_ptr<Transformer> allocate_for_training(const ModelConfig& config, int threads) {
-  auto model = std::make_unique<Transformer>(config);
-  Team team(threads);
-  model->allocate_for_training(team);
-  return model;
+TrainingCost training_cost(const Curve& curve) {
+  const TrainConfig& train = curve.train;
+  const Needs needs = needs_of(train);
+  const Transformer model(curve.model);
+  // Of the weights' size: they, their gradients, and Adam's two.
+  const double arrays = train.optimizer == OptimizerKind::adam ? 4 : 2;
+  TrainingCost cost;
+  cost.parameters = parameters_of(curve.model);
+  cost.step_flops =
+      model.training_flops(train.batch, needs.trained.source, needs.trained.input, needs.causal);
+  cost.bytes = std::uint64_t(double(cost.parameters) * sizeof(float) * arrays +
+                             model.activation_bytes(train.batch / train.accumulate,
+                                                    needs.longest().source, needs.longest().input));
+  return cost;
 }
 
-void require_memory(const PlannedCurve& planned) {
-  require_memory(planned.bytes, "training " + planned.curve.name,
+void require_memory(const Curve& curve) {
+  require_memory(training_cost(curve).bytes, "training " + curve.name,
                  "use fewer examples at a time (--accumulate), optimizer adafactor, or a smaller "
                  "model");
 }
 
-CurveRun::CurveRun(const PlannedCurve& planned, const Point& point, Sink& sink, bool force,
-                   bool resume, std::function<double(std::int64_t, double)> seconds_left)
-    : planned_(planned),
+CurveRun::CurveRun(CurvePlan plan, const Point& point, Sink& sink)
+    : plan_(std::move(plan)),
       point_(point),
       sink_(sink),
-      force_(force),
-      resume_(resume),
-      seconds_left_(std::move(seconds_left)),
-      base_(sink.base(point)) {}
+      base_(sink.base(point)),
+      name_(point.row + ", seed " + std::to_string(point.seed)),
+      cost_(training_cost(plan_.curve)) {}
 
-std::string CurveRun::name() const { return point_.row + ", seed " + std::to_string(point_.seed); }
+std::string CurveRun::progress() const {
+  if (step_ == 0) return " in " + name_;
+  return " in " + name_ + ", after step " + std::to_string(step_) + ": its checkpoint is in " +
+         plan_.checkpoints;
+}
 
 void CurveRun::run() {
   std::optional<CurveState> begun;
-  if (!force_) begun = read_curve_state(planned_.folder);
-  if (!may_continue(begun, base_.key, resume_)) begun.reset();
-  if (begun || force_ || !reuse()) train(begun);
+  if (!plan_.force) begun = read_curve_state(plan_.checkpoints);
+  if (begun && begun->key != base_.key && !plan_.resume) begun.reset();
+  if (begun || plan_.force || !reuse()) train(begun);
+}
+
+std::string CurveRun::csv_path(const std::string& row) const {
+  const fs::path folder = fs::path(sink_.file().path()).parent_path() / "curves";
+  return (folder / (row + "." + std::to_string(point_.seed) + ".csv")).string();
 }
 
 bool CurveRun::reuse() {
-  std::string from;
-  const fs::path folder = fs::path(sink_.file().path()).parent_path();
-  const std::vector<Record> records = finished_elsewhere(folder.string(), base_, &from);
+  std::vector<Record> records =
+      finished_elsewhere(fs::path(sink_.file().path()).parent_path(), base_);
   if (records.empty()) return false;
-  const std::string seed = "." + std::to_string(point_.seed) + ".csv";
+  std::string from;
+  for (Record& r : records) {
+    from = r.experiment + "/" + r.row;
+    r.experiment = base_.experiment;
+    r.row = base_.row;
+    r.against = base_.against;
+    add_note(r.note, "trained as " + from);
+  }
+  const std::string csv = csv_path(base_.experiment + "/" + base_.row);
   std::error_code error;
-  fs::create_directories(fs::path(planned_.csv).parent_path(), error);
-  fs::copy_file(folder / "curves" / (from + seed), planned_.csv,
-                fs::copy_options::overwrite_existing, error);
+  fs::create_directories(fs::path(csv).parent_path(), error);
+  fs::copy_file(csv_path(from), csv, fs::copy_options::overwrite_existing, error);
   sink_.append(records);
   sink_.settle(point_, "the same curve is there as " + from);
   return true;
 }
 
 void CurveRun::train(const std::optional<CurveState>& begun) {
-  Curve curve = planned_.curve;
-  require_memory(planned_);
+  Curve curve = plan_.curve;
+  require_memory(curve);
   set_gemm_threads(point_.threads);
   reset_peak_memory();
   // The text before the folder of checkpoints: one that is missing leaves everything as it is.
-  const std::unique_ptr<Task> task =
-      make_task(curve.train, curve.model.vocab_size, planned_.cache, [&](std::uint64_t bytes) {
-        check_interrupt();
-        sink_.live(curve.name + ": reading " + curve.train.corpus + ", " +
-                   readable_bytes(double(bytes)));
-      });
-  if (task->identity(Purpose::comparison) != planned_.data) {
+  task_ = make_task(curve.train, curve.model.vocab_size, plan_.cache, [&](std::uint64_t bytes) {
+    check_interrupt();
+    sink_.live(curve.name + ": reading " + curve.train.corpus + ", " +
+               readable_bytes(double(bytes)));
+  });
+  if (task_->identity(Purpose::comparison) != plan_.data) {
     throw UserError("corpus '" + curve.train.corpus +
                     "' or its validation text has changed since this command began; repeat it");
   }
@@ -145,62 +175,46 @@ void CurveRun::train(const std::optional<CurveState>& begun) {
   // With another library the products' last bits, and so all later weights, would differ.
   curve.train.gemm = state.gemm;
 
-  const std::vector<ValidationSet> sets = task->validation_sets();
   const std::unique_ptr<Transformer> model = allocate_for_training(curve.model, point_.threads);
-  Trainer trainer(*model, *task, curve.train, planned_.folder);
+  Trainer trainer(*model, *task_, curve.train, plan_.checkpoints);
   step_ = trainer.resume();
   if (step_ > curve.train.steps) {
-    throw UserError("the checkpoint in " + planned_.folder + " is of step " +
+    throw UserError("the checkpoint in " + plan_.checkpoints + " is of step " +
                     std::to_string(step_) + ", beyond steps " + std::to_string(curve.train.steps) +
                     "; raise --steps, or start anew with --force");
   }
   if (state.key != base_.key) take_over(state);
-  sink_.say(name() + (step_ ? ": continues after step " + std::to_string(step_) + "; " : ": ") +
-            task->description());
+  sink_.say(name_ + (step_ ? ": continues after step " + std::to_string(step_) + "; " : ": ") +
+            task_->description());
 
-  CurveCsv csv(planned_.csv, step_);
+  CurveCsv csv(csv_path(base_.experiment + "/" + base_.row), step_);
   const std::int64_t log_every = std::max<std::int64_t>(1, curve.train.evaluate_every / 10);
-  std::int64_t evaluated = -1;
   const bool finished = trainer.run(
       [&](const TrainReport& report) {
-        result_.step_seconds.push_back(report.step_seconds);
-        result_.tokens_per_s.push_back(report.tokens_per_s);
-        result_.seconds = report.seconds;
+        step_seconds_.push_back(report.step_seconds);
+        tokens_per_s_.push_back(report.tokens_per_s);
         step_ = report.step;
         if (report.evaluation || report.step % log_every == 0) csv.append(report);
-        if (report.evaluation) {
-          evaluated = report.step;
-          record(trainer, sets, report);
-        }
+        if (report.evaluation) record(trainer, report);
         show(report);
       },
       [] { return interrupt_arrived(); });
   if (!finished) throw Interrupted{};
 
-  if (evaluated != curve.train.steps) {
+  if (evaluations_.empty()) {
     // Ended between its last checkpoint and its records.
     const Evaluation evaluation = trainer.evaluate();
     TrainReport report;
     report.step = curve.train.steps;
     report.loss = report.tokens_per_s = std::nan("");
-    report.seconds = result_.seconds = trainer.seconds();
+    report.seconds = trainer.seconds();
     report.evaluation = &evaluation;
-    record(trainer, sets, report);
+    record(trainer, report);
   }
-  result_.parameters = planned_.parameters;
-  result_.step_flops = trainer.flops_per_step();
-  result_.peak_memory_bytes = peak_memory();
-  result_.gemm_gflops = best_gemm(result_.step_flops * double(curve.train.steps), point_.threads);
-  result_.floor = task->floor();
-  sink_.live(curve.name + ": further validation sets");
-  for (SetEvaluation& at_end : evaluate_further(trainer, sets, true)) {
-    result_.further.push_back(std::move(at_end));
-  }
-  diagnose_selections(*model, *task, curve.train, point_.threads, &result_);
-  const std::vector<Metric> metrics = result_metrics(result_);
   Extra extra;
   if (state.commit != commit_of(base_.provenance)) extra.note = "begun at commit " + state.commit;
-  extra.line = name() + ": " + evaluated_;
+  extra.line = name_ + ": " + evaluation_text(evaluations_);
+  const std::vector<Metric> metrics = results(trainer, *model, find_gemm(state.gemm));
   for (const Metric& metric : metrics) {
     const double median = summarize(metric.values).median;
     if (metric.name == "tokens_per_s") extra.line += text(", %.0f tokens/s", median);
@@ -209,28 +223,64 @@ void CurveRun::train(const std::optional<CurveState>& begun) {
   sink_.close(point_, metrics, extra);
 }
 
-CurveState CurveRun::start() {
-  set_aside();
-  const CurveState state{base_.key, commit_of(base_.provenance),
-                         find_gemm(planned_.curve.train.gemm).name};
-  write_curve_state(planned_.folder, state);
-  return state;
+std::vector<Metric> CurveRun::results(Trainer& trainer, Transformer& model, const Gemm& gemm) {
+  std::vector<Metric> metrics;
+  // What is unknown is not finite and left out.
+  const auto add = [&metrics](const std::string& name, const char* unit, double value) {
+    if (std::isfinite(value)) metrics.push_back({name, unit, {value}});
+  };
+  const double peak = peak_memory();
+  add("params", "weights", double(cost_.parameters));
+  add("train_seconds", "s", trainer.seconds());
+  if (!step_seconds_.empty()) {
+    const double flops = trainer.flops_per_step();
+    const bool is_short = flops * double(plan_.curve.train.steps) < kShortCurve;
+    const double best = best_gemm_gflops(is_short ? kShortGemmSize : kGemmSize, point_.threads);
+    set_gemm_threads(point_.threads);  // measuring leaves them at one
+    std::vector<double> shares;
+    for (const double seconds : step_seconds_) shares.push_back(flops / seconds / (1e9 * best));
+    metrics.push_back({"tokens_per_s", "tokens/s", tokens_per_s_});
+    metrics.push_back({"mfu", "1", shares});
+    add("gemm_gflops", "GFLOP/s", best);
+  }
+  add("peak_memory_bytes", "B", peak);
+  add("floor", "nats/token", task_->floor().value_or(std::nan("")));
+  sink_.live(plan_.curve.name + ": further validation sets");
+  evaluate_further(trainer, true);
+  const SelectionNumbers selections = diagnose_selections(model, *task_, gemm, point_.threads);
+  add("hard_soft_gap", "nats/token", selections.hard_soft_gap);
+  add("selection_entropy", "nats", selections.entropy);
+  for (const auto& [set, evaluation] : evaluations_) {
+    add(set.prefix + "accuracy" + set.suffix, "1", evaluation.accuracy);
+    add(set.prefix + "sequence_accuracy" + set.suffix, "1", evaluation.sequence_accuracy);
+  }
+  const Evaluation& first = evaluations_.front().evaluation;
+  // 0 where no text stands behind the targets.
+  if (first.bits_per_byte > 0) add("bits_per_byte", "bits/byte", first.bits_per_byte);
+  metrics.push_back({kClosingCurveMetric, "nats/token", {first.log_perplexity}});
+  return metrics;
 }
 
-void CurveRun::set_aside() {
-  if (!fs::exists(planned_.folder)) return;
-  const std::string kept = free_name(planned_.folder + ".before");
-  std::error_code error;
-  fs::rename(planned_.folder, kept, error);
-  if (error) {
-    throw UserError("cannot move the checkpoints '" + planned_.folder +
-                    "' aside: " + error.message() + "; delete or rename that folder");
+CurveState CurveRun::start() {
+  const std::string& folder = plan_.checkpoints;
+  if (fs::exists(folder)) {
+    const std::string kept = free_name(folder + ".before");
+    std::error_code error;
+    fs::rename(folder, kept, error);
+    if (error) {
+      throw UserError("cannot move the checkpoints '" + folder + "' aside: " + error.message() +
+                      "; delete or rename that folder");
+    }
+    const std::string reason =
+        plan_.force ? ""
+                    : ", since its checkpoints are of other settings, another text or another "
+                      "program (--resume goes on with those of another program)";
+    sink_.say(name_ + ": starts anew" + reason + "; earlier checkpoints are kept in " + kept);
   }
-  const std::string reason =
-      force_ ? ""
-             : ", since its checkpoints are of other settings, another text or another program "
-               "(--resume goes on with those of another program)";
-  sink_.say(name() + ": starts anew" + reason + "; earlier checkpoints are kept in " + kept);
+  const CurveState state{base_.key, commit_of(base_.provenance),
+                         find_gemm(plan_.curve.train.gemm).name};
+  write_curve_state(folder, state);
+  return state;
 }
 
 void CurveRun::take_over(CurveState state) {
@@ -241,11 +291,11 @@ void CurveRun::take_over(CurveState state) {
     if (at > step_ || has_evaluation(at)) continue;
     points.push_back(r);
     points.back().key = base_.key;
-    points.back().config["data"] = planned_.data;
+    points.back().config["data"] = plan_.data;
   }
   if (!points.empty()) sink_.append(points);
   state.key = base_.key;
-  write_curve_state(planned_.folder, state);
+  write_curve_state(plan_.checkpoints, state);
 }
 
 bool CurveRun::has_evaluation(std::int64_t step) const {
@@ -256,32 +306,42 @@ bool CurveRun::has_evaluation(std::int64_t step) const {
   });
 }
 
-void CurveRun::record(Trainer& trainer, const std::vector<ValidationSet>& sets,
-                      const TrainReport& report) {
-  result_.evaluation = *report.evaluation;
-  result_.further = evaluate_further(trainer, sets, false);
-  evaluated_ = evaluation_text(result_.evaluation, result_.further);
+void CurveRun::evaluate_further(Trainer& trainer, bool only_at_end) {
+  const std::vector<ValidationSet> sets = task_->validation_sets();
+  for (std::size_t i = 1; i < sets.size(); ++i) {
+    if (sets[i].only_at_end == only_at_end) evaluations_.push_back({sets[i], trainer.evaluate(i)});
+  }
+}
+
+void CurveRun::record(Trainer& trainer, const TrainReport& report) {
+  evaluations_ = {{{}, *report.evaluation}};
+  evaluate_further(trainer, false);
   // Anew by force it may differ from what is there.
-  if (!force_ && has_evaluation(report.step)) return;
+  if (!plan_.force && has_evaluation(report.step)) return;
   Extra extra;
-  extra.config = evaluation_config(planned_.data, report, result_.further);
+  extra.config = evaluation_config(plan_.data, report, evaluations_);
   extra.config_alone = true;
-  sink_.add(point_, {{kEvaluationMetric, "nats/token", {result_.evaluation.log_perplexity}}},
+  sink_.add(point_, {{kEvaluationMetric, "nats/token", {report.evaluation->log_perplexity}}},
             extra);
 }
 
 void CurveRun::show(const TrainReport& report) {
-  sink_.expect(seconds_left_(report.step, planned_.step_flops / report.step_seconds));
+  const std::int64_t steps = plan_.curve.train.steps;
+  const double flops = cost_.step_flops * double(steps - report.step) + plan_.later_flops;
+  sink_.expect(flops * report.step_seconds / cost_.step_flops);
   const std::string line = point_.row + "." + std::to_string(point_.seed) +
-                           text(" step %.0f/%.0f, loss %.3f", double(report.step),
-                                double(planned_.curve.train.steps), report.loss);
+                           text(" step %.0f/%.0f", double(report.step), double(steps)) +
+                           text(", loss %.3f", report.loss);
   const std::string speed = text(", %.0f tokens/s", report.tokens_per_s);
   if (sink_.on_terminal()) {
     // Short: the line is cut where the terminal ends.
-    const double last = result_.evaluation.log_perplexity;
-    sink_.live(line + (evaluated_.empty() ? "" : text(", log-perplexity %.3f", last)) + speed);
+    std::string last;
+    if (!evaluations_.empty()) {
+      last = text(", log-perplexity %.3f", evaluations_.front().evaluation.log_perplexity);
+    }
+    sink_.live(line + last + speed);
   } else if (report.evaluation) {
-    sink_.say(line + ", " + evaluated_ + speed);
+    sink_.say(line + ", " + evaluation_text(evaluations_) + speed);
   }
 }
 

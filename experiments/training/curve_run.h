@@ -2,70 +2,78 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 
 #include "experiments/study/sink.h"
+#include "experiments/training/curve_csv.h"
 #include "experiments/training/curve_state.h"
 #include "experiments/training/curves.h"
-#include "experiments/training/metrics.h"
-#include "models/training/trainer.h"
 
 namespace scaling {
 
-struct PlannedCurve {
-  Curve curve;         ///< with its seed
-  std::string data;    ///< data_identity; empty if the text cannot be read
-  std::string folder;  ///< of its checkpoints
-  std::string csv;
-  std::string cache;  ///< folder of tokenised text
+/// Written last among a curve's results: it is finished if this is there.
+inline constexpr const char* kClosingCurveMetric = "log_perplexity";
+/// One point of a curve: value is its log-perplexity; the table's other columns (curve_csv.h) and
+/// the accuracies on further validation sets are in config.
+inline constexpr const char* kEvaluationMetric = "evaluation";
+
+/// What training a curve takes; from shapes alone.
+struct TrainingCost {
   std::int64_t parameters = 0;
   double step_flops = 0;
   std::uint64_t bytes = 0;  ///< weights, gradients, the optimiser's arrays; about: activations
 };
+TrainingCost training_cost(const Curve& curve);
+/// Throws UserError that names what would shrink it if the curve does not fit into memory.
+void require_memory(const Curve& curve);
 
-/// A model ready for training; its threads are gone again when this returns, since OpenMP's follow.
-std::unique_ptr<Transformer> allocate_for_training(const ModelConfig& config, int threads);
-/// Throws UserError that names what would shrink it if the curve does not fit.
-void require_memory(const PlannedCurve& planned);
+struct CurvePlan {
+  Curve curve;              ///< with its seed
+  std::string data;         ///< data_identity; empty if the text cannot be read
+  std::string checkpoints;  ///< their folder
+  std::string cache;        ///< folder of tokenised text
+  double later_flops = 0;   ///< of the curves behind it
+  bool force = false, resume = false;
+};
 
 class CurveRun {
  public:
-  /// All of it outlives this. seconds_left(step, FLOP/s): of this curve and those after it.
-  CurveRun(const PlannedCurve& planned, const Point& point, Sink& sink, bool force, bool resume,
-           std::function<double(std::int64_t, double)> seconds_left);
+  /// Point and sink outlive run().
+  CurveRun(CurvePlan plan, const Point& point, Sink& sink);
 
   /// Takes the records over if another experiment of the folder has the same curve; else trains.
   /// Throws UserError, and Interrupted behind a checkpoint.
   void run();
-  /// Done so far.
-  std::int64_t step() const { return step_; }
+  /// Done so far, "in ff, seed 1, after step 20: its checkpoint is in DIR".
+  std::string progress() const;
 
  private:
   bool reuse();
   void train(const std::optional<CurveState>& begun);
-  /// Starts in an empty folder, whose state this is.
+  /// Starts in an empty folder, whose state this is. Checkpoints of something else that lie there
+  /// are renamed; none is deleted.
   CurveState start();
-  /// Renames checkpoints of something else that lie where this curve's shall be; none is deleted.
-  void set_aside();
   /// From here on a curve that another commit began is this one's: its points so far and its
   /// checkpoints carry this key, so that no plot lacks them and the next run needs no --resume.
   void take_over(CurveState state);
   bool has_evaluation(std::int64_t step) const;
-  void record(Trainer& trainer, const std::vector<ValidationSet>& sets, const TrainReport& report);
+  /// On the task's sets that are evaluated at the end only, or on the others behind the first.
+  void evaluate_further(Trainer& trainer, bool only_at_end);
+  void record(Trainer& trainer, const TrainReport& report);
   void show(const TrainReport& report);
-  std::string name() const;
+  std::vector<Metric> results(Trainer& trainer, Transformer& model, const Gemm& gemm);
+  std::string csv_path(const std::string& row) const;
 
-  const PlannedCurve& planned_;
+  const CurvePlan plan_;
   const Point& point_;
   Sink& sink_;
-  const bool force_, resume_;
-  const std::function<double(std::int64_t, double)> seconds_left_;
   const Record base_;
-  CurveResult result_;
-  std::string evaluated_;  ///< the last evaluation in words
+  const std::string name_;  ///< "ff, seed 1"
+  const TrainingCost cost_;
+  std::unique_ptr<Task> task_;
+  std::vector<SetEvaluation> evaluations_;           ///< the last ones
+  std::vector<double> step_seconds_, tokens_per_s_;  ///< one a step trained by this process
   std::int64_t step_ = 0;
 };
 

@@ -50,11 +50,6 @@ void write_curve_state(const std::string& folder, const CurveState& state) {
   refuse_to_write(path, std::strerror(errno));
 }
 
-bool may_continue(const std::optional<CurveState>& state, const std::string& key,
-                  bool other_commits) {
-  return state && (state->key == key || other_commits);
-}
-
 CurveLock::CurveLock(const std::string& folder) {
   const std::filesystem::path path = folder + ".lock";
   std::error_code error;

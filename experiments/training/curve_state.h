@@ -19,10 +19,6 @@ std::optional<CurveState> read_curve_state(const std::string& folder);
 /// Makes the folder and writes the file whole. Throws UserError.
 void write_curve_state(const std::string& folder, const CurveState& state);
 
-/// Whether checkpoints of this state are continued: its key is the same, or `other_commits`.
-bool may_continue(const std::optional<CurveState>& state, const std::string& key,
-                  bool other_commits);
-
 /// Keeps other processes from training into a folder of checkpoints while this exists, by the file
 /// <folder>.lock. The system lets go of it however the process ends, and as soon as this process
 /// closes that file anywhere else.

@@ -2,6 +2,7 @@
 #include "experiments/training/curves.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "experiments/study/row_text.h"
@@ -13,14 +14,12 @@ namespace {
 
 const std::set<std::string> kNoKnobs = {"weight_type", "blocks", "seed", "data_seed"};
 
-bool has(const Settings& settings, const std::string& name) {
-  return std::any_of(settings.begin(), settings.end(),
-                     [&name](const auto& setting) { return setting.first == name; });
-}
-
-bool is_model_knob(const std::string& name) {
-  const std::vector<std::string> names = field_names();
-  return std::find(names.begin(), names.end(), name) != names.end();
+/// Knobs of model and training; borrows the curve.
+Knobs knobs_of(Curve& curve) {
+  Knobs knobs;
+  add_knobs(knobs, curve.model);
+  knobs.add(curve.train);
+  return knobs;
 }
 
 std::vector<std::uint64_t> parse_seeds(const std::string& text) {
@@ -36,91 +35,70 @@ std::vector<std::uint64_t> parse_seeds(const std::string& text) {
   return seeds;
 }
 
-void set_knob(Curve& curve, bool is_first, const std::string& name, const std::string& value) {
-  if (name == "solve") {
-    // A control that reads as much as another row would be no control without its solving, so a
-    // flag for all rows leaves it alone.
-    const Solve solve = parse_solve(value);
-    const bool is_control =
-        curve.solve == Solve::iso_read_ff || curve.solve == Solve::iso_read_model;
-    if (!is_first && !is_control) curve.solve = solve;
-  } else if (name == "reference_row") {
-    curve.reference_row = value;
-  } else if (name == "seeds") {
-    curve.seeds = parse_seeds(value);
-  } else if (is_model_knob(name)) {
-    set_field(curve.model, name, value);
-  } else {
-    set_field(curve.train, name, value);
-  }
-}
-
-/// A row before anything is solved. An empty reference_row means the first row.
-Curve parse_curve(const FileRow& row, bool is_first) {
+/// A row before anything is solved. first_row: empty if this is it.
+Curve parse_curve(const FileRow& row, const std::string& first_row) {
   Curve curve;
   curve.name = row.name;
-  curve.solve = is_first ? Solve::none : Solve::match_parameters;
-  for (const auto& [name, value] : row.settings) set_knob(curve, is_first, name, value);
-  // Shapes leave encoders out to save memory; here encoder_layers alone decides.
-  if (!has(row.settings, "encoder")) curve.model.encoder = true;
+  curve.solve = first_row.empty() ? Solve::none : Solve::match_parameters;
+  Knobs knobs = knobs_of(curve);
+  for (const auto& [name, value] : row.settings) {
+    if (name == "solve") {
+      // A control that reads as much as another row would be no control without its solving, so a
+      // flag for all rows leaves it alone.
+      const Solve solve = parse_solve(value);
+      if (!first_row.empty() && !is_control(curve.solve)) curve.solve = solve;
+    } else if (name == "reference_row") {
+      curve.reference_row = value;
+    } else if (name == "seeds") {
+      curve.seeds = parse_seeds(value);
+    } else {
+      knobs.set(name, value);
+      // Shapes, which come first, leave encoders out to save memory; here encoder_layers alone
+      // decides.
+      if (name == "shape") curve.model.encoder = true;
+    }
+  }
   curve.model.blocks = curve.model.decoder_layers;
+  if (curve.reference_row.empty()) {
+    if (is_control(curve.solve)) {
+      throw UserError("solve=" + print_value(curve.solve) +
+                      " needs reference_row=<the sparse row whose reads it is to match>");
+    }
+    curve.reference_row = first_row.empty() ? row.name : first_row;
+  }
   return curve;
 }
 
-/// Solves rows in the order in which they need each other.
-class Solver {
- public:
-  explicit Solver(std::vector<Curve>& curves) : curves_(curves), states_(curves.size()) {}
-
-  void run() {
-    for (std::size_t i = 0; i < curves_.size(); ++i) solve(i);
+/// Solves a row after the one that it is matched with. begun: rows that wait for this one, and
+/// those that are solved (true).
+const Curve& solve_row(const std::string& name, std::vector<Curve>& curves,
+                       std::map<std::string, bool>& begun) {
+  const auto at = std::find_if(curves.begin(), curves.end(),
+                               [&name](const Curve& curve) { return curve.name == name; });
+  if (at == curves.end()) {
+    throw UserError("its reference_row '" + name + "' is no row of this experiment");
   }
-
- private:
-  enum class State { waiting, running, done };
-
-  const ModelConfig& reference_of(const Curve& curve) {
-    for (std::size_t i = 0; i < curves_.size(); ++i) {
-      if (curves_[i].name != curve.reference_row) continue;
-      if (states_[i] == State::running) {
-        throw UserError("it is matched with row '" + curve.reference_row +
-                        "', which waits for it in turn; choose another reference_row");
-      }
-      solve(i);
-      return curves_[i].model;
+  Curve& curve = *at;
+  const auto [solved, is_new] = begun.try_emplace(name, false);
+  if (solved->second) return curve;
+  if (!is_new) {
+    throw UserError("it is matched with row '" + name +
+                    "', which waits for it in turn; choose another reference_row");
+  }
+  try {
+    if (curve.solve != Solve::none) {
+      const ModelConfig& reference = solve_row(curve.reference_row, curves, begun).model;
+      curve.solved = solve_sizes(curve.solve, curve.model, reference);
     }
-    throw UserError("its reference_row '" + curve.reference_row + "' is no row of this experiment");
+    validate(curve.model);
+    needs_of(curve.train);
+  } catch (const UserError& error) {
+    const std::string row = "row '" + name + "': ", what = error.what();
+    throw UserError(what.rfind("row '", 0) == 0 ? what : row + what);
   }
-
-  void solve(std::size_t i) {
-    if (states_[i] == State::done) return;
-    states_[i] = State::running;
-    Curve& curve = curves_[i];
-    try {
-      if (curve.solve != Solve::none) {
-        const Solved solved = solved_for(curve);
-        curve.model = solved.model;
-        curve.solved = solved.what;
-      }
-      validate(curve.model);
-      needs_of(curve.train);
-    } catch (const UserError& error) {
-      const std::string row = "row '" + curve.name + "': ", what = error.what();
-      throw UserError(what.rfind("row '", 0) == 0 ? what : row + what);
-    }
-    states_[i] = State::done;
-  }
-
-  Solved solved_for(const Curve& curve) {
-    const ModelConfig& reference = reference_of(curve);
-    if (curve.solve == Solve::iso_read_ff) return match_feed_forward_reads(curve.model, reference);
-    if (curve.solve == Solve::iso_read_model) return match_model_reads(curve.model, reference);
-    return match_parameters(curve.model, reference);
-  }
-
-  std::vector<Curve>& curves_;
-  std::vector<State> states_;
-};
+  solved->second = true;
+  return curve;
+}
 
 /// Positions that the tables must have room for.
 void check_length(const Curve& curve) {
@@ -139,21 +117,11 @@ void check_length(const Curve& curve) {
   }
 }
 
-void settle_reference(Curve& curve, const std::string& first_row) {
-  if (!curve.reference_row.empty()) return;
-  if (curve.solve == Solve::iso_read_ff || curve.solve == Solve::iso_read_model) {
-    throw UserError(std::string("solve=") + name_of(curve.solve) +
-                    " needs reference_row=<the sparse row whose reads it is to match>");
-  }
-  curve.reference_row = first_row;
-}
-
 }  // namespace
 
 std::vector<KnobInfo> curve_knobs() {
-  std::vector<KnobInfo> knobs = all_knobs();
-  const std::vector<KnobInfo> of_training = knobs_of<TrainConfig>();
-  knobs.insert(knobs.end(), of_training.begin(), of_training.end());
+  Curve curve;
+  std::vector<KnobInfo> knobs = knobs_of(curve).info();
   std::erase_if(knobs, [](const KnobInfo& knob) { return kNoKnobs.count(knob.name) > 0; });
   knobs.push_back({"seeds", "seeds, 1,2,3: each makes a curve of every row", "1"});
   // Sizes that were solved for count as what they are.
@@ -171,14 +139,14 @@ std::vector<Curve> curves_of(const RowFile& file) {
   std::vector<Curve> curves;
   for (const FileRow& row : file.rows) {
     try {
-      curves.push_back(parse_curve(row, curves.empty()));
-      settle_reference(curves.back(), curves.front().name);
+      curves.push_back(parse_curve(row, curves.empty() ? "" : curves.front().name));
     } catch (const UserError& error) {
       file.refuse(row.name, error.what());
     }
   }
   try {
-    Solver(curves).run();
+    std::map<std::string, bool> begun;
+    for (const Curve& curve : curves) solve_row(curve.name, curves, begun);
     for (const Curve& curve : curves) check_length(curve);
   } catch (const UserError& error) {
     throw UserError(file.path + ": " + error.what());
@@ -203,25 +171,11 @@ Curve with_seed(Curve curve, std::uint64_t seed) {
   return curve;
 }
 
-Settings settings_of(const Curve& curve) {
-  Settings settings;
-  for (const std::string& name : field_names()) {
-    settings.emplace_back(name, get_field(curve.model, name));
-  }
-  for (const std::string& name : train_field_names()) {
-    settings.emplace_back(name, get_field(curve.train, name));
-  }
-  settings.emplace_back("solve", name_of(curve.solve));
+Settings settings_of(Curve curve) {
+  Settings settings = knobs_of(curve).all();
+  settings.emplace_back("solve", print_value(curve.solve));
   settings.emplace_back("reference_row", curve.reference_row);
   return settings;
-}
-
-bool is_path(const std::string& knob) {
-  return knob == "corpus" || knob == "validation" || knob == "cache";
-}
-
-std::string portable_value(const std::string& knob, const std::string& value) {
-  return is_path(knob) && !value.empty() ? portable_path(value) : value;
 }
 
 double tokens_per_step(const TrainConfig& train) {

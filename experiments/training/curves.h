@@ -6,9 +6,8 @@
 //   row = ff_n8: feed_forward=sparse sparsity=8
 //   row = iso_read_ff: solve=iso_read_ff reference_row=ff_n8
 //
-// Two knobs are a row's own: `solve` (matched_parameters.h; match_parameters if nothing is said,
-// nothing for the first row) and `reference_row`, the row it is matched with (the first if nothing
-// is said).
+// Two knobs are a row's own: `solve` (solve.h; match_parameters if nothing is said, nothing for
+// the first row) and `reference_row`, the row it is matched with (the first if nothing is said).
 #pragma once
 
 #include <cstdint>
@@ -16,8 +15,7 @@
 #include <vector>
 
 #include "experiments/study/row_file.h"
-#include "experiments/training/matched_parameters.h"
-#include "models/config.h"
+#include "experiments/training/solve.h"
 #include "models/train_config.h"
 
 namespace scaling {
@@ -48,12 +46,7 @@ const Curve& curve_of_row(const std::vector<Curve>& curves, const std::string& r
 Curve with_seed(Curve curve, std::uint64_t seed);
 
 /// Every knob of a curve as text: those of the model, of training, solve and reference_row.
-Settings settings_of(const Curve& curve);
-
-/// Whether the knob's value is a place on this machine.
-bool is_path(const std::string& knob);
-/// A knob's value as records and commands state it: places as portable_path does.
-std::string portable_value(const std::string& knob, const std::string& value);
+Settings settings_of(Curve curve);
 
 /// Target tokens of one optimiser step, padding included; the most, where batches differ.
 double tokens_per_step(const TrainConfig& train);

@@ -1,14 +1,12 @@
-// Peak memory from /proc; hard against soft selections by a twin of the trained model.
+// Hard against soft selections by a twin of the trained model.
 #include "experiments/training/diagnostics.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <memory>
-#include <string>
 
+#include "experiments/training/trial.h"
 #include "kernels/gemm.h"
-#include "kernels/team.h"
 #include "models/layers/catalog.h"
 
 namespace scaling {
@@ -58,27 +56,20 @@ void copy_weights(Transformer& from, Transformer& to) {
 
 }  // namespace
 
-void diagnose_selections(Transformer& model, const Task& task, const TrainConfig& train,
-                         int threads, CurveResult* result) {
+SelectionNumbers diagnose_selections(Transformer& model, const Task& task, const Gemm& gemm,
+                                     int threads) {
   const ModelConfig& config = model.config();
   const bool learned = chosen_entry(config, "feed_forward").selects_softly(config);
-  if (!learned || config.encoder_layers > 0 || model.parameter_count() > kMostParameters) return;
+  if (!learned || config.encoder_layers > 0 || model.parameter_count() > kMostParameters) return {};
   ModelConfig soft = config;
   set_field(soft, "hard_probability", 0);
   set_field(soft, "selection_noise", 0);
-  Transformer twin(soft);
-  {
-    Team team(threads);
-    twin.allocate_for_training(team);
-  }
+  const std::unique_ptr<Transformer> twin = allocate_for_training(soft, threads);
   set_gemm_threads(threads);
-  copy_weights(model, twin);
-  const Gemm& gemm = find_gemm(train.gemm);
+  copy_weights(model, *twin);
   const Measured with_hard = measure(model, task, gemm, false);
-  const Measured with_soft = measure(twin, task, gemm, true);
-  if (!(with_hard.weight > 0)) return;
-  result->hard_soft_gap = with_hard.loss / with_hard.weight - with_soft.loss / with_soft.weight;
-  if (std::isfinite(with_soft.entropy)) result->selection_entropy = with_soft.entropy;
+  const Measured with_soft = measure(*twin, task, gemm, true);
+  return {with_hard.loss / with_hard.weight - with_soft.loss / with_soft.weight, with_soft.entropy};
 }
 
 }  // namespace scaling

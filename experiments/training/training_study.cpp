@@ -13,9 +13,10 @@
 #include "experiments/study/results_dir.h"
 #include "experiments/study/row_text.h"
 #include "experiments/study/run_experiment.h"
+#include "experiments/training/trial.h"
 #include "kernels/check.h"
-#include "kernels/gemm.h"
 #include "models/tasks/catalog.h"
+#include "models/transformer/matched_sizes.h"
 
 namespace scaling {
 namespace {
@@ -33,11 +34,6 @@ std::string grouped(std::int64_t number) {
     text += digits[i];
   }
   return text;
-}
-
-/// Arrays of the weights' size beside the weights: gradients, and Adam's two.
-double arrays_beside(const TrainConfig& train) {
-  return train.optimizer == OptimizerKind::adam ? 3 : 1;
 }
 
 /// A text that is missing fails its curves when their turn comes, not the others.
@@ -65,33 +61,30 @@ std::string prepare_scratch_dir(const std::string& chosen, const std::string& re
   return prepare_results_dir(local.string(), machine);
 }
 
-std::vector<std::uint64_t> seeds_of(const std::vector<Curve>& curves) {
-  std::vector<std::uint64_t> seeds;
-  for (const Curve& curve : curves) {
-    for (const std::uint64_t seed : curve.seeds) {
-      if (std::find(seeds.begin(), seeds.end(), seed) == seeds.end()) seeds.push_back(seed);
-    }
-  }
-  return seeds;
-}
-
-std::string plan_text(const PlannedCurve& planned, std::int64_t reference_parameters) {
-  const Curve& curve = planned.curve;
+std::string plan_text(const Curve& curve, const TrainingCost& cost, std::int64_t reference) {
   char off[32] = "";
-  if (planned.parameters != reference_parameters) {
-    std::snprintf(
-        off, sizeof off, " (%+.2f %%)",
-        100.0 * double(planned.parameters - reference_parameters) / double(reference_parameters));
+  if (cost.parameters != reference) {
+    std::snprintf(off, sizeof off, " (%+.2f %%)",
+                  100.0 * double(cost.parameters - reference) / double(reference));
   }
-  std::string text = grouped(planned.parameters) + " parameters" + off + ", " +
+  std::string text = grouped(cost.parameters) + " parameters" + off + ", " +
                      std::to_string(curve.train.steps) + " steps of " +
                      grouped(std::int64_t(tokens_per_step(curve.train))) + " tokens, " +
-                     readable_bytes(double(planned.bytes));
+                     readable_bytes(double(cost.bytes));
   if (!curve.solved.empty()) {
-    text += std::string(", ") + name_of(curve.solve) + " " + curve.reference_row + " (" +
-            curve.solved + ")";
+    text += ", " + print_value(curve.solve) + " " + curve.reference_row + " (" + curve.solved + ")";
   }
   return text;
+}
+
+/// A row's points, once each.
+std::vector<const Point*> one_a_row(std::span<const Point> points) {
+  std::vector<const Point*> found;
+  std::set<std::string> rows;
+  for (const Point& point : points) {
+    if (rows.insert(point.row).second) found.push_back(&point);
+  }
+  return found;
 }
 
 }  // namespace
@@ -107,27 +100,17 @@ StudyInfo TrainingStudy::info() const {
           .timed = false};
 }
 
-PlannedCurve TrainingStudy::plan(const Curve& curve, const RunOptions& options,
-                                 const std::string& experiment) const {
-  PlannedCurve planned;
-  planned.curve = curve;
-  const std::string name = curve.name + "." + std::to_string(curve.model.seed);
-  planned.folder = (fs::path(scratch_) / "checkpoints" / experiment / name).string();
-  planned.csv = (fs::path(results_) / "curves" / experiment / (name + ".csv")).string();
-  planned.cache =
-      curve.train.cache.empty() ? (fs::path(scratch_) / "cache").string() : curve.train.cache;
-  if (!options.dry_run && !flags_.check) planned.data = data_or_nothing(curve, planned.cache);
-  planned.parameters = parameters_of(curve.model);
-  const TrainConfig& train = curve.train;
-  const Needs needs = needs_of(train);
-  const Transformer model(curve.model);
-  planned.step_flops =
-      model.training_flops(train.batch, needs.trained.source, needs.trained.input, needs.causal);
-  planned.bytes =
-      std::uint64_t(double(planned.parameters) * sizeof(float) * (1 + arrays_beside(train)) +
-                    model.activation_bytes(train.batch / train.accumulate, needs.longest().source,
-                                           needs.longest().input));
-  return planned;
+Curve TrainingStudy::curve_of(const Point& point) const {
+  return with_seed(curve_of_row(curves_, point.row, experiment_), point.seed);
+}
+
+std::string TrainingStudy::cache_of(const Curve& curve) const {
+  return curve.train.cache.empty() ? (fs::path(scratch_) / "cache").string() : curve.train.cache;
+}
+
+std::string TrainingStudy::checkpoints_of(const Point& point) const {
+  const std::string name = point.row + "." + std::to_string(point.seed);
+  return (fs::path(scratch_) / "checkpoints" / experiment_ / name).string();
 }
 
 std::vector<Point> TrainingStudy::points(const RowFile& file, const RunOptions& options) {
@@ -135,39 +118,39 @@ std::vector<Point> TrainingStudy::points(const RowFile& file, const RunOptions& 
   if (force_ && flags_.resume) {
     throw UserError("--force starts anew and --resume goes on; give one of them");
   }
-  const std::vector<Curve> curves = curves_of(file);
-  std::vector<std::string> names;
-  for (const Curve& curve : curves) names.push_back(curve.name);
-  require_known_rows(options.rows, names, file.experiment);
+  experiment_ = file.experiment;
+  curves_ = curves_of(file);
+  for (const std::string& row : options.rows) curve_of_row(curves_, row, experiment_);
   if (!options.dry_run) {
     const std::string machine = read_provenance().machine;
-    results_ = prepare_results_dir(options.results, machine);
-    scratch_ = prepare_scratch_dir(flags_.scratch, results_, machine);
+    const std::string results = prepare_results_dir(options.results, machine);
+    scratch_ = prepare_scratch_dir(flags_.scratch, results, machine);
   }
-  const std::int64_t reference_parameters = parameters_of(curves.front().model);
+  const std::int64_t reference_parameters = parameters_of(curves_.front().model);
   std::vector<Point> points;
-  for (const std::uint64_t seed : seeds_of(curves)) {
-    for (const Curve& curve : curves) {
-      if (!is_wanted(options.rows, curve.name) ||
-          std::count(curve.seeds.begin(), curve.seeds.end(), seed) == 0) {
-        continue;
-      }
-      PlannedCurve planned = plan(with_seed(curve, seed), options, file.experiment);
+  bool more = true;
+  for (std::size_t i = 0; more; ++i) {
+    more = false;
+    for (const Curve& row : curves_) {
+      if (i >= row.seeds.size() || !is_wanted(options.rows, row.name)) continue;
+      more = true;
+      const Curve curve = with_seed(row, row.seeds[i]);
+      const TrainingCost cost = training_cost(curve);
       Point point;
       point.row = curve.name;
-      point.against = curves.front().name;
+      point.against = curves_.front().name;
       point.threads = options.threads.front();
-      point.seed = seed;
-      for (const auto& [name, value] : settings_of(planned.curve)) {
-        point.settings.emplace_back(name, portable_value(name, value));
+      point.seed = curve.model.seed;
+      for (const auto& [name, value] : settings_of(curve)) {
+        point.settings.emplace_back(name, portable(name, value));
       }
-      point.settings.emplace_back("data", planned.data);
-      point.flags = {{"rows", curve.name}, {"seeds", std::to_string(seed)}};
-      point.seconds = planned.step_flops * double(curve.train.steps) / kAssumedRate;
-      point.plan = plan_text(planned, reference_parameters);
+      const bool reads = !options.dry_run && !flags_.check;
+      point.settings.emplace_back("data", reads ? data_or_nothing(curve, cache_of(curve)) : "");
+      point.flags = {{"rows", curve.name}, {"seeds", std::to_string(point.seed)}};
+      point.seconds = cost.step_flops * double(curve.train.steps) / kAssumedRate;
+      point.plan = plan_text(curve, cost, reference_parameters);
       point.note = curve.solved;
       points.push_back(std::move(point));
-      planned_[{curve.name, seed}] = std::move(planned);
     }
   }
   return points;
@@ -175,14 +158,13 @@ std::vector<Point> TrainingStudy::points(const RowFile& file, const RunOptions& 
 
 std::string TrainingStudy::details(std::span<const Point> points) const {
   std::string text;
-  std::set<std::string> shown;
-  for (const Point& point : points) {
-    if (!shown.insert(point.row).second) continue;
-    const PlannedCurve& planned = planned_of(point);
-    text += point.row + "\n ";
-    for (const auto& [name, value] : settings_of(planned.curve)) text += " " + name + "=" + value;
+  for (const Point* point : one_a_row(points)) {
+    const Curve curve = curve_of(*point);
+    text += point->row + "\n ";
+    for (const auto& [name, value] : settings_of(curve)) text += " " + name + "=" + value;
     char flops[64];
-    std::snprintf(flops, sizeof flops, "\n  %.3f GFLOP a step\n", planned.step_flops / 1e9);
+    std::snprintf(flops, sizeof flops, "\n  %.3f GFLOP a step\n",
+                  training_cost(curve).step_flops / 1e9);
     text += flops;
   }
   return text;
@@ -190,31 +172,16 @@ std::string TrainingStudy::details(std::span<const Point> points) const {
 
 std::optional<int> TrainingStudy::instead(std::span<const Point> points) {
   if (!flags_.check) return std::nullopt;
-  const std::string folder = (fs::path(scratch_) / "check").string();
   int status = 0;
-  std::set<std::string> checked;
-  for (const Point& point : points) {
+  for (const Point* point : one_a_row(points)) {
     check_interrupt();
-    if (!checked.insert(point.row).second) continue;
-    const PlannedCurve& planned = planned_of(point);
-    Curve curve = planned.curve;
-    curve.train.steps = 1;
-    curve.train.evaluate_batches = 1;
+    const Curve curve = curve_of(*point);
+    TrainReport last;
     try {
-      set_gemm_threads(point.threads);
-      curve.train.gemm = find_gemm(curve.train.gemm).name;
       reset_peak_memory();
-      fs::remove_all(folder);
-      require_memory(planned);
-      const auto task = make_task(curve.train, curve.model.vocab_size, planned.cache,
-                                  [](std::uint64_t) { check_interrupt(); });
-      const auto model = allocate_for_training(curve.model, point.threads);
-      Trainer trainer(*model, *task, curve.train, folder);
-      TrainReport last;
-      if (!trainer.run([&last](const TrainReport& report) { last = report; },
-                       [] { return interrupt_arrived(); })) {
-        throw Interrupted{};
-      }
+      require_memory(curve);
+      try_steps(curve, 1, point->threads, cache_of(curve), (fs::path(scratch_) / "check").string(),
+                [&last](const TrainReport& report) { last = report; });
       std::printf("%s: step 1 has loss %.4f nats/token, %.0f tokens/s, %s at most in memory\n",
                   curve.name.c_str(), last.loss, last.tokens_per_s,
                   readable_bytes(peak_memory()).c_str());
@@ -223,44 +190,46 @@ std::optional<int> TrainingStudy::instead(std::span<const Point> points) {
       status = kExitFailedRows;
     }
     std::fflush(stdout);
-    std::error_code error;
-    fs::remove_all(folder, error);
   }
   return status;
 }
 
 std::vector<std::vector<std::size_t>> TrainingStudy::groups(
     std::span<const Point* const> points) const {
-  for (const Point* point : points) queue_.push_back(&planned_of(*point));
+  queue_.assign(points.begin(), points.end());
   return Study::groups(points);
 }
 
 void TrainingStudy::measure(std::span<const Point* const> group, Sink& sink) {
   const Point& point = *group.front();
-  const PlannedCurve& planned = planned_of(point);
-  current_ = &point;
-  step_ = 0;
-  was_finished_ = sink.is_finished(point);
-  const CurveLock lock(planned.folder);
+  const std::string checkpoints = checkpoints_of(point);
+  run_.reset();
+  const CurveLock lock(checkpoints);
   if (!lock.held()) {
-    sink.leave(point, "left out, since another process trains it now into " + planned.folder +
+    sink.leave(point, "left out, since another process trains it now into " + checkpoints +
                           "; repeat the command when that one has ended");
-  } else if (!force_ && sink.is_finished(point)) {
-    sink.settle(point, "trained by another process meanwhile");
-  } else {
-    CurveRun run(planned, point, sink, force_, flags_.resume,
-                 [&](std::int64_t step, double flops_per_second) {
-                   step_ = step;
-                   double flops = -planned.step_flops * double(step);
-                   const auto first = std::find(queue_.begin(), queue_.end(), &planned);
-                   for (auto at = first; at != queue_.end(); ++at) {
-                     flops += (*at)->step_flops * double((*at)->curve.train.steps);
-                   }
-                   return flops / flops_per_second;
-                 });
-    run.run();
+    return;
   }
-  current_ = nullptr;
+  was_finished_ = sink.is_finished(point);
+  if (was_finished_ && !force_) {
+    sink.settle(point, "trained by another process meanwhile");
+    return;
+  }
+  const Curve curve = curve_of(point);
+  double later_seconds = 0;
+  for (auto at = std::find(queue_.begin(), queue_.end(), &point) + 1; at != queue_.end(); ++at) {
+    later_seconds += (*at)->seconds;
+  }
+  run_ = std::make_unique<CurveRun>(CurvePlan{.curve = curve,
+                                              .data = point.settings.back().second,
+                                              .checkpoints = checkpoints,
+                                              .cache = cache_of(curve),
+                                              .later_flops = later_seconds * kAssumedRate,
+                                              .force = force_,
+                                              .resume = flags_.resume},
+                                    point, sink);
+  run_->run();
+  run_.reset();
 }
 
 Metric TrainingStudy::closing(const Point&) const { return {kClosingCurveMetric, "nats/token"}; }
@@ -270,20 +239,14 @@ bool TrainingStudy::counts(const std::string& setting, const Settings& all) cons
 }
 
 std::string TrainingStudy::portable(const std::string& knob, const std::string& value) const {
-  return knob == "scratch" ? portable_path(value) : portable_value(knob, value);
+  const std::set<std::string> places = {"corpus", "validation", "cache", "scratch"};
+  return places.count(knob) && !value.empty() ? portable_path(value) : value;
 }
 
 std::string TrainingStudy::interrupted() const {
-  std::string text = "interrupted";
-  if (current_) {
-    text += " in " + current_->row + ", seed " + std::to_string(current_->seed);
-    if (step_ > 0) {
-      text += ", after step " + std::to_string(step_) + ": its checkpoint is in " +
-              planned_of(*current_).folder;
-    }
-  }
+  const std::string text = "interrupted" + (run_ ? run_->progress() : "");
   if (!force_) return text + "; the same command continues";
-  if (current_ && was_finished_) {
+  if (run_ && was_finished_) {
     return text + "; --force would start it anew, and without --force its earlier result stands";
   }
   return text + "; --force would start anew: drop it to continue";

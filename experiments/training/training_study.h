@@ -1,9 +1,8 @@
 // Log-perplexity curves: figures 1, 3, 5 and 7, Table 4's and Table 8's are configs of this study.
 #pragma once
 
-#include <map>
+#include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "experiments/study/study.h"
@@ -46,21 +45,18 @@ class TrainingStudy : public Study {
   std::string interrupted() const override;
 
  private:
-  PlannedCurve plan(const Curve& curve, const RunOptions& options,
-                    const std::string& experiment) const;
-  const PlannedCurve& planned_of(const Point& point) const {
-    return planned_.at({point.row, point.seed});
-  }
+  Curve curve_of(const Point& point) const;
+  std::string cache_of(const Curve& curve) const;
+  std::string checkpoints_of(const Point& point) const;
 
   TrainingFlags flags_;
   bool force_ = false;
-  std::string results_, scratch_;  ///< folders; empty where nothing is to be written
-  std::map<std::pair<std::string, std::uint64_t>, PlannedCurve> planned_;
-  mutable std::vector<const PlannedCurve*> queue_;  ///< of this run, in its order
+  std::string experiment_, scratch_;  ///< scratch_: folder; empty where nothing is to be written
+  std::vector<Curve> curves_;
+  mutable std::vector<const Point*> queue_;  ///< of this run, in its order
 
   // What an interruption tells of.
-  const Point* current_ = nullptr;
-  std::int64_t step_ = 0;
+  std::unique_ptr<CurveRun> run_;
   bool was_finished_ = false;
 };
 

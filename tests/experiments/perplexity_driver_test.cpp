@@ -24,12 +24,10 @@
 #include "experiments/training/curve_csv.h"
 #include "experiments/training/curve_state.h"
 #include "experiments/training/curves.h"
-#include "experiments/training/matched_parameters.h"
-#include "experiments/training/metrics.h"
 #include "experiments/training/training_study.h"
-#include "models/layers/feed_forward/moe.h"
 #include "models/layers/feed_forward/sparse.h"
 #include "models/training/checkpoint.h"
+#include "models/transformer/matched_sizes.h"
 #include "tests/experiments/driver_run.h"
 #include "tests/experiments/harness_helpers.h"
 
@@ -59,33 +57,7 @@ Curve curve_named(const std::vector<Curve>& curves, const std::string& name) {
   return curve_of_row(curves, name, "some");
 }
 
-TEST(MatchedParameters, EveryVariantComesWithinHalfAPercentAndDivides) {
-  const std::vector<Curve> e =
-      parse(kSizes +
-            "row = dense\n"
-            "row = n4: feed_forward=sparse sparsity=4\n"
-            "row = n32: feed_forward=sparse sparsity=32\n"
-            "row = full_rank: feed_forward=sparse sparsity=8 d_lowrank=0\n"
-            "row = qkv: projection=multiplicative\n"
-            "row = both: feed_forward=sparse sparsity=8 projection=mult_conv\n"
-            "row = block: feed_forward=moe_block experts=8\n"
-            "row = switch: feed_forward=moe_switch experts=8\n"
-            "row = loss: loss=multiplicative loss_modules=4\n"
-            "row = hash: feed_forward=sparse sparsity=8 selector=hash\n");
-  const auto target = double(parameters_of(e.front().model));
-  EXPECT_EQ(e.front().model.d_ff, 512);
-  for (const Curve& curve : e) {
-    EXPECT_NEAR(double(parameters_of(curve.model)), target, kMatchTolerance * target) << curve.name;
-    if (curve.model.feed_forward == "sparse") {
-      EXPECT_EQ(curve.model.d_ff % curve.model.options<SparseKnobs>().sparsity, 0) << curve.name;
-    }
-    if (curve.model.feed_forward.rfind("moe", 0) == 0) {
-      EXPECT_EQ(curve.model.d_ff % curve.model.options<MoeKnobs>().experts, 0) << curve.name;
-    }
-  }
-}
-
-TEST(MatchedParameters, ATooCoarseStepTakesADivisorAndSaysSo) {
+TEST(Solve, ATooCoarseStepTakesADivisorAndSaysSo) {
   const std::vector<Curve> e = parse(kSizes +
                                      "row = dense: d_ff=100\n"
                                      "row = coarse: feed_forward=sparse sparsity=64 d_lowrank=1\n");
@@ -95,7 +67,7 @@ TEST(MatchedParameters, ATooCoarseStepTakesADivisorAndSaysSo) {
   expect_mentions(coarse.solved, {"in place of 64"});
 }
 
-TEST(MatchedParameters, WhatCannotBeMatchedIsRefused) {
+TEST(Solve, WhatCannotBeMatchedIsRefused) {
   expect_mentions(
       message_of([] {
         parse(kSizes +
@@ -104,7 +76,7 @@ TEST(MatchedParameters, WhatCannotBeMatchedIsRefused) {
       {"some.cfg", "row 'wide'", "0.5 %", "solve=none"});
 }
 
-TEST(MatchedParameters, ControlsReadAsMuch) {
+TEST(Solve, ControlsSayWhatTheyRead) {
   const std::vector<Curve> e =
       parse(kSizes +
             "row = dense\n"
@@ -112,17 +84,17 @@ TEST(MatchedParameters, ControlsReadAsMuch) {
             "row = sparse: feed_forward=sparse sparsity=8\n"
             "row = iso_read_model: solve=iso_read_model reference_row=both\n"
             "row = both: feed_forward=sparse sparsity=8 projection=mult_conv\n");
-  const ModelConfig ff = curve_named(e, "iso_read_ff").model;
-  const double wanted = feed_forward_reads(curve_named(e, "sparse").model);
-  EXPECT_EQ(ff.feed_forward, "dense");
-  EXPECT_EQ(ff.d_model, 64);
-  EXPECT_NEAR(feed_forward_reads(ff), wanted, double(2 * ff.d_model + 1) / 2);
-  const ModelConfig narrow = curve_named(e, "iso_read_model").model;
-  const double reads = model_reads(curve_named(e, "both").model);
-  EXPECT_NEAR(model_reads(narrow), reads, kMatchTolerance * reads);
-  EXPECT_LT(narrow.d_model, 64);
-  EXPECT_EQ(narrow.d_model % narrow.n_heads, 0);
-  EXPECT_LT(model_reads(narrow), model_reads(e.front().model));
+  const Curve ff = curve_named(e, "iso_read_ff"), narrow = curve_named(e, "iso_read_model");
+  expect_mentions(ff.solved, {"d_ff " + std::to_string(ff.model.d_ff) + ", feed-forward reads ",
+                              " weights a token ("});
+  expect_mentions(narrow.solved, {"d_model " + std::to_string(narrow.model.d_model) + ", d_ff ",
+                                  ", the model reads "});
+  expect_mentions(message_of([] {
+                    parse(kSizes +
+                          "row = dense\nrow = iso: feed_forward=sparse solve=iso_read_ff "
+                          "reference_row=dense\n");
+                  }),
+                  {"row 'iso'", "solve=iso_read_ff makes a dense control", "feed_forward=dense"});
 }
 
 TEST(Curves, RowsInheritAndTheCommandLineWins) {
