@@ -60,8 +60,8 @@ class ControllerProblem : public ProblemBase {
     for (std::size_t i = 0; i < expected.indices.size(); ++i) {
       const std::int32_t e = expected.indices[i], a = actual.indices[i];
       if (e == a) continue;
-      const std::string where = "selection " + std::to_string(i) + " is " + std::to_string(a) +
-                                ", ref has " + std::to_string(e);
+      std::string where = "selection " + std::to_string(i) + " is " + std::to_string(a) +
+                          ", ref has " + std::to_string(e);
       if (e < 0 || a < 0 || a >= sizes_.block) return where;
       const auto [best, allowed_best] = logit(i, e, input_rounding);
       const auto [other, allowed_other] = logit(i, a, input_rounding);

@@ -70,7 +70,7 @@ void LshChunks::sort(const LshCut& cut, const std::int32_t* buckets, std::int64_
     const std::int32_t* own = buckets + round * cut.length;
     std::int32_t* order = order_.data() + round * cut.length;
     std::fill(starts_.begin(), starts_.end(), 0);
-    for (std::int64_t t = 0; t < cut.length; ++t) ++starts_[std::size_t(own[t] + 1)];
+    for (std::int64_t t = 0; t < cut.length; ++t) ++starts_[std::size_t(own[t]) + 1];
     for (std::size_t b = 1; b < starts_.size(); ++b) starts_[b] += starts_[b - 1];
     for (std::int64_t t = 0; t < cut.length; ++t) {
       order[starts_[std::size_t(own[t])]++] = std::int32_t(t);

@@ -12,7 +12,7 @@
 namespace scaling {
 
 LocalDense::LocalDense(const std::string& weight, const std::string& bias, std::int64_t d,
-                       std::int64_t modules, std::vector<std::int64_t> bias_shape)
+                       std::int64_t modules, const std::vector<std::int64_t>& bias_shape)
     : modules_(modules),
       width_(d / modules),
       w_(Parameter::make_matrix(weight, d, width_, Layout::rows, glorot_uniform(width_, width_),

@@ -17,7 +17,7 @@ class LocalDense {
 
   /// bias_shape: the reference's logical shape of the bias if it is not (S, M).
   LocalDense(const std::string& weight, const std::string& bias, std::int64_t d,
-             std::int64_t modules, std::vector<std::int64_t> bias_shape = {});
+             std::int64_t modules, const std::vector<std::int64_t>& bias_shape = {});
   void visit_parameters(const ParameterVisitor& visit);
   /// What backward needs beside x: nothing.
   struct Kept {};

@@ -19,7 +19,7 @@ class IndependentProjection : public Projection {
  public:
   /// make(part) makes the block of part "q", "k", "v" or "o".
   template <class Make>
-  explicit IndependentProjection(Make&& make)
+  explicit IndependentProjection(const Make& make)
       : q_(make("q")), k_(make("k")), v_(make("v")), o_(make("o")) {}
 
   void visit_parameters(const ParameterVisitor& visit) override {
