@@ -67,7 +67,7 @@ void append(std::vector<int>& to, const std::vector<int>& more) {
   to.insert(to.end(), more.begin(), more.end());
 }
 
-Example copied(std::vector<int> number, bool has_source) {
+Example copied(const std::vector<int>& number, bool has_source) {
   if (has_source) return {number, number, 0};
   Example made;
   for (int times = 0; times < 2; ++times) {

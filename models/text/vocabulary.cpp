@@ -79,7 +79,7 @@ LineSample sample_of(const Corpus& corpus) {
 std::string sentencepiece_model(const Corpus& corpus, std::uint64_t hash, std::int64_t vocab_size,
                                 const std::string& cache_folder) {
   const std::string name = hex_of(hash) + "-" + std::to_string(vocab_size);
-  const std::string model = cache_folder + "/sentencepiece-" + name + ".model";
+  std::string model = cache_folder + "/sentencepiece-" + name + ".model";
   if (std::filesystem::exists(model)) return model;
 
   make_folder(cache_folder);

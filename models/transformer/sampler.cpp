@@ -44,7 +44,7 @@ void Sampler::sample(const StepContext& ctx, const float* logits, float temperat
       add_noise(values, temperature, seed_, stream, share, noisy);
       values = noisy;
     }
-    Best& best = best_[std::size_t(ctx.thread * kMaxTokens + t)];
+    Best& best = best_[std::size_t(ctx.thread) * kMaxTokens + std::size_t(t)];
     best.id = -1;
     if (share.size() == 0) continue;
     best.id = share.begin + ctx.kernels.argmax(values + share.begin, share.size());
@@ -55,7 +55,7 @@ void Sampler::sample(const StepContext& ctx, const float* logits, float temperat
   for (int t = 0; t < ctx.tokens; ++t) {
     Best best{0, -1};
     for (int thread = 0; thread < ctx.threads; ++thread) {
-      const Best& other = best_[std::size_t(thread * kMaxTokens + t)];
+      const Best& other = best_[std::size_t(thread) * kMaxTokens + std::size_t(t)];
       if (other.id >= 0 && (best.id < 0 || other.value > best.value)) best = other;
     }
     next[t] = int(best.id);
