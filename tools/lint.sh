@@ -30,7 +30,7 @@ fi
 "$ruff" format --check --quiet .
 
 echo "== shellcheck"
-git ls-files -z -- '*.sh' .ci/run | xargs -0 -r shellcheck
+git ls-files -z -- '*.sh' '*.sbatch' .ci/run | xargs -0 -r shellcheck
 
 if [[ -n $since ]]; then
   mapfile -t sources < <(git diff --name-only --diff-filter=d "$since" -- '*.cpp')
