@@ -197,3 +197,8 @@ def experiments(records):
         about.name: Experiment(records, about.name) for about in records.of(section.of("training"))
     }
     return {name: e for name, e in found.items() if e.rows}
+
+
+def known_as(known, about):
+    """The experiment of this id, or None."""
+    return next((e for e in known.values() if e.id == about), None)

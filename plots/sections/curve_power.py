@@ -52,7 +52,7 @@ def power(experiment):
 
 def figure1_beside(experiment, known):
     """Figure 1 of the same size, if it has the same text and baseline; or None."""
-    figure1 = known.get("fig1_" + experiment.name.rpartition("_")[2])
+    figure1 = training_curves.known_as(known, "fig1." + experiment.id.rpartition(".")[2])
     same = figure1 and figure1 is not experiment and training_curves.alike(experiment, figure1)
     return figure1 if same else None
 

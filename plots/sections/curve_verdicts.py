@@ -257,8 +257,8 @@ FIGURES = (
 
 def sizes(known, figure):
     """A figure's experiments, the largest first."""
-    names = (*(f"{figure}_{size}" for size in training_curves.SIZES), figure)
-    return [known[name] for name in names if name in known]
+    ids = (*(f"{figure}.{size}" for size in training_curves.SIZES), figure)
+    return [e for e in (training_curves.known_as(known, i) for i in ids) if e]
 
 
 def lacks(experiment, rows):

@@ -50,11 +50,13 @@ def numbers(records, _own):
     """Results and gaps; experts under Figure 1 too, where it has their baseline; its power."""
     known = training_curves.experiments(records)
     found = {}
-    for name, experiment in known.items():
-        if not name.startswith("tiny"):
+    for experiment in known.values():
+        if not experiment.id.startswith("tiny."):
             found.update(_row_figures(experiment, experiment.rows, experiment.id))
     for size in training_curves.SIZES:
-        figure1, experts = known.get(f"fig1_{size}"), known.get(f"moe_{size}")
+        figure1, experts = (
+            training_curves.known_as(known, f"{figure}.{size}") for figure in ("fig1", "moe")
+        )
         if figure1 and experts and training_curves.alike(figure1, experts):
             found = {**_row_figures(experts, training_curves.EXPERTS, figure1.id), **found}
     return found | powers(known)
@@ -76,9 +78,9 @@ def powers(known):
     The spread of a power is the larger of both standard deviations, 0 where one is unknown.
     """
     found = {}
-    for name, experiment in known.items():
+    for experiment in known.values():
         strength = power(experiment)
-        if not name.startswith("fig1_") or strength.gap is None:
+        if not experiment.id.startswith("fig1.") or strength.gap is None:
             continue
         both = (strength.spread, strength.paired)
         spread = max(both) if None not in both else 0.0

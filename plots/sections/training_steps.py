@@ -35,8 +35,8 @@ def dense_curve(records):
     """The experiment whose dense curve stands for training speed: `small` before `mini`."""
     known = training_curves.experiments(records)
     for size in training_curves.SIZES:
-        for name, experiment in known.items():
-            if name.endswith(f"_{size}") and experiment.result(experiment.baseline, "mfu"):
+        for experiment in known.values():
+            if experiment.id.endswith(f".{size}") and experiment.result(experiment.baseline, "mfu"):
                 return experiment
     return None
 
@@ -56,7 +56,7 @@ def own(records):
 
 def numbers(records, _own):
     experiment = None if measured(records, "ours", "mfu") else dense_curve(records)
-    mini = bool(experiment) and experiment.name.endswith("_mini")
+    mini = bool(experiment) and experiment.id.endswith(".mini")
     prefix = "train.mini." if mini else "train."  # the plain ids are those of `small`
     return {f"{prefix}{name}": value for name, value in own(records)[0].items()} | {
         f"train.vs_{row}": value for row, value in ratios(records).items()

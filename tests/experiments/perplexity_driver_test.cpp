@@ -135,6 +135,7 @@ TEST(Curves, RefusesWhatItDoesNotUnderstand) {
 
 TEST(Curves, EveryTrainingConfigOfTheProjectIsValid) {
   int configs = 0;
+  std::set<std::string> ids;
   for (const auto& entry : fs::directory_iterator(kConfigs)) {
     if (entry.path().extension() != ".cfg") continue;
     ++configs;
@@ -146,6 +147,8 @@ TEST(Curves, EveryTrainingConfigOfTheProjectIsValid) {
               "no error");
     EXPECT_EQ(file.experiment, entry.path().stem().string());
     EXPECT_FALSE(file.title.empty());
+    EXPECT_TRUE(ids.insert(file.id).second) << file.id;
+    EXPECT_FALSE(file.id.empty());
   }
   EXPECT_GE(configs, 14);
 }

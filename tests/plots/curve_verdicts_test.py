@@ -168,6 +168,14 @@ class Figure1Test(Verdicts):
             self.line(made, "with as many weights read a token").claim.startswith("`ff_qkv` beats")
         )
 
+    def test_records_say_which_figure_they_are(self):
+        said = {"study": "training", "id": "fig1.small", "title": "Mine"}
+        mine = [dict(r, **said) for r in as_experiment("mine", ENOUGH)]
+        self.assertEqual(self.lines(mine), self.lines(ENOUGH))
+        self.assertNotEqual(self.lines(mine), [])
+        self.assertEqual(self.lines(as_experiment("mine", ENOUGH)), [])
+        self.assertIn("fig1.small.power", summarise.figures(self.load(mine)))
+
     def test_c4_and_the_hour_are_judged_too(self):
         rows = (
             three("dense", 1.6)
