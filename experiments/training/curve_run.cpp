@@ -9,13 +9,13 @@
 #include "experiments/instruments/memory.h"
 #include "experiments/study/interrupt.h"
 #include "experiments/study/progress.h"
-#include "experiments/training/diagnostics.h"
 #include "experiments/training/trial.h"
 #include "kernels/arena.h"
 #include "kernels/check.h"
 #include "kernels/gemm.h"
 #include "kernels/gemm_rate.h"
 #include "models/tasks/catalog.h"
+#include "models/training/selections.h"
 #include "models/transformer/matched_sizes.h"
 
 namespace scaling {

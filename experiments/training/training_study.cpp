@@ -216,6 +216,7 @@ void TrainingStudy::measure(std::span<const Point* const> group, Sink& sink) {
     return;
   }
   const Curve curve = curve_of(point);
+  SCALING_CHECK(point.settings.back().first == "data");
   double later_seconds = 0;
   for (auto at = std::find(queue_.begin(), queue_.end(), &point) + 1; at != queue_.end(); ++at) {
     later_seconds += (*at)->seconds;

@@ -1,12 +1,12 @@
 // Hard against soft selections by a twin of the trained model.
-#include "experiments/training/diagnostics.h"
+#include "models/training/selections.h"
 
 #include <algorithm>
 #include <cstring>
 #include <memory>
 
-#include "experiments/training/trial.h"
 #include "kernels/gemm.h"
+#include "kernels/team.h"
 #include "models/layers/catalog.h"
 
 namespace scaling {
@@ -64,11 +64,15 @@ SelectionNumbers diagnose_selections(Transformer& model, const Task& task, const
   ModelConfig soft = config;
   set_field(soft, "hard_probability", 0);
   set_field(soft, "selection_noise", 0);
-  const std::unique_ptr<Transformer> twin = allocate_for_training(soft, threads);
+  Transformer twin(soft);
+  {
+    Team team(threads);
+    twin.allocate_for_training(team);
+  }
   set_gemm_threads(threads);
-  copy_weights(model, *twin);
+  copy_weights(model, twin);
   const Measured with_hard = measure(model, task, gemm, false);
-  const Measured with_soft = measure(*twin, task, gemm, true);
+  const Measured with_soft = measure(twin, task, gemm, true);
   return {with_hard.loss / with_hard.weight - with_soft.loss / with_soft.weight, with_soft.entropy};
 }
 

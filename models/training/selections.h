@@ -1,4 +1,4 @@
-// What a finished curve tells beside its perplexity: how its selections behave.
+// How the selections of a trained model behave.
 #pragma once
 
 #include <cmath>
