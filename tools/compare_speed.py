@@ -83,7 +83,11 @@ def decode(build):
 def attention(build):
     # Builds without a program of its own for it measure recall beside the times; briefly, then.
     has_recall = (build.folder / "experiments" / "attention_recall").exists()
-    recall = () if has_recall else ("--recall-length", "64", "--recall-chunks", "8", "--recall-rounds", "1")
+    recall = (
+        ()
+        if has_recall
+        else ("--recall-length", "64", "--recall-chunks", "8", "--recall-rounds", "1")
+    )
     values = build.records(
         build.program("long_sequence"),
         "--config",
