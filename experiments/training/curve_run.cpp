@@ -118,8 +118,8 @@ CurveRun::CurveRun(CurvePlan plan, const Point& point, Sink& sink)
       cost_(training_cost(plan_.curve)) {}
 
 std::string CurveRun::progress() const {
-  if (step_ == 0) return " in " + name_;
-  return " in " + name_ + ", after step " + std::to_string(step_) + ": its checkpoint is in " +
+  if (step_ == 0) return "in " + name_;
+  return "in " + name_ + ", after step " + std::to_string(step_) + ": its checkpoint is in " +
          plan_.checkpoints;
 }
 

@@ -8,6 +8,7 @@
 
 namespace scaling {
 
+/// The values of `solve`:
 ///   match_parameters: d_ff, so that the model's parameters equal the reference row's.
 ///   iso_read_ff:      d_ff of a dense feed-forward that reads as many weights a token as the
 ///                     reference row's feed-forward.

@@ -245,7 +245,7 @@ std::string TrainingStudy::portable(const std::string& knob, const std::string& 
 }
 
 std::string TrainingStudy::interrupted() const {
-  const std::string text = "interrupted" + (run_ ? run_->progress() : "");
+  const std::string text = "interrupted" + (run_ ? " " + run_->progress() : "");
   if (!force_) return text + "; the same command continues";
   if (run_ && was_finished_) {
     return text + "; --force would start it anew, and without --force its earlier result stands";
