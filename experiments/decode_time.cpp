@@ -1,7 +1,6 @@
-// The driver of DecodeStudy.
+// The driver of the study of decoding.
 #include "experiments/decode/decode_study.h"
 
 int main(int argc, char** argv) {
-  scaling::DecodeStudy study;
-  return scaling::run_study(study, argc, argv);
+  return scaling::run_study(*scaling::make_decode_study(), argc, argv);
 }

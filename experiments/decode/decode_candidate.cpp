@@ -40,22 +40,6 @@ class TouchedRows {
 
 }  // namespace
 
-Cost DecodeModel::token_cost() const {
-  return model->token_cost(row.tokens(), middle_length(row), row.decode.source_length);
-}
-
-Cost DecodeModel::block_cost() const {
-  return model->block_cost(row.tokens(), middle_length(row), row.decode.source_length);
-}
-
-PerPart<Cost> DecodeModel::block_cost_by_part() const {
-  return model->block_cost_by_part(row.tokens(), middle_length(row), row.decode.source_length);
-}
-
-Phase DecodeModel::held_token() const {
-  return total(model->held_token_cost(row.tokens(), middle_length(row), row.decode.source_length));
-}
-
 std::uint64_t DecodeModel::cache_bytes() const {
   return model->state_bytes(
       model->decode_sizes(row.tokens(), capacity_of(row), row.decode.source_length));

@@ -18,12 +18,14 @@ struct DecodeModel {
   std::unique_ptr<Transformer> model;
   Mat encoded = {};  ///< of an allocated model: (source_length, d_model)
 
-  /// The whole token and a block of it, at the middle of a decode.
-  Cost token_cost() const;
-  Cost block_cost() const;
-  PerPart<Cost> block_cost_by_part() const;
+  /// What the model counts at the middle of a decode: count(&Transformer::token_cost).
+  template <class Counted>
+  Counted count(Counted (Transformer::*counted)(int tokens, std::int64_t length,
+                                                std::int64_t source_length) const) const {
+    return (model.get()->*counted)(row.tokens(), middle_length(row), row.decode.source_length);
+  }
   /// What a token through the blocks in memory reads and computes.
-  Phase held_token() const;
+  Phase held_token() const { return total(count(&Transformer::held_token_cost)); }
   /// Keys and values that decoding needs beside the weights.
   std::uint64_t cache_bytes() const;
 };

@@ -1,6 +1,7 @@
 // From trials and costs to metrics.
 #include "experiments/decode/decode_metrics.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -12,6 +13,8 @@ namespace {
 // Above this the floor is not a floor: something is measured or counted wrongly.
 constexpr double kMaxEfficiency = 1.03;
 constexpr double kMaxEfficiencyUncertainty = 0.05;  // of the median, 95 % interval
+constexpr const char* kBlockMs = "block_ms";
+constexpr const char *kBlockEfficiency = "block_efficiency", *kTokenEfficiency = "token_efficiency";
 
 std::string percent(double share) {
   char text[32];
@@ -19,47 +22,61 @@ std::string percent(double share) {
   return text;
 }
 
-/// One value a kept decode, each metric in its own vector.
-struct Measured {
-  std::vector<double> token_ms, block_ms, token_floor, block_floor, token_efficiency,
-      block_efficiency;
-  std::vector<double> rows_touched, read, fma;
-  PerPart<std::vector<double>> part_ms, part_floor;
-};
+/// One value a kept decode: the median of value(part) over its parts.
+template <class Value>
+Metric each(const Trials& trials, const std::string& name, const char* unit, const Value& value,
+            Status status = Status::ok) {
+  Metric metric{name, unit, {}, status};
+  for (const Sample& sample : trials.kept) metric.values.push_back(sample.median(value));
+  return metric;
+}
 
-Measured measured(const DecodeModel& decoded, const Trials& trials) {
-  const Cost token_cost = decoded.token_cost(), block_cost = decoded.block_cost();
-  const PerPart<Cost> part_costs = decoded.block_cost_by_part();
+/// Times, floors and their ratios, kTokenMs last.
+std::vector<Metric> times_of(const DecodeModel& decoded, const Trials& trials) {
   const auto missing = double(decoded.row.model.decoder_layers - decoded.model->blocks());
-  Measured m;
+  const Status of_block = missing > 0 ? Status::scaled_down : Status::ok;
+  const Status of_token = missing > 0 ? Status::extrapolated : Status::ok;
+  const auto block_ms = [](const Part& p) { return 1e3 * p.values[kBlockSeconds]; };
   const auto token_ms = [missing](const Part& p) {
     return 1e3 * (p.values[kTokenSeconds] + missing * p.values[kBlockSeconds]);
   };
-  const auto block_ms = [](const Part& p) { return 1e3 * p.values[kBlockSeconds]; };
-  const auto floor_ms = [](const Part& p, const Cost& cost) {
-    return 1e3 *
-           floor_seconds(cost, p.ceilings.read_bytes_per_second, p.ceilings.fma_flops_per_second);
-  };
-  for (const Sample& sample : trials.kept) {
-    const auto add = [&sample](std::vector<double>& values, const auto& value) {
-      values.push_back(sample.median(value));
+  const auto floor_ms = [](const Cost& cost) {
+    return [&cost](const Part& p) {
+      return 1e3 *
+             floor_seconds(cost, p.ceilings.read_bytes_per_second, p.ceilings.fma_flops_per_second);
     };
-    add(m.token_ms, token_ms);
-    add(m.block_ms, block_ms);
-    add(m.token_floor, [&](const Part& p) { return floor_ms(p, token_cost); });
-    add(m.block_floor, [&](const Part& p) { return floor_ms(p, block_cost); });
-    add(m.token_efficiency, [&](const Part& p) { return floor_ms(p, token_cost) / token_ms(p); });
-    add(m.block_efficiency, [&](const Part& p) { return floor_ms(p, block_cost) / block_ms(p); });
-    add(m.read, [](const Part& p) { return p.ceilings.read_bytes_per_second / 1e9; });
-    add(m.fma, [](const Part& p) { return p.ceilings.fma_flops_per_second / 1e9; });
-    m.rows_touched.push_back(sample.column(kRowsTouched));
-    for (std::size_t part = 0; part < kParts; ++part) {
-      if (part_costs[part].empty()) continue;
-      add(m.part_ms[part], [part](const Part& p) { return 1e3 * p.values[kPartSeconds + part]; });
-      add(m.part_floor[part], [&](const Part& p) { return floor_ms(p, part_costs[part]); });
-    }
+  };
+  const auto ratio = [](const auto& floor, const auto& time) {
+    return [=](const Part& p) { return floor(p) / time(p); };
+  };
+  const PerPart<Cost> parts = decoded.count(&Transformer::block_cost_by_part);
+  const Cost block = decoded.count(&Transformer::block_cost);
+  const Cost token = decoded.count(&Transformer::token_cost);
+  std::vector<Metric> times;
+  for (std::size_t part = 0; part < kParts; ++part) {
+    if (parts[part].empty()) continue;
+    const std::string name = std::string("part.") + kPartNames[part];
+    const auto part_ms = [part](const Part& p) { return 1e3 * p.values[kPartSeconds + part]; };
+    times.push_back(each(trials, name + ".ms", "ms", part_ms, of_block));
+    times.push_back(each(trials, name + ".floor_ms", "ms", floor_ms(parts[part]), of_block));
   }
-  return m;
+  times.push_back(each(trials, "block_floor_ms", "ms", floor_ms(block), of_block));
+  times.push_back(each(trials, kBlockEfficiency, "1", ratio(floor_ms(block), block_ms), of_block));
+  times.push_back(each(trials, "token_floor_ms", "ms", floor_ms(token), of_token));
+  times.push_back(each(trials, kTokenEfficiency, "1", ratio(floor_ms(token), token_ms), of_token));
+  times.push_back(each(trials, kBlockMs, "ms", block_ms, of_block));
+  times.push_back(each(trials, kTokenMs, "ms", token_ms, of_token));
+  return times;
+}
+
+const std::vector<double>& values_of(const std::vector<Metric>& metrics, const char* name) {
+  return std::find_if(metrics.begin(), metrics.end(),
+                      [name](const Metric& metric) { return metric.name == name; })
+      ->values;
+}
+
+double median_of(const std::vector<Metric>& metrics, const char* name) {
+  return summarize(values_of(metrics, name)).median;
 }
 
 std::string notes_of(const DecodeModel& decoded, const Trials& trials, double precision) {
@@ -88,20 +105,21 @@ std::string notes_of(const DecodeModel& decoded, const Trials& trials, double pr
 }
 
 /// Why the row's times should not be believed, or nothing.
-std::string doubts_of(const Measured& m, const Trials& trials) {
+std::string doubts_of(const std::vector<Metric>& times, bool unstable) {
   std::string doubts;
+  double uncertainty = 0, efficiency = 0;
+  for (const char* name : {kTokenEfficiency, kBlockEfficiency}) {
+    uncertainty = std::max(uncertainty, relative_uncertainty(values_of(times, name)));
+    efficiency = std::max(efficiency, median_of(times, name));
+  }
   // Too few decodes for an interval are no reason for doubt by themselves: notes_of says so.
-  const double uncertainty =
-      std::max(relative_uncertainty(m.token_efficiency), relative_uncertainty(m.block_efficiency));
-  if (std::isfinite(uncertainty) ? uncertainty > kMaxEfficiencyUncertainty : trials.unstable) {
-    add_note(doubts, std::string(trials.unstable ? "the ceilings before and after disagreed too "
-                                                   "often, and "
-                                                 : "") +
+  if (std::isfinite(uncertainty) ? uncertainty > kMaxEfficiencyUncertainty : unstable) {
+    add_note(doubts, std::string(unstable ? "the ceilings before and after disagreed too often, "
+                                            "and "
+                                          : "") +
                          "the median efficiency is uncertain by more than " +
                          percent(kMaxEfficiencyUncertainty));
   }
-  const double efficiency =
-      std::max(summarize(m.token_efficiency).median, summarize(m.block_efficiency).median);
   if (efficiency > kMaxEfficiency) {
     add_note(doubts, "faster than its floor (efficiency " + percent(efficiency) + ")");
   }
@@ -114,62 +132,48 @@ double held_parameters(Transformer& model) {
   return count;
 }
 
-std::string line_of(const Measured& m, Status status, const std::string& note) {
-  char text[160];
-  std::snprintf(text, sizeof text, ": token %.4g ms, block %.4g ms (%.0f %% of its floor), %s",
-                summarize(m.token_ms).median, summarize(m.block_ms).median,
-                100 * summarize(m.block_efficiency).median, name_of(status));
-  return text + (note.empty() ? "" : ": " + note);
-}
-
 }  // namespace
 
 DecodeNumbers decode_numbers(const DecodeModel& decoded, const Trials& trials, double precision) {
   Transformer& model = *decoded.model;
-  const Measured m = measured(decoded, trials);
-  const std::string doubts = doubts_of(m, trials);
-  const bool partial = model.blocks() < decoded.row.model.decoder_layers;
-  const auto status_if = [&](Status partial_status) {
-    return !doubts.empty() ? Status::untrusted : partial ? partial_status : Status::ok;
-  };
-  const Status block_status = status_if(Status::scaled_down);
-  const Status token_status = status_if(Status::extrapolated);
-  const Phase token = total(decoded.token_cost()), block = total(decoded.block_cost());
-
+  std::vector<Metric> times = times_of(decoded, trials);
   DecodeNumbers numbers;
-  numbers.extra.config["blocks_held"] = model.blocks();
-  numbers.extra.ceilings = {summarize(m.read).median * 1e9, summarize(m.fma).median * 1e9};
-  numbers.extra.note = doubts;
-  add_note(numbers.extra.note, notes_of(decoded, trials, precision));
-  add_note(numbers.extra.note, library_description(decoded.row.decode.kernels));
-  numbers.extra.line = line_of(m, token_status, numbers.extra.note);
-
-  std::vector<Metric>& all = numbers.metrics;
-  all = {{"parameters", "weights", {double(model.parameter_count())}},
-         {"held_parameters", "weights", {held_parameters(model)}},
-         {"blocks_held", "blocks", {double(model.blocks())}},
-         {"token_weights_read", "weights", {token.weights}},
-         {"block_weights_read", "weights", {block.weights}},
-         {"token_bytes", "B", {token.bytes}},
-         {"block_bytes", "B", {block.bytes}},
-         {"token_flops", "FLOP", {token.flops}},
-         {"block_flops", "FLOP", {block.flops}},
-         {"discarded_pairs", "decodes", {double(trials.rejected.size())}},
-         {"rows_touched", "rows", m.rows_touched},
-         {"read_gbps", "GB/s", m.read},
-         {"fma_gflops", "GFLOP/s", m.fma}};
-  for (std::size_t part = 0; part < kParts; ++part) {
-    if (m.part_ms[part].empty()) continue;
-    const std::string name = std::string("part.") + kPartNames[part];
-    all.push_back({name + ".ms", "ms", m.part_ms[part], block_status});
-    all.push_back({name + ".floor_ms", "ms", m.part_floor[part], block_status});
+  Extra& extra = numbers.extra;
+  extra.note = doubts_of(times, trials.unstable);
+  if (!extra.note.empty()) {
+    for (Metric& time : times) time.status = Status::untrusted;
   }
-  all.push_back({"block_floor_ms", "ms", m.block_floor, block_status});
-  all.push_back({"block_efficiency", "1", m.block_efficiency, block_status});
-  all.push_back({"token_floor_ms", "ms", m.token_floor, token_status});
-  all.push_back({"token_efficiency", "1", m.token_efficiency, token_status});
-  all.push_back({"block_ms", "ms", m.block_ms, block_status});
-  all.push_back({kTokenMs, "ms", m.token_ms, token_status});
+  add_note(extra.note, notes_of(decoded, trials, precision));
+  add_note(extra.note, library_description(decoded.row.decode.kernels));
+  const Metric read = each(trials, "read_gbps", "GB/s",
+                           [](const Part& p) { return p.ceilings.read_bytes_per_second / 1e9; });
+  const Metric fma = each(trials, "fma_gflops", "GFLOP/s",
+                          [](const Part& p) { return p.ceilings.fma_flops_per_second / 1e9; });
+  extra.config["blocks_held"] = model.blocks();
+  extra.ceilings = {summarize(read.values).median * 1e9, summarize(fma.values).median * 1e9};
+  char text[160];
+  std::snprintf(text, sizeof text, ": token %.4g ms, block %.4g ms (%.0f %% of its floor), %s",
+                median_of(times, kTokenMs), median_of(times, kBlockMs),
+                100 * median_of(times, kBlockEfficiency), name_of(times.back().status));
+  extra.line = text + (extra.note.empty() ? "" : ": " + extra.note);
+
+  const Phase token = total(decoded.count(&Transformer::token_cost));
+  const Phase block = total(decoded.count(&Transformer::block_cost));
+  numbers.metrics = {
+      {"parameters", "weights", {double(model.parameter_count())}},
+      {"held_parameters", "weights", {held_parameters(model)}},
+      {"blocks_held", "blocks", {double(model.blocks())}},
+      {"token_weights_read", "weights", {token.weights}},
+      {"block_weights_read", "weights", {block.weights}},
+      {"token_bytes", "B", {token.bytes}},
+      {"block_bytes", "B", {block.bytes}},
+      {"token_flops", "FLOP", {token.flops}},
+      {"block_flops", "FLOP", {block.flops}},
+      {"discarded_pairs", "decodes", {double(trials.rejected.size())}},
+      each(trials, "rows_touched", "rows", [](const Part& p) { return p.values[kRowsTouched]; }),
+      read,
+      fma};
+  numbers.metrics.insert(numbers.metrics.end(), times.begin(), times.end());
   return numbers;
 }
 

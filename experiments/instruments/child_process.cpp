@@ -56,7 +56,7 @@ std::string receive(int pipe_end) {
 
 }  // namespace
 
-nlohmann::json in_child(const std::function<nlohmann::json()>& measure) {
+nlohmann::json json_from_child(const std::function<nlohmann::json()>& measure) {
   int ends[2];
   if (::pipe(ends) != 0) refuse_process();
   std::fflush(nullptr);  // or the child would print it again

@@ -6,9 +6,16 @@
 
 namespace scaling {
 
-/// What `measure` returns, run in a forked child. UserError and Interrupted arrive here as they
-/// were thrown there; any other end of the child is a UserError that says which. To be called
-/// before this process has run anything on OpenMP or a Team: their threads do not survive a fork.
-nlohmann::json in_child(const std::function<nlohmann::json()>& measure);
+nlohmann::json json_from_child(const std::function<nlohmann::json()>& measure);
+
+/// What `measure` returns, of any type that JSON can carry, run in a forked child. UserError and
+/// Interrupted arrive here as they were thrown there; any other end of the child is a UserError
+/// that says which. To be called before this process has run anything on OpenMP or a Team: their
+/// threads do not survive a fork.
+template <class Measure>
+auto in_child(const Measure& measure) {
+  return json_from_child([&measure] { return nlohmann::json(measure()); })
+      .template get<decltype(measure())>();
+}
 
 }  // namespace scaling

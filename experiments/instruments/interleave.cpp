@@ -137,12 +137,16 @@ class Rounds {
 
 }  // namespace
 
+std::vector<double> Trials::column(std::size_t column) const {
+  std::vector<double> values;
+  for (const Sample& sample : kept) values.push_back(sample.column(column));
+  return values;
+}
+
 double uncertainty_of(const Trials& trials, std::size_t decisive) {
   double largest = 0;
   for (std::size_t column = 0; column < decisive; ++column) {
-    std::vector<double> values;
-    for (const Sample& sample : trials.kept) values.push_back(sample.column(column));
-    largest = std::max(largest, relative_uncertainty(values));
+    largest = std::max(largest, relative_uncertainty(trials.column(column)));
   }
   return largest;
 }

@@ -82,6 +82,9 @@ struct Trials {
   /// both ceilings is then believed only if its median is certain enough.
   bool unstable = false;
   double seconds = 0;  ///< spent on this candidate, all included
+
+  /// Of every kept trial.
+  std::vector<double> column(std::size_t column) const;
 };
 
 /// Largest relative uncertainty of the medians of the first `decisive` columns.

@@ -90,6 +90,26 @@ std::vector<ModelRow> model_rows(const RowFile& file) {
   return rows;
 }
 
+Settings settings_of(const ModelRow& row) {
+  Settings settings;
+  for (const std::string& name : field_names()) {
+    settings.emplace_back(name, get_field(row.model, name));
+  }
+  settings.emplace_back("batch", std::to_string(row.batch));
+  return settings;
+}
+
+Point point_of(const ModelRow& row, int threads, Settings own, const Settings& more) {
+  Point point;
+  point.row = row.name;
+  point.against = row.against;
+  point.threads = threads;
+  point.seed = row.model.seed;
+  point.settings = std::move(own);
+  point.settings.insert(point.settings.end(), more.begin(), more.end());
+  return point;
+}
+
 bool is_relevant(const std::string& setting, const Settings& all) {
   const std::vector<std::string> names = field_names(), components = component_names();
   if (std::find(names.begin(), names.end(), setting) == names.end()) return true;
@@ -100,15 +120,6 @@ bool is_relevant(const std::string& setting, const Settings& all) {
     }
   }
   return is_relevant(model, setting);
-}
-
-Settings settings_of(const ModelRow& row) {
-  Settings settings;
-  for (const std::string& name : field_names()) {
-    settings.emplace_back(name, get_field(row.model, name));
-  }
-  settings.emplace_back("batch", std::to_string(row.batch));
-  return settings;
 }
 
 }  // namespace scaling

@@ -32,6 +32,7 @@ struct Metric {
   Status status = Status::ok;
   std::string note = {};
 };
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Metric, name, unit, values, status, note)
 
 /// What goes into the records of one call beside the point's own.
 struct Extra {

@@ -1,6 +1,7 @@
 // A kind of experiment: what its points are and how they are measured. run_study does the rest.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -29,6 +30,8 @@ struct StudyInfo {
 
 class Study {
  public:
+  using Points = std::span<const Point* const>;
+
   virtual ~Study() = default;
   virtual StudyInfo info() const = 0;
   /// Adds the study's own flags: options that outlive the run.
@@ -44,10 +47,10 @@ class Study {
   /// What is done with the points in place of measuring them, as a trial of each: its exit status.
   virtual std::optional<int> instead(std::span<const Point>) { return std::nullopt; }
   /// Points to measure together, as indices; default: each alone.
-  virtual std::vector<std::vector<std::size_t>> groups(std::span<const Point* const> points) const;
+  virtual std::vector<std::vector<std::size_t>> groups(Points points) const;
   /// Measures a group: closes, fails, skips or leaves each point of it. May throw UserError, which
   /// fails those that are still open, and Interrupted.
-  virtual void measure(std::span<const Point* const> group, Sink& sink) = 0;
+  virtual void measure(Points group, Sink& sink) = 0;
   /// Name and unit of the number that is written last: a point is finished if it is there.
   virtual Metric closing(const Point& point) const = 0;
 
@@ -62,6 +65,16 @@ class Study {
   /// Said after an interruption, in place of what holds for all.
   virtual std::string interrupted() const { return ""; }
 };
+
+/// Study::groups: points that are alike in key(point) together, ascending by it.
+template <class Key>
+std::vector<std::vector<std::size_t>> groups_by(Study::Points points, const Key& key) {
+  std::map<decltype(key(*points[0])), std::vector<std::size_t>> found;
+  for (std::size_t i = 0; i < points.size(); ++i) found[key(*points[i])].push_back(i);
+  std::vector<std::vector<std::size_t>> groups;
+  for (auto& [alike, indices] : found) groups.push_back(std::move(indices));
+  return groups;
+}
 
 /// A driver's main: the exit status. 0: everything is measured or skipped with a reason; 1: some
 /// points failed; 2: a mistake of the user's, said in a sentence; 130: interrupted.

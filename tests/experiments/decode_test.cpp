@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "experiments/decode/decode_row.h"
 #include "experiments/decode/decode_study.h"
 #include "experiments/decode/grouping.h"
 #include "tests/experiments/harness_helpers.h"
@@ -22,12 +23,12 @@ std::vector<DecodeRow> parse(const std::string& text, const Settings& overrides 
 struct Parsed {
   explicit Parsed(std::vector<const char*> flags) {
     flags.insert(flags.begin(), "decode_time");
-    options = parse_run_options(study, int(flags.size()), flags.data());
+    options = parse_run_options(*study, int(flags.size()), flags.data());
   }
   std::vector<Point> points(const std::string& text) {
     std::istringstream in(text);
-    return study.points(parse_row_file(in, "some.cfg", study.row_knobs(), options.overrides),
-                        options);
+    return study->points(parse_row_file(in, "some.cfg", study->row_knobs(), options.overrides),
+                         options);
   }
   std::string setting(const std::string& text, const std::string& name) {
     const Settings settings = points(text).front().settings;
@@ -36,7 +37,7 @@ struct Parsed {
     }
     return "none";
   }
-  DecodeStudy study;
+  const std::unique_ptr<Study> study = make_decode_study();
   RunOptions options;
 };
 
@@ -124,13 +125,13 @@ TEST(DecodeRows, KnobsOfWhatIsNotChosenAreRefusedInARowAndOfNoWeightElsewhere) {
   expect_mentions(message_of([] { parse("shape = tiny\nrow = a: sparsity=4\n"); }),
                   {"some.cfg", "row 'a'", "'sparsity'", "feed_forward=sparse"});
   EXPECT_EQ(parse("shape = tiny\nsparsity = 4\nrow = a\n").size(), 1u);
-  const DecodeStudy study;
+  const std::unique_ptr<Study> study = make_decode_study();
   const Settings dense = settings_of(parse("shape = tiny\nrow = a\n")[0]);
   const Settings sparse = settings_of(parse("shape = tiny\nrow = a: feed_forward=sparse\n")[0]);
-  EXPECT_FALSE(study.counts("sparsity", dense));
-  EXPECT_TRUE(study.counts("sparsity", sparse));
+  EXPECT_FALSE(study->counts("sparsity", dense));
+  EXPECT_TRUE(study->counts("sparsity", sparse));
   for (const char* setting : {"d_ff", "batch", "protocol", "pin"}) {
-    EXPECT_TRUE(study.counts(setting, dense)) << setting;
+    EXPECT_TRUE(study->counts(setting, dense)) << setting;
   }
 }
 
