@@ -1,7 +1,6 @@
-// The driver of StackStudy.
+// The driver of the study of stacks.
 #include "experiments/stacks/stack_study.h"
 
 int main(int argc, char** argv) {
-  scaling::StackStudy study;
-  return scaling::run_study(study, argc, argv);
+  return scaling::run_study(*scaling::make_stack_study(), argc, argv);
 }

@@ -1,16 +1,18 @@
 // Heap counted by the C library, resident memory by the system, time by a clock around each step.
 #include "experiments/stacks/stack_measure.h"
 
-#include <chrono>
 #include <cmath>
+#include <list>
 
 #include "experiments/instruments/interleave.h"
 #include "experiments/instruments/memory.h"
 #include "experiments/study/interrupt.h"
 #include "kernels/check.h"
+#include "kernels/clock.h"
 #include "kernels/gemm.h"
 #include "kernels/random.h"
 #include "kernels/team.h"
+#include "models/transformer/transformer.h"
 
 namespace scaling {
 namespace {
@@ -49,80 +51,94 @@ double distance(Transformer& model, Transformer& reference) {
   return std::sqrt(square / norm);
 }
 
+/// A row in training, and what a pass over its batch keeps.
+class Subject {
+ public:
+  Subject(const ModelRow& row, const std::string& gemm, int threads)
+      : model(row.model), gemm_(find_gemm(gemm)), batch_(random_batch(row)) {
+    {
+      Team team(threads);
+      model.allocate_for_training(team);
+    }
+    set_gemm_threads(threads);
+    kept = model.make_activations();
+  }
+
+  /// Seconds of one forward and backward pass with dropout; `seed` is of its draws. Gradients are
+  /// those of this pass alone.
+  double step(int seed) {
+    check_interrupt();
+    model.zero_gradients();
+    Pass pass{.gemm = gemm_, .training = true, .dropout = kDropout, .seed = std::uint64_t(seed)};
+    const float scale = 1 / float(batch_.target.size());
+    const Clock::time_point start = Clock::now();
+    model.loss_and_gradients(pass, batch_, scale, *kept);
+    return seconds_since(start);
+  }
+
+  Transformer model;
+  std::unique_ptr<Transformer::Kept> kept;
+
+ private:
+  const Gemm& gemm_;
+  Batch batch_;
+};
+
 }  // namespace
 
-StackSubject::StackSubject(const ModelRow& row, const StackSetting& setting)
-    : model(row.model), gemm_(find_gemm(setting.gemm)), batch_(random_batch(row)) {
-  {
-    Team team(setting.threads);
-    model.allocate_for_training(team);
-  }
-  set_gemm_threads(setting.threads);
-  kept = model.make_activations();
-}
-
-double StackSubject::step(std::uint64_t seed) {
-  check_interrupt();
-  model.zero_gradients();
-  Pass pass{.gemm = gemm_, .training = true, .dropout = kDropout, .seed = seed};
-  const float scale = 1 / float(batch_.target.size());
-  const auto start = std::chrono::steady_clock::now();
-  model.loss_and_gradients(pass, batch_, scale, *kept);
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-StackMemory measure_stack_memory(const ModelRow& row, const StackSetting& setting) {
-  StackSubject subject(row, setting);
+std::vector<Metric> measure_stack_memory(const ModelRow& row, const std::string& gemm,
+                                         int threads) {
+  Subject subject(row, gemm, threads);
   subject.step(1);
   const double after_first = heap_bytes();
   subject.step(2);
-  const double after_second = heap_bytes();
-  StackMemory memory;
-  memory.peak_memory_bytes = peak_memory();
-  memory.model_bytes = 2 * double(subject.model.held_bytes());
-  memory.second_pass_bytes = after_second - after_first;
-  memory.decision_bytes = double(subject.kept->decoder.decision_bytes());
+  const double after_second = heap_bytes(), peak = peak_memory();
+  Stack::Kept& kept = subject.kept->decoder;
+  const auto decisions = double(kept.decision_bytes());
   // What the stack kept is what is there no longer once it is gone.
-  subject.kept->decoder = Stack::Kept{};
-  memory.stack_bytes = after_second - heap_bytes() - memory.decision_bytes;
-  return memory;
+  kept = {};
+  const double stack = after_second - heap_bytes() - decisions;
+  std::vector<Metric> bytes = {{"decision_bytes", "B", {decisions}},
+                               {"model_bytes", "B", {2 * double(subject.model.held_bytes())}}};
+  if (!std::isnan(peak)) bytes.push_back({"peak_memory_bytes", "B", {peak}});
+  bytes.push_back({"second_pass_bytes", "B", {after_second - after_first}});
+  bytes.push_back({"stack_bytes", "B", {stack}});
+  return bytes;
 }
 
-StackSteps measure_stack_steps(const std::vector<ModelRow>& rows, const StackSetting& setting,
-                               int repeats) {
-  std::vector<std::unique_ptr<StackSubject>> subjects;
+std::vector<std::vector<double>> measure_stack_steps(const std::vector<ModelRow>& rows,
+                                                     const std::string& gemm, int threads,
+                                                     int repeats) {
+  std::list<Subject> subjects;
   std::vector<Candidate> candidates;
-  StackSteps steps;
   for (const ModelRow& row : rows) {
-    subjects.push_back(std::make_unique<StackSubject>(row, setting));
-    StackSubject* const own = subjects.back().get();
-    steps.flops.push_back(own->model.training_flops(row.batch, 0, row.model.max_length));
+    Subject& own = subjects.emplace_back(row, gemm, threads);
     candidates.push_back({.name = row.name,
                           .trial =
-                              [own](int number) {
-                                return Trial{{own->step(std::uint64_t(number) + 1)}, {}};
+                              [&own](int number) {
+                                return Trial{{own.step(number + 1)}, {}};
                               },
-                          .warm_up = [own] { own->step(0); }});
+                          .warm_up = [&own] { own.step(0); }});
   }
   const Protocol protocol{.least = repeats, .most = repeats, .seed = rows.front().model.seed};
+  std::vector<std::vector<double>> seconds;
   for (const Trials& trials : interleave(candidates, protocol)) {
-    steps.seconds.emplace_back();
-    for (const Sample& sample : trials.kept) steps.seconds.back().push_back(sample.column(0));
+    seconds.push_back(trials.column(0));
   }
-  return steps;
+  return seconds;
 }
 
-StackErrors measure_stack_errors(const ModelRow& row, const ModelRow& reference,
-                                 const StackSetting& setting, int seeds) {
-  StackSubject subject(row, setting), oracle(reference, setting);
-  StackErrors errors;
+std::vector<Metric> measure_stack_errors(const ModelRow& row, const ModelRow& reference,
+                                         const std::string& gemm, int threads, int seeds) {
+  Subject subject(row, gemm, threads), oracle(reference, gemm, threads);
+  Metric reconstruction{"reconstruction_error", "1"}, gradient{"gradient_error", "1"};
   for (int seed = 1; seed <= seeds; ++seed) {
-    subject.step(std::uint64_t(seed));
-    oracle.step(std::uint64_t(seed));
-    errors.gradient.push_back(distance(subject.model, oracle.model));
-    errors.reconstruction.push_back(subject.kept->decoder.reconstruction_error());
+    subject.step(seed);
+    oracle.step(seed);
+    gradient.values.push_back(distance(subject.model, oracle.model));
+    reconstruction.values.push_back(subject.kept->decoder.reconstruction_error());
   }
-  return errors;
+  return {reconstruction, gradient};
 }
 
 }  // namespace scaling

@@ -1,17 +1,21 @@
-// Rows to groups at every depth and batch; one process for the memory of each row, one for the
+// Rows to points at every depth and batch; one process for the memory of each row, one for the
 // steps of a group, one for each pair of gradients.
 #include "experiments/stacks/stack_study.h"
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
+#include <optional>
 #include <utility>
 
 #include "experiments/instruments/child_process.h"
+#include "experiments/instruments/model_row.h"
 #include "experiments/stacks/stack_measure.h"
 #include "experiments/study/counts.h"
 #include "kernels/check.h"
 #include "kernels/gemm.h"
 #include "kernels/gemm_rate.h"
+#include "models/transformer/transformer.h"
 
 namespace scaling {
 namespace {
@@ -22,10 +26,27 @@ constexpr int kSeeds = 3, kQuickSeeds = 1;
 constexpr double kRate = 120e9, kSetUpSeconds = 0.5;
 constexpr int kFurtherSteps = 3;
 
-const ModelRow& named(const std::vector<ModelRow>& rows, const std::string& name) {
-  return *std::find_if(rows.begin(), rows.end(),
-                       [&name](const ModelRow& row) { return row.name == name; });
-}
+struct StackKnobs {
+  std::string depths = "2,4,8,12,16,24", batches = "1,2,4,8,16";
+  int repeats = 7;
+
+  template <class Self, class Visitor>
+  static void fields(Self& k, Visitor&& visit) {
+    visit("depths", k.depths, "decoder blocks", Trait{.quick = "2,4,8"});
+    visit("batches", k.batches, "sequences", Trait{.quick = "1,2,4"});
+    visit("repeats", k.repeats, "timed steps", Trait{.quick = "3"});
+  }
+};
+
+/// steps: memory and time of a training step. gradients: distance from those of the reference.
+enum class Kind { steps, gradients };
+
+/// A row at one depth and batch, and what it is compared with.
+struct StackPoint {
+  Kind kind;
+  ModelRow row, reference;
+  std::size_t group;  ///< alike for those of one reference, depth and batch
+};
 
 ModelRow at_point(ModelRow row, std::int64_t depth, std::int64_t batch) {
   const std::string suffix = "_d" + std::to_string(depth) + "_b" + std::to_string(batch);
@@ -37,24 +58,47 @@ ModelRow at_point(ModelRow row, std::int64_t depth, std::int64_t batch) {
   return row;
 }
 
-StackGroup::Kind kind_of(const RowFile& file, const ModelRow& reference) {
-  const std::string stack = get_field(reference.model, "residual_stack");
-  if (stack == "plain") return StackGroup::Kind::steps;
-  if (stack == "reversible_stored") return StackGroup::Kind::gradients;
-  file.refuse(reference.name, "others are compared with it, but it has residual_stack " + stack +
+Kind kind_of(const RowFile& file, const ModelRow& reference) {
+  switch (reference.model.residual_stack) {
+    case ResidualStack::plain:
+      return Kind::steps;
+    case ResidualStack::reversible_stored:
+      return Kind::gradients;
+    case ResidualStack::reversible:
+      break;
+  }
+  file.refuse(reference.name, "others are compared with it, but it has residual_stack " +
+                                  print_value(reference.model.residual_stack) +
                                   "; compare steps with plain, gradients with reversible_stored");
 }
 
+/// What the wanted rows are compared with, each once.
+std::vector<ModelRow> references_of(const RowFile& file, const std::vector<ModelRow>& rows,
+                                    const std::vector<std::string>& wanted) {
+  require_known_rows(wanted, names_of(rows), file.experiment);
+  std::vector<ModelRow> references;
+  for (const ModelRow& row : rows) {
+    if (!is_wanted(wanted, row.name)) continue;
+    if (!row.model.decoder_only()) {
+      file.refuse(row.name, "it has an encoder; give encoder_layers = 0");
+    }
+    const auto is_its = [&row](const ModelRow& other) { return other.name == row.against; };
+    if (std::none_of(references.begin(), references.end(), is_its)) {
+      references.push_back(*std::find_if(rows.begin(), rows.end(), is_its));
+    }
+  }
+  return references;
+}
+
 /// (depth, batch), each once.
-std::vector<std::pair<std::int64_t, std::int64_t>> sweep(const ModelRow& reference,
-                                                         StackGroup::Kind kind,
+std::vector<std::pair<std::int64_t, std::int64_t>> sweep(const ModelRow& reference, Kind kind,
                                                          const StackKnobs& knobs) {
   std::vector<std::pair<std::int64_t, std::int64_t>> found;
   for (const std::int64_t depth : parse_counts("depths", knobs.depths)) {
     found.emplace_back(depth, reference.batch);
   }
   const std::vector<std::int64_t> batches = parse_counts("batches", knobs.batches);
-  if (kind == StackGroup::Kind::gradients) return found;
+  if (kind == Kind::gradients) return found;
   for (const std::int64_t batch : batches) {
     const std::pair<std::int64_t, std::int64_t> own(reference.model.decoder_layers, batch);
     if (std::find(found.begin(), found.end(), own) == found.end()) found.push_back(own);
@@ -62,189 +106,156 @@ std::vector<std::pair<std::int64_t, std::int64_t>> sweep(const ModelRow& referen
   return found;
 }
 
-std::vector<StackGroup> groups_of(const RowFile& file, const std::vector<std::string>& wanted,
-                                  const StackKnobs& knobs) {
-  const std::vector<ModelRow> rows = model_rows(file);
-  std::vector<std::string> known, references;
-  for (const ModelRow& row : rows) known.push_back(row.name);
-  require_known_rows(wanted, known, file.experiment);
-  for (const ModelRow& row : rows) {
-    if (!is_wanted(wanted, row.name)) continue;
-    if (!row.model.decoder_only()) {
-      file.refuse(row.name, "it has an encoder; give encoder_layers = 0");
-    }
-    if (std::find(references.begin(), references.end(), row.against) == references.end()) {
-      references.push_back(row.against);
-    }
+class StackStudy : public ModelStudy {
+ public:
+  StudyInfo info() const override {
+    return {.name = "stacks",
+            .program = "reversibility",
+            .about = "measures what reversible stacks save and cost",
+            .folder = "stacks",
+            .example = "stacks/reversibility.cfg",
+            .quick = "fewer depths, batches and steps"};
   }
-  std::vector<StackGroup> groups;
-  for (const std::string& name : references) {
-    const ModelRow& reference = named(rows, name);
-    const StackGroup::Kind kind = kind_of(file, reference);
-    for (const auto& [depth, batch] : sweep(reference, kind, knobs)) {
-      StackGroup group{kind, at_point(reference, depth, batch), {}};
-      for (const ModelRow& row : rows) {
-        const bool is_oracle = kind == StackGroup::Kind::gradients && row.name == name;
-        if (row.against == name && !is_oracle && is_wanted(wanted, row.name)) {
-          group.rows.push_back(at_point(row, depth, batch));
+  void flags(Knobs& knobs) override { knobs.add(knobs_); }
+
+  std::vector<Point> points(const RowFile& file, const RunOptions& options) override {
+    if (knobs_.repeats < 1) {
+      throw UserError("--repeats is " + std::to_string(knobs_.repeats) + " but must be at least 1");
+    }
+    quick_ = options.quick;
+    const std::vector<ModelRow> rows = model_rows(file);
+    std::vector<Point> points;
+    std::size_t group = 0;
+    for (const ModelRow& reference : references_of(file, rows, options.rows)) {
+      const Kind kind = kind_of(file, reference);
+      for (const auto& [depth, batch] : sweep(reference, kind, knobs_)) {
+        ++group;
+        for (const ModelRow& row : rows) {
+          const bool is_oracle = kind == Kind::gradients && row.name == reference.name;
+          if (row.against != reference.name || is_oracle || !is_wanted(options.rows, row.name)) {
+            continue;
+          }
+          const StackPoint one{kind, at_point(row, depth, batch), at_point(reference, depth, batch),
+                               group};
+          points.push_back(point_at(one, row.name, options.threads.front()));
+          stacks_.emplace(one.row.name, one);
         }
       }
-      if (!group.rows.empty()) groups.push_back(std::move(group));
+    }
+    if (points.empty()) {
+      throw UserError(
+          "nothing is left to measure: --rows names only what others are compared with");
+    }
+    return points;
+  }
+
+  /// Points of one reference, depth and batch.
+  std::vector<std::vector<std::size_t>> groups(Points points) const override {
+    return groups_by(points, [this](const Point& point) { return stack_of(point).group; });
+  }
+
+  Metric closing(const Point& point) const override {
+    if (stack_of(point).kind == Kind::steps) return {.name = "step_ms", .unit = "ms"};
+    return {.name = "gradient_error", .unit = "1"};
+  }
+
+  /// In processes of their own, so that nothing stays behind.
+  void measure(Points group, Sink& sink) override {
+    std::string names;
+    for (const Point* point : group) names += (names.empty() ? "" : ", ") + point->row;
+    sink.live(names);
+    if (stack_of(*group.front()).kind == Kind::steps) {
+      measure_steps(group, sink);
+    } else {
+      measure_gradients(group, sink);
     }
   }
-  if (groups.empty()) {
-    throw UserError("nothing is left to measure: --rows names only what others are compared with");
-  }
-  return groups;
-}
 
-Metric value(const char* name, const char* unit, double number) {
-  return {.name = name, .unit = unit, .values = {number}};
-}
+ private:
+  /// row: its name without depth and batch.
+  Point point_at(const StackPoint& one, const std::string& row, int threads) const {
+    const std::string depth = print_value(one.row.model.decoder_layers);
+    Point point =
+        point_of(one.row, threads, settings_of(one.row),
+                 {{"quick", print_value(quick_)}, {"repeats", print_value(knobs_.repeats)}});
+    point.flags = {{"rows", row},
+                   {"depths", depth},
+                   {"batches", print_value(one.row.batch)},
+                   {"decoder_layers", depth}};
+    point.seconds = kSetUpSeconds + step_flops(one.row) / kRate * (knobs_.repeats + kFurtherSteps);
+    return point;
+  }
+
+  static double step_flops(const ModelRow& row) {
+    return Transformer(row.model).training_flops(row.batch, 0, row.model.max_length);
+  }
+
+  const StackPoint& stack_of(const Point& point) const { return stacks_.at(point.row); }
+
+  /// The fastest linked library for products, and its rate on a large one: the ceiling of mfu.
+  /// Libraries are compared only if there is something to measure.
+  const std::pair<std::string, double>& library(int threads) {
+    if (!library_) {
+      library_ = in_child([&]() -> std::pair<std::string, double> {
+        set_gemm_threads(threads);
+        const std::string name = find_gemm("auto").name;
+        return {name, best_gemm_gflops(quick_ ? kQuickProductSize : kProductSize, threads)};
+      });
+    }
+    return *library_;
+  }
+
+  void measure_steps(Points group, Sink& sink) {
+    const int threads = group.front()->threads;
+    const auto& [gemm, gflops] = library(threads);
+    std::vector<ModelRow> rows;
+    std::vector<std::vector<Metric>> found;
+    for (const Point* point : group) {
+      rows.push_back(stack_of(*point).row);
+      found.push_back(
+          in_child([&, &gemm = gemm] { return measure_stack_memory(rows.back(), gemm, threads); }));
+    }
+    const auto seconds = in_child(
+        [&, &gemm = gemm] { return measure_stack_steps(rows, gemm, threads, knobs_.repeats); });
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      std::vector<Metric>& metrics = found[i];
+      const double flops = step_flops(rows[i]), stack_bytes = metrics.back().values.front();
+      Metric mfu{.name = "mfu", .unit = "1"}, ms = closing(*group[i]);
+      for (const double s : seconds[i]) {
+        ms.values.push_back(1e3 * s);
+        mfu.values.push_back(1e-9 * flops / s / gflops);
+      }
+      metrics.insert(
+          metrics.end(),
+          {{"step_flops", "FLOP", {flops}}, {"gemm_gflops", "GFLOP/s", {gflops}}, mfu, ms});
+      char text[96];
+      std::snprintf(text, sizeof text, " keeps %s, %.4g ms", readable_bytes(stack_bytes).c_str(),
+                    summarize(ms.values).median);
+      sink.close(*group[i], metrics, {.config = {{"gemm", gemm}}, .line = group[i]->row + text});
+    }
+  }
+
+  void measure_gradients(Points group, Sink& sink) {
+    const int threads = group.front()->threads, seeds = quick_ ? kQuickSeeds : kSeeds;
+    const std::string& gemm = library(threads).first;
+    for (const Point* point : group) {
+      const StackPoint& one = stack_of(*point);
+      const std::vector<Metric> errors = in_child(
+          [&] { return measure_stack_errors(one.row, one.reference, gemm, threads, seeds); });
+      char text[48];
+      std::snprintf(text, sizeof text, " off by %.2g", summarize(errors.back().values).median);
+      sink.close(*point, errors, {.config = {{"gemm", gemm}}, .line = point->row + text});
+    }
+  }
+
+  StackKnobs knobs_;
+  bool quick_ = false;
+  std::map<std::string, StackPoint> stacks_;  ///< by the point's name
+  std::optional<std::pair<std::string, double>> library_;
+};
 
 }  // namespace
 
-StudyInfo StackStudy::info() const {
-  return {.name = "stacks",
-          .program = "reversibility",
-          .about = "measures what reversible stacks save and cost",
-          .folder = "stacks",
-          .example = "stacks/reversibility.cfg",
-          .quick = "fewer depths, batches and steps"};
-}
-
-std::vector<Point> StackStudy::points(const RowFile& file, const RunOptions& options) {
-  if (knobs_.repeats < 1) {
-    throw UserError("--repeats is " + std::to_string(knobs_.repeats) + " but must be at least 1");
-  }
-  quick_ = options.quick;
-  groups_ = groups_of(file, options.rows, knobs_);
-  std::vector<Point> points;
-  for (std::size_t g = 0; g < groups_.size(); ++g) {
-    for (std::size_t r = 0; r < groups_[g].rows.size(); ++r) {
-      const ModelRow& row = groups_[g].rows[r];
-      const std::string depth = std::to_string(row.model.decoder_layers);
-      const std::string batch = std::to_string(row.batch);
-      Point point;
-      point.row = row.name;
-      point.against = row.against;
-      point.threads = options.threads.front();
-      point.seed = row.model.seed;
-      point.settings = settings_of(row);
-      point.settings.emplace_back("quick", print_value(quick_));
-      point.settings.emplace_back("repeats", print_value(knobs_.repeats));
-      // The row's own name, without the point.
-      point.flags = {{"rows", row.name.substr(0, row.name.rfind("_d"))},
-                     {"depths", depth},
-                     {"batches", batch},
-                     {"decoder_layers", depth}};
-      const double flops =
-          Transformer(row.model).training_flops(row.batch, 0, row.model.max_length);
-      point.seconds = kSetUpSeconds + flops / kRate * (knobs_.repeats + kFurtherSteps);
-      places_[point.row] = {g, r};
-      points.push_back(std::move(point));
-    }
-  }
-  return points;
-}
-
-const ModelRow& StackStudy::row_of(const Point& point) const {
-  return group_of(point).rows[places_.at(point.row).row];
-}
-
-Metric StackStudy::closing(const Point& point) const {
-  if (group_of(point).kind == StackGroup::Kind::steps) return {.name = "step_ms", .unit = "ms"};
-  return {.name = "gradient_error", .unit = "1"};
-}
-
-std::vector<std::vector<std::size_t>> StackStudy::groups(
-    std::span<const Point* const> points) const {
-  std::map<std::size_t, std::vector<std::size_t>> found;
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    found[places_.at(points[i]->row).group].push_back(i);
-  }
-  std::vector<std::vector<std::size_t>> groups;
-  for (const auto& [group, indices] : found) groups.push_back(indices);
-  return groups;
-}
-
-const StackStudy::Library& StackStudy::library(int threads) {
-  if (library_) return *library_;
-  const nlohmann::json found = in_child([&]() -> nlohmann::json {
-    set_gemm_threads(threads);
-    const std::string name = find_gemm("auto").name;
-    return {{"name", name},
-            {"gflops", best_gemm_gflops(quick_ ? kQuickProductSize : kProductSize, threads)}};
-  });
-  return library_.emplace(Library{found["name"], found["gflops"]});
-}
-
-void StackStudy::measure(std::span<const Point* const> group, Sink& sink) {
-  std::string names;
-  for (const Point* point : group) names += (names.empty() ? "" : ", ") + point->row;
-  sink.live(names);
-  if (group_of(*group.front()).kind == StackGroup::Kind::steps) {
-    measure_steps(group, sink);
-  } else {
-    measure_gradients(group, sink);
-  }
-}
-
-void StackStudy::measure_steps(std::span<const Point* const> group, Sink& sink) {
-  const Library& best = library(group.front()->threads);
-  const StackSetting setting = {best.name, group.front()->threads};
-  std::vector<ModelRow> rows;
-  std::vector<nlohmann::json> memories;
-  for (const Point* point : group) {
-    rows.push_back(row_of(*point));
-    // Read as JSON, whose names are those of the metrics.
-    memories.push_back(
-        in_child([&] { return nlohmann::json(measure_stack_memory(rows.back(), setting)); }));
-  }
-  const auto steps = in_child([&] {
-                       return nlohmann::json(measure_stack_steps(rows, setting, knobs_.repeats));
-                     }).get<StackSteps>();
-  for (std::size_t i = 0; i < group.size(); ++i) {
-    std::vector<Metric> metrics;
-    for (const auto& [name, bytes] : memories[i].items()) {
-      // The peak is none where the system does not tell.
-      if (bytes.is_number()) metrics.push_back(value(name.c_str(), "B", bytes.get<double>()));
-    }
-    metrics.push_back(value("step_flops", "FLOP", steps.flops[i]));
-    metrics.push_back(value("gemm_gflops", "GFLOP/s", best.gflops));
-    Metric mfu{.name = "mfu", .unit = "1"}, ms = closing(*group[i]);
-    for (const double seconds : steps.seconds[i]) {
-      ms.values.push_back(1e3 * seconds);
-      mfu.values.push_back(1e-9 * steps.flops[i] / seconds / best.gflops);
-    }
-    metrics.push_back(std::move(mfu));
-    metrics.push_back(std::move(ms));
-    char text[96];
-    std::snprintf(text, sizeof text, " keeps %s, %.4g ms",
-                  readable_bytes(memories[i]["stack_bytes"].get<double>()).c_str(),
-                  summarize(metrics.back().values).median);
-    sink.close(*group[i], metrics, {.config = {{"gemm", best.name}}, .line = group[i]->row + text});
-  }
-}
-
-void StackStudy::measure_gradients(std::span<const Point* const> group, Sink& sink) {
-  const Library& best = library(group.front()->threads);
-  const StackSetting setting = {best.name, group.front()->threads};
-  const int seeds = quick_ ? kQuickSeeds : kSeeds;
-  for (const Point* point : group) {
-    const auto errors = in_child([&] {
-                          return nlohmann::json(measure_stack_errors(
-                              row_of(*point), group_of(*point).reference, setting, seeds));
-                        }).get<StackErrors>();
-    Metric error = closing(*point);
-    error.values = errors.gradient;
-    char text[48];
-    std::snprintf(text, sizeof text, " off by %.2g", summarize(error.values).median);
-    sink.close(
-        *point,
-        {{.name = "reconstruction_error", .unit = "1", .values = errors.reconstruction}, error},
-        {.config = {{"gemm", best.name}}, .line = point->row + text});
-  }
-}
+std::unique_ptr<Study> make_stack_study() { return std::make_unique<StackStudy>(); }
 
 }  // namespace scaling

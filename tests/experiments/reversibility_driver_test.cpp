@@ -97,6 +97,17 @@ TEST(Reversibility, DecisionsAreCountedApartAndGradientsCompared) {
   }
 }
 
+TEST(Reversibility, KnobsOfALayerThatARowDoesNotHaveDoNotTellItsResultsApart) {
+  const Folder folder;
+  const std::string arguments =
+      smoke(folder, "--depths 2 --batches 4 --rows dense_plain,sparse_plain --repeats 1");
+  ASSERT_EQ(run_driver(arguments).status, 0);
+  const Outcome sparser = run_driver(arguments + " --sparsity 8");
+  EXPECT_EQ(sparser.status, 0) << sparser.text;
+  expect_mentions(sparser.text, {"dense_plain_d2_b4: 1 thread already measured",
+                                 "sparse_plain_d2_b4: 1 thread, "});
+}
+
 TEST(Reversibility, MistakesExitWithTwoAndASentence) {
   const Folder folder;
   std::ofstream(folder / "odd.cfg") << "encoder_layers = 0\nrow = one: residual_stack=reversible\n"
