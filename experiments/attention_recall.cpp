@@ -1,7 +1,6 @@
-// The driver of RecallStudy.
+// The driver of the study of recall.
 #include "experiments/attention/recall_study.h"
 
 int main(int argc, char** argv) {
-  scaling::RecallStudy study;
-  return scaling::run_study(study, argc, argv);
+  return scaling::run_study(*scaling::make_recall_study(), argc, argv);
 }

@@ -49,29 +49,35 @@ class Core {
         attention_(make_self_attention(model)),
         kept_(attention_->make_activations()) {}
 
-  double forward_seconds(Matrices& m) {
+  /// Seconds of a forward; in training, of its backward too.
+  double run(Matrices& m, bool training) {
     check_interrupt();
-    Pass pass{.gemm = gemm_, .seed = model_.seed};
-    const auto start = Clock::now();
-    attention_->forward(pass, m.q, m.k, m.v, {.causal = true}, *kept_, m.o);
-    return seconds_since(start);
-  }
-
-  double step_seconds(Matrices& m) {
-    check_interrupt();
-    Pass pass{.gemm = gemm_, .training = true, .seed = model_.seed};
+    Pass pass{.gemm = gemm_, .training = training, .seed = model_.seed};
     const AttentionMask mask{.causal = true};
-    const auto start = Clock::now();
+    const Clock::time_point start = Clock::now();
     attention_->forward(pass, m.q, m.k, m.v, mask, *kept_, m.o);
-    attention_->backward(pass, m.q, m.k, m.v, mask, *kept_, m.dout, m.dq, m.dk, m.dv);
+    if (training) {
+      attention_->backward(pass, m.q, m.k, m.v, mask, *kept_, m.dout, m.dq, m.dk, m.dv);
+    }
     return seconds_since(start);
   }
 
-  /// Those of the last forward, as CoreCost says.
-  void count_flops(std::int64_t length, CoreCost* cost) const {
-    const AttentionWork work = attention_->work_of(*kept_, length, /*causal=*/true);
-    cost->forward_flops = work.forward_flops(model_.d_head());
-    cost->step_flops = work.step_flops(model_.d_head());
+  /// The first one, with its memory over what there was before.
+  RunCost first_run(Matrices& m, bool training) {
+    // Freed pages that are still resident, of products measured before, would hide growth.
+    return_free_memory();
+    reset_peak_memory();
+    const double resident = peak_memory(), allocated = heap_bytes();
+    RunCost cost;
+    cost.seconds = {run(m, training)};
+    cost.heap_bytes = heap_bytes() - allocated;
+    cost.peak_bytes = std::max(0.0, peak_memory() - resident);
+    return cost;
+  }
+
+  /// Done by the last forward.
+  AttentionWork work(std::int64_t length) const {
+    return attention_->work_of(*kept_, length, /*causal=*/true);
   }
 
  private:
@@ -81,40 +87,24 @@ class Core {
   std::unique_ptr<Activations> kept_;
 };
 
-/// Seconds of a run; what it leaves allocated and the most that was resident in it, both over what
-/// there was before.
-template <class Run>
-double measured_run(const Run& run, double* heap, double* peak) {
-  // Freed pages that are still resident, of products measured before, would hide growth.
-  return_free_memory();
-  reset_peak_memory();
-  const double resident = peak_memory(), allocated = heap_bytes();
-  const double seconds = run();
-  *heap = heap_bytes() - allocated;
-  *peak = std::max(0.0, peak_memory() - resident);
-  return seconds;
-}
-
 /// Lets libraries take what they take once in a process, which is no row's.
 void meet_libraries(const ModelConfig& model, const Gemm& gemm, std::int64_t length) {
   Matrices few(model, std::min(length, kShortLength));
   Core core(model, gemm);
-  core.forward_seconds(few);
-  core.step_seconds(few);
+  core.run(few, /*training=*/false);
+  core.run(few, /*training=*/true);
 }
 
-/// Notes the memory of a row's first forward and first step, and their seconds.
-void first_runs(const ModelConfig& model, const Gemm& gemm, Core& core, Matrices& m,
-                CoreCost* cost) {
-  {
-    // A core of its own: the step would find allocated what the forward has left, and not count it.
-    Core evaluated(model, gemm);
-    cost->forward_seconds = {measured_run([&] { return evaluated.forward_seconds(m); },
-                                          &cost->forward_heap_bytes, &cost->forward_peak_bytes)};
-  }
-  cost->step_seconds = {
-      measured_run([&] { return core.step_seconds(m); }, &cost->heap_bytes, &cost->peak_bytes)};
-  core.count_flops(m.q.rows(), cost);
+/// A row's first forward and first step.
+CoreCost first_runs(const ModelConfig& model, const Gemm& gemm, Core& core, Matrices& m) {
+  CoreCost cost;
+  // A core of its own: the step would find allocated what the forward has left, and not count it.
+  cost.forward = Core(model, gemm).first_run(m, /*training=*/false);
+  cost.step = core.first_run(m, /*training=*/true);
+  const AttentionWork work = core.work(m.q.rows());
+  cost.forward.flops = work.forward_flops(model.d_head());
+  cost.step.flops = work.step_flops(model.d_head());
+  return cost;
 }
 
 /// Forwards and steps of all rows in turn, until the setting's repeats or an equal share of its
@@ -123,13 +113,12 @@ void take_turns(const CoreSetting& setting, std::uint64_t seed, Matrices& m,
                 std::vector<std::unique_ptr<Core>>& cores, std::vector<CoreCost>& costs) {
   std::vector<Candidate> candidates;
   for (const auto& core : cores) {
-    Core* const own = core.get();
-    candidates.push_back({.name = "forward", .trial = [own, &m](int) {
-                            return Trial{{own->forward_seconds(m)}, {}};
-                          }});
-    candidates.push_back({.name = "step", .trial = [own, &m](int) {
-                            return Trial{{own->step_seconds(m)}, {}};
-                          }});
+    for (const bool training : {false, true}) {
+      candidates.push_back(
+          {.name = training ? "step" : "forward", .trial = [own = core.get(), training, &m](int) {
+             return Trial{{own->run(m, training)}, {}};
+           }});
+    }
   }
   const Protocol protocol{.least = 1,
                           .most = setting.repeats,
@@ -140,9 +129,7 @@ void take_turns(const CoreSetting& setting, std::uint64_t seed, Matrices& m,
   for (std::size_t i = 0; i < trials.size(); ++i) {
     CoreCost& cost = costs[i / 2];
     cost.warm = true;
-    std::vector<double>& seconds = i % 2 == 0 ? cost.forward_seconds : cost.step_seconds;
-    seconds.clear();
-    for (const Sample& sample : trials[i].kept) seconds.push_back(sample.column(0));
+    (i % 2 == 0 ? cost.forward : cost.step).seconds = trials[i].column(0);
   }
 }
 
@@ -152,6 +139,16 @@ double core_input_bytes(const ModelConfig& model, std::int64_t length) {
   return double(kMatrices) * double(length) * double(model.d_model) * sizeof(float);
 }
 
+Settings attention_settings(const ModelConfig& model) {
+  std::vector<std::string> knobs = {"d_model", "n_heads", "attention", "seed"};
+  const std::vector<std::string> own = knobs_of_component("attention");
+  knobs.insert(knobs.end(), own.begin(), own.end());
+  Settings settings;
+  for (const std::string& knob : knobs) settings.emplace_back(knob, get_field(model, knob));
+  settings.emplace_back("causal", "true");
+  return settings;
+}
+
 CoreCosts measure_cores(const std::vector<ModelConfig>& models, const CoreSetting& setting) {
   use_one_heap();
   CoreCosts costs;
@@ -159,16 +156,14 @@ CoreCosts measure_cores(const std::vector<ModelConfig>& models, const CoreSettin
   set_gemm_threads(setting.threads);
   const Gemm& gemm = find_gemm("auto");
   costs.gemm = gemm.name;
-  costs.rows.resize(models.size());
   Matrices matrices(models.front(), setting.length);
   for (const ModelConfig& model : models) meet_libraries(model, gemm, setting.length);
   std::vector<std::unique_ptr<Core>> cores;
   double seconds = 0;
-  for (std::size_t i = 0; i < models.size(); ++i) {
-    cores.push_back(std::make_unique<Core>(models[i], gemm));
-    CoreCost& cost = costs.rows[i];
-    first_runs(models[i], gemm, *cores[i], matrices, &cost);
-    seconds += cost.forward_seconds.front() + cost.step_seconds.front();
+  for (const ModelConfig& model : models) {
+    cores.push_back(std::make_unique<Core>(model, gemm));
+    costs.rows.push_back(first_runs(model, gemm, *cores.back(), matrices));
+    seconds += costs.rows.back().forward.seconds.front() + costs.rows.back().step.seconds.front();
   }
   if (seconds <= setting.seconds) {
     take_turns(setting, models.front().seed, matrices, cores, costs.rows);

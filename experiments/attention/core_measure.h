@@ -11,20 +11,22 @@
 
 namespace scaling {
 
-struct CoreCost {
-  double heap_bytes = 0;  ///< that a training step leaves allocated: kept values and buffers
-  double peak_bytes = 0;  ///< resident in that step, over what inputs and outputs take; 0: unknown
-  double forward_heap_bytes = 0, forward_peak_bytes = 0;  ///< the same of an evaluation
+/// Evaluation, or a training forward and its backward.
+struct RunCost {
+  double heap_bytes = 0;  ///< left allocated by the first one: kept values and buffers
+  double peak_bytes = 0;  ///< resident in it, over what inputs and outputs take; 0: unknown
   /// Products of the definition, over the pairs of positions that may see each other; neither what
   /// is masked once multiplied nor what backward makes again counts.
-  double forward_flops = 0, step_flops = 0;
-  /// Evaluation; a training forward and its backward.
-  std::vector<double> forward_seconds, step_seconds;
+  double flops = 0;
+  std::vector<double> seconds;
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RunCost, heap_bytes, peak_bytes, flops, seconds)
+
+struct CoreCost {
+  RunCost forward, step;
   bool warm = false;  ///< false: the only forward and the only step were the first
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CoreCost, heap_bytes, peak_bytes, forward_heap_bytes,
-                                   forward_peak_bytes, forward_flops, step_flops, forward_seconds,
-                                   step_seconds, warm)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CoreCost, forward, step, warm)
 
 struct CoreSetting {
   std::int64_t length = 0;
@@ -48,5 +50,8 @@ CoreCosts measure_cores(const std::vector<ModelConfig>& models, const CoreSettin
 
 /// Bytes of the matrices that a training step reads and writes: q, k, v, o and their gradients.
 double core_input_bytes(const ModelConfig& model, std::int64_t length);
+
+/// Settings that make an attention: the knobs of all of them, then that it is causal.
+Settings attention_settings(const ModelConfig& model);
 
 }  // namespace scaling

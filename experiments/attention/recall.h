@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ struct Recall {
   std::vector<double> recall;   ///< one value a head
   std::vector<double> density;  ///< pairs in view of all pairs of a query and an earlier key
 };
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Recall, recall, density)
 
 /// The share of a shared-QK attention's softmax over all earlier positions (causal, itself hidden)
 /// that falls on keys in view in any round; a mean over queries but the first, which sees

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 #include <map>
+#include <regex>
 #include <set>
 
 #include "experiments/attention/core_measure.h"
@@ -89,6 +91,31 @@ TEST(LongSequenceDriver, WhatWouldTakeTooLongIsSkippedOnceWithTheReason) {
   EXPECT_EQ(contents(file.path()), before);
 }
 
+TEST(LongSequenceDriver, OnlyKnobsOfTheRowsOwnAttentionTellItsResultsApart) {
+  const Folder folder;
+  std::ofstream(folder / "three.cfg") << "d_model = 16\nn_heads = 2\nlsh_chunk = 4\nrow = full\n"
+                                         "row = lsh: attention=lsh\n"
+                                         "row = window: attention=window\n";
+  const std::string arguments = "--config '" + folder.path() + "/three.cfg' --results '" +
+                                folder.path() + "' --threads 1 --quick --repeats 2 --lengths 16 ";
+  ASSERT_EQ(run_driver(arguments).status, 0);
+  const Outcome chunk = run_driver(arguments + "--lsh_chunk 8");
+  expect_mentions(chunk.text, {"1 measurements", "full_l16: 1 thread already measured",
+                               "window_l16: 1 thread already measured"});
+  const Outcome width = run_driver(arguments + "--window_width 3");
+  expect_mentions(width.text, {"1 measurements", "full_l16: 1 thread already measured",
+                               "lsh_l16: 1 thread already measured"});
+
+  // Records of before other attentions had knobs.
+  const std::string path = folder / "three.jsonl";
+  const std::string all = contents(path);
+  const std::string before =
+      std::regex_replace(all, std::regex(R"re("(window_width|normaliser)":("\w+"|\d+),)re"), "");
+  ASSERT_LT(before.size(), all.size());
+  std::ofstream(path) << before;
+  expect_mentions(run_driver(arguments + "--rows full,lsh").text, {"0 measurements"});
+}
+
 TEST(LongSequenceDriver, DryRunRecordsNothing) {
   const Outcome dry = run_driver("--config '" + kConfig + "' --dry-run --results /proc/none");
   EXPECT_EQ(dry.status, 0) << dry.text;
@@ -138,21 +165,21 @@ TEST(CoreCosts, CountPairsThatMaySeeEachOther) {
   const double length = 24, d_head = 8;
   const CoreCosts costs = measure_cores({model_of("full"), model_of("lsh")}, {24, 1, 2, 10, 64});
   const double pairs = 2 * length * (length + 1) / 2;
-  EXPECT_EQ(costs.rows[0].forward_flops, 4 * pairs * d_head);
-  EXPECT_EQ(costs.rows[0].step_flops, 12 * pairs * d_head);
+  EXPECT_EQ(costs.rows[0].forward.flops, 4 * pairs * d_head);
+  EXPECT_EQ(costs.rows[0].step.flops, 12 * pairs * d_head);
   // The keys of two chunks that stand before the query; hashing into 12 buckets of 6 directions.
   const double hashing = 2 * length * 16 * 6;
-  EXPECT_LT(costs.rows[1].step_flops, hashing + 12 * 2 * length * 8 * d_head);
-  EXPECT_GT(costs.rows[1].step_flops, hashing + 12 * 2 * length * d_head);
-  EXPECT_EQ(costs.rows[1].step_flops - hashing, 3 * (costs.rows[1].forward_flops - hashing));
+  EXPECT_LT(costs.rows[1].step.flops, hashing + 12 * 2 * length * 8 * d_head);
+  EXPECT_GT(costs.rows[1].step.flops, hashing + 12 * 2 * length * d_head);
+  EXPECT_EQ(costs.rows[1].step.flops - hashing, 3 * (costs.rows[1].forward.flops - hashing));
   for (const CoreCost& cost : costs.rows) {
-    EXPECT_EQ(cost.step_seconds.size(), 2u);
-    EXPECT_EQ(cost.forward_seconds.size(), 2u);
+    EXPECT_EQ(cost.step.seconds.size(), 2u);
+    EXPECT_EQ(cost.forward.seconds.size(), 2u);
     EXPECT_TRUE(cost.warm);
   }
   const CoreCosts hurried = measure_cores({model_of("full")}, {24, 1, 2, 1e-12, 64});
-  EXPECT_EQ(hurried.rows[0].step_seconds.size(), 1u);
-  EXPECT_EQ(hurried.rows[0].forward_seconds.size(), 1u);
+  EXPECT_EQ(hurried.rows[0].step.seconds.size(), 1u);
+  EXPECT_EQ(hurried.rows[0].forward.seconds.size(), 1u);
   EXPECT_FALSE(hurried.rows[0].warm);
   set_gemm_threads(1);
 }
@@ -164,8 +191,8 @@ TEST(CoreCosts, AForwardKeepsItsOutputAndAStepMore) {
   const CoreCosts costs =
       measure_cores({model_of("full"), model_of("lsh")}, {length, 1, 1, 10, 64});
   for (const CoreCost& cost : costs.rows) {
-    EXPECT_GT(cost.forward_heap_bytes, double(length * d_model) * sizeof(float));
-    EXPECT_GT(cost.heap_bytes, 1.02 * cost.forward_heap_bytes);
+    EXPECT_GT(cost.forward.heap_bytes, double(length * d_model) * sizeof(float));
+    EXPECT_GT(cost.step.heap_bytes, 1.02 * cost.forward.heap_bytes);
   }
   set_gemm_threads(1);
 }
