@@ -1,15 +1,18 @@
 // Reads, multiply-adds, barriers and library products, each repeated for its spread.
 #include "experiments/machine/ceilings_study.h"
 
-#include <algorithm>
 #include <cstring>
+#include <functional>
+#include <map>
 
 #include "experiments/study/interrupt.h"
+#include "kernels/arena.h"
 #include "kernels/ceilings.h"
 #include "kernels/check.h"
 #include "kernels/clock.h"
 #include "kernels/gemm_rate.h"
 #include "kernels/libraries.h"
+#include "kernels/team.h"
 
 namespace scaling {
 namespace {
@@ -37,125 +40,146 @@ double barrier_microseconds(Team& team) {
   return 1e6 * seconds / kBarriers;
 }
 
-/// Everything at one thread count. The plain names of products are those of 2048 x 2048 matrices.
-void add_cases(int threads, bool quick, std::vector<CeilingCase>& cases) {
-  for (std::uint64_t bytes = kMiB; bytes <= 1024 * kMiB; bytes *= 4) {
-    cases.push_back({CeilingCase::Kind::read, "read_" + size_name(bytes), "read_gbps", "GB/s",
-                     threads, bytes, ""});
+struct CeilingKnobs {
+  bool pin = false;
+
+  template <class Self, class Visitor>
+  static void fields(Self& k, Visitor&& visit) {
+    visit("pin", k.pin, "bind each thread to a processor");
   }
-  cases.push_back({CeilingCase::Kind::fma, "fma", "fma_gflops", "GFLOP/s", threads, 0, ""});
-  if (bf16_dot_kernels()) {
-    cases.push_back(
-        {CeilingCase::Kind::bf16_dot, "bf16_dot", "bf16_dot_gflops", "GFLOP/s", threads, 0, ""});
+};
+
+/// What is measured, at any number of threads.
+struct Limit {
+  std::string row, metric, unit;
+  std::function<double(int threads)> once;
+  std::uint64_t size = 0;    ///< bytes read, or rows of the square matrices
+  std::string library = {};  ///< kernel set of a product
+};
+
+class CeilingStudy : public Study {
+ public:
+  StudyInfo info() const override {
+    return {.name = "ceilings",
+            .program = "ceilings",
+            .about = "measures what this machine can do at most",
+            .folder = "machine",
+            .threads = "1,all",
+            .one_thread_count = false,
+            .quick = "fewer repeats, smaller matrices"};
   }
-  cases.push_back({CeilingCase::Kind::barrier, "barrier", "barrier_us", "us", threads, 0, ""});
-  const std::uint64_t size = quick ? kQuickGemmSize : kGemmSize;
-  const std::string suffix = size == kGemmSize ? "" : "_" + std::to_string(size);
-  for (const Library& library : libraries()) {
-    const std::string row = std::string("gemm_") + library.name + suffix;
-    cases.push_back({CeilingCase::Kind::gemm, row, "gemm_gflops" + suffix, "GFLOP/s", threads, size,
-                     library.name});
+  void flags(Knobs& knobs) override { knobs.add(knobs_); }
+
+  std::vector<Point> points(const RowFile&, const RunOptions& options) override {
+    quick_ = options.quick;
+    most_threads_ = options.threads.back();
+    const std::vector<Limit> limits = all_limits();
+    std::vector<std::string> known;
+    for (const Limit& limit : limits) known.push_back(limit.row);
+    require_known_rows(options.rows, known, "ceilings");
+    std::vector<Point> points;
+    for (const int threads : options.threads) {
+      for (const Limit& limit : limits) {
+        if (!is_wanted(options.rows, limit.row)) continue;
+        Point point;
+        point.row = point.against = limit.row;
+        point.threads = threads;
+        point.settings = {{"kernels", limit.library},
+                          {"size", std::to_string(limit.size)},
+                          {"quick", print_value(quick_)},
+                          {"pin", print_value(knobs_.pin)}};
+        point.flags = {{"rows", limit.row}};
+        point.seconds = kCaseSeconds;
+        point.note = library_description(limit.library);
+        points.push_back(std::move(point));
+        limits_[limit.row] = limit;
+      }
+    }
+    return points;
   }
-}
+
+  Metric closing(const Point& point) const override {
+    const Limit& limit = limits_.at(point.row);
+    return {limit.metric, limit.unit};
+  }
+
+  void measure(Points group, Sink& sink) override {
+    for (const Point* point : group) {
+      sink.live(point->row);
+      Metric metric = closing(*point);
+      for (int i = 0; i < (quick_ ? kQuickRepeats : kRepeats); ++i) {
+        check_interrupt();
+        metric.values.push_back(limits_.at(point->row).once(point->threads));
+      }
+      sink.close(*point, {metric});
+    }
+  }
+
+ private:
+  /// The plain names of products are those of 2048 x 2048 matrices.
+  std::vector<Limit> all_limits() {
+    std::vector<Limit> all;
+    for (std::uint64_t bytes = kMiB; bytes <= 1024 * kMiB; bytes *= 4) {
+      const auto read = [this, bytes](int threads) {
+        return measure_read_rate(team(threads), memory(bytes), bytes) / 1e9;
+      };
+      all.push_back({"read_" + size_name(bytes), "read_gbps", "GB/s", read, bytes});
+    }
+    all.push_back({"fma", "fma_gflops", "GFLOP/s",
+                   [this](int threads) { return measure_fma_rate(team(threads)) / 1e9; }});
+    if (bf16_dot_kernels()) {
+      all.push_back({"bf16_dot", "bf16_dot_gflops", "GFLOP/s",
+                     [this](int threads) { return measure_bf16_dot_rate(team(threads)) / 1e9; }});
+    }
+    all.push_back({"barrier", "barrier_us", "us",
+                   [this](int threads) { return barrier_microseconds(team(threads)); }});
+    const std::uint64_t size = quick_ ? kQuickGemmSize : kGemmSize;
+    const std::string suffix = quick_ ? "_" + std::to_string(size) : "";
+    for (const Library& library : libraries()) {
+      const std::string name = library.name;
+      const auto product = [name, size](int threads) {
+        return gemm_gflops(name, std::int64_t(size), threads);
+      };
+      all.push_back(
+          {"gemm_" + name + suffix, "gemm_gflops" + suffix, "GFLOP/s", product, size, name});
+    }
+    return all;
+  }
+
+  /// Memory whose pages are all written; throws UserError if there is not so much.
+  const void* memory(std::uint64_t bytes) {
+    if (bytes <= arena_bytes_) return arena_.data();
+    arena_ = Arena();
+    arena_bytes_ = 0;
+    require_memory(bytes, "the memory whose reading is measured", "free some and try again");
+    arena_ = Arena(bytes);
+    arena_bytes_ = bytes;
+    // Written once: untouched pages would all be the same page of zeros.
+    char* data = static_cast<char*>(arena_.take(bytes));
+    team(most_threads_).run([&](int thread) {
+      const Range share = share_of(std::int64_t(bytes), thread, most_threads_, 4096);
+      std::memset(data + share.begin, 1 + thread % 8, std::size_t(share.size()));
+    });
+    return data;
+  }
+
+  Team& team(int threads) {
+    auto& team = teams_[threads];
+    if (!team) team = std::make_unique<Team>(threads, knobs_.pin);
+    return *team;
+  }
+
+  CeilingKnobs knobs_;
+  bool quick_ = false;
+  int most_threads_ = 1;
+  std::map<std::string, Limit> limits_;  ///< by row
+  Arena arena_;
+  std::uint64_t arena_bytes_ = 0;
+  std::map<int, std::unique_ptr<Team>> teams_;
+};
 
 }  // namespace
 
-StudyInfo CeilingStudy::info() const {
-  return {.name = "ceilings",
-          .program = "ceilings",
-          .about = "measures what this machine can do at most",
-          .folder = "machine",
-          .threads = "1,all",
-          .one_thread_count = false,
-          .quick = "fewer repeats, smaller matrices"};
-}
-
-std::vector<Point> CeilingStudy::points(const RowFile&, const RunOptions& options) {
-  quick_ = options.quick;
-  most_threads_ = options.threads.back();
-  for (const int threads : options.threads) add_cases(threads, quick_, cases_);
-  std::vector<std::string> known;
-  for (const CeilingCase& one : cases_) {
-    if (one.threads == options.threads.front()) known.push_back(one.row);
-  }
-  require_known_rows(options.rows, known, "ceilings");
-  std::erase_if(cases_, [&](const CeilingCase& one) { return !is_wanted(options.rows, one.row); });
-  std::vector<Point> points;
-  for (const CeilingCase& one : cases_) {
-    Point point;
-    point.row = point.against = one.row;
-    point.threads = one.threads;
-    point.settings = {{"kernels", one.library},
-                      {"size", std::to_string(one.size)},
-                      {"quick", print_value(quick_)},
-                      {"pin", print_value(knobs_.pin)}};
-    point.flags = {{"rows", one.row}};
-    point.seconds = kCaseSeconds;
-    point.note = library_description(one.library);
-    points.push_back(std::move(point));
-  }
-  return points;
-}
-
-const CeilingCase& CeilingStudy::case_of(const Point& point) const {
-  return *std::find_if(cases_.begin(), cases_.end(), [&point](const CeilingCase& one) {
-    return one.row == point.row && one.threads == point.threads;
-  });
-}
-
-Metric CeilingStudy::closing(const Point& point) const {
-  const CeilingCase& one = case_of(point);
-  return {.name = one.metric, .unit = one.unit};
-}
-
-void CeilingStudy::measure(std::span<const Point* const> group, Sink& sink) {
-  for (const Point* point : group) {
-    sink.live(point->row);
-    Metric metric = closing(*point);
-    for (int i = 0; i < (quick_ ? kQuickRepeats : kRepeats); ++i) {
-      check_interrupt();
-      metric.values.push_back(once(case_of(*point)));
-    }
-    sink.close(*point, {metric});
-  }
-}
-
-double CeilingStudy::once(const CeilingCase& one) {
-  switch (one.kind) {
-    case CeilingCase::Kind::read:
-      return measure_read_rate(team(one.threads), memory(one.size), one.size) / 1e9;
-    case CeilingCase::Kind::fma:
-      return measure_fma_rate(team(one.threads)) / 1e9;
-    case CeilingCase::Kind::bf16_dot:
-      return measure_bf16_dot_rate(team(one.threads)) / 1e9;
-    case CeilingCase::Kind::barrier:
-      return barrier_microseconds(team(one.threads));
-    case CeilingCase::Kind::gemm:
-      break;
-  }
-  return gemm_gflops(one.library, std::int64_t(one.size), one.threads);
-}
-
-const void* CeilingStudy::memory(std::uint64_t bytes) {
-  if (bytes <= arena_bytes_) return arena_.data();
-  arena_ = Arena();
-  arena_bytes_ = 0;
-  require_memory(bytes, "the memory whose reading is measured", "free some and try again");
-  arena_ = Arena(bytes);
-  arena_bytes_ = bytes;
-  // Written once: untouched pages would all be the same page of zeros.
-  char* data = static_cast<char*>(arena_.take(bytes));
-  team(most_threads_).run([&](int thread) {
-    const Range share = share_of(std::int64_t(bytes), thread, most_threads_, 4096);
-    std::memset(data + share.begin, 1 + thread % 8, std::size_t(share.size()));
-  });
-  return data;
-}
-
-Team& CeilingStudy::team(int threads) {
-  auto& team = teams_[threads];
-  if (!team) team = std::make_unique<Team>(threads, knobs_.pin);
-  return *team;
-}
+std::unique_ptr<Study> make_ceiling_study() { return std::make_unique<CeilingStudy>(); }
 
 }  // namespace scaling

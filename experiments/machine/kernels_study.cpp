@@ -2,11 +2,14 @@
 #include "experiments/machine/kernels_study.h"
 
 #include <algorithm>
+#include <array>
+#include <optional>
 
 #include "kernels/cases.h"
 #include "kernels/ceilings.h"
 #include "kernels/check.h"
 #include "kernels/clock.h"
+#include "kernels/simd/simd.h"
 
 namespace scaling {
 namespace {
@@ -20,7 +23,21 @@ std::uint64_t rotation_bytes() {
   return std::min(2 * largest, std::uint64_t(1) << 30);
 }
 
-}  // namespace
+/// Who asks for the simd set's streams of weights.
+enum class PrefetchBy { automatic, kernel, processor };
+constexpr std::array<const char*, 3> names_of(PrefetchBy) {
+  return {"auto", "kernel", "processor"};
+}
+
+struct KernelKnobs {
+  PrefetchBy prefetch = PrefetchBy::automatic;
+
+  template <class Self, class Visitor>
+  static void fields(Self& k, Visitor&& visit) {
+    visit("prefetch", k.prefetch,
+          "who asks for the simd set's streams of weights: kernel, processor, or auto, the better");
+  }
+};
 
 /// One problem at a time is in memory: the sets that follow each other share it, and its limits.
 class KernelBench {
@@ -98,41 +115,53 @@ class KernelBench {
   double read_rate_ = 0, fma_rate_ = 0, dot_rate_ = 0;
 };
 
-KernelStudy::KernelStudy() = default;
-KernelStudy::~KernelStudy() = default;
-
-StudyInfo KernelStudy::info() const {
-  return {.name = "kernels",
-          .program = "bench_kernels",
-          .about = "times every kernel on weights that no cache holds",
-          .folder = "machine",
-          .threads = "1"};
-}
-
-void KernelStudy::add_all(const RunOptions& options) {
-  if (knobs_.prefetch == PrefetchBy::kernel) simd::set_prefetch_by(simd::Prefetch::by_kernel);
-  if (knobs_.prefetch == PrefetchBy::processor) {
-    simd::set_prefetch_by(simd::Prefetch::by_processor);
+class KernelStudy : public StopwatchStudy {
+ public:
+  StudyInfo info() const override {
+    return {.name = "kernels",
+            .program = "bench_kernels",
+            .about = "times every kernel on weights that no cache holds",
+            .folder = "machine",
+            .threads = "1"};
   }
-  const int threads = options.threads.front();
-  for (const Case& c : paper_cases()) {
-    for (const WeightType type : weight_types(c)) {
-      for (const KernelSet* set : kernel_sets()) {
-        if (!is_own(*set, c.kernel, type)) continue;
-        const std::string name = c.kernel + "/" + c.shape + "/" + set->name + "/" + name_of(type) +
-                                 "/" + std::to_string(c.tokens);
-        for (const bool warm : {false, true}) {
-          // Without weights there is nothing to keep cold.
-          if (!warm && !c.typed && c.kernel != "attend") continue;
-          add(warm ? name + "/warm" : name, threads,
-              [this, threads, &c, set, type, warm](benchmark::State& state) {
-                if (!bench_) bench_ = std::make_unique<KernelBench>(threads);
-                bench_->run(state, c, *set, type, warm);
-              });
+  void flags(Knobs& knobs) override { knobs.add(knobs_); }
+
+ protected:
+  void add_all(const RunOptions& options) override {
+    if (knobs_.prefetch == PrefetchBy::kernel) simd::set_prefetch_by(simd::Prefetch::by_kernel);
+    if (knobs_.prefetch == PrefetchBy::processor) {
+      simd::set_prefetch_by(simd::Prefetch::by_processor);
+    }
+    const int threads = options.threads.front();
+    for (const Case& c : paper_cases()) {
+      for (const WeightType type : weight_types(c)) {
+        for (const KernelSet* set : kernel_sets()) {
+          if (!is_own(*set, c.kernel, type)) continue;
+          const std::string name = c.kernel + "/" + c.shape + "/" + set->name + "/" +
+                                   name_of(type) + "/" + std::to_string(c.tokens);
+          for (const bool warm : {false, true}) {
+            // Without weights there is nothing to keep cold.
+            if (!warm && !c.typed && c.kernel != "attend") continue;
+            add(warm ? name + "/warm" : name, threads,
+                [this, threads, &c, set, type, warm](benchmark::State& state) {
+                  if (!bench_) bench_.emplace(threads);
+                  bench_->run(state, c, *set, type, warm);
+                });
+          }
         }
       }
     }
   }
-}
+
+  Settings settings() const override { return {{"prefetch", print_value(knobs_.prefetch)}}; }
+
+ private:
+  KernelKnobs knobs_;
+  std::optional<KernelBench> bench_;  ///< once the first case runs
+};
+
+}  // namespace
+
+std::unique_ptr<StopwatchStudy> make_kernel_study() { return std::make_unique<KernelStudy>(); }
 
 }  // namespace scaling

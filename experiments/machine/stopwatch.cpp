@@ -2,7 +2,7 @@
 #include "experiments/machine/stopwatch.h"
 
 #include <algorithm>
-#include <cstdio>
+#include <map>
 #include <regex>
 
 #include "experiments/study/interrupt.h"
@@ -64,9 +64,12 @@ int StopwatchStudy::main(int argc, char** argv) {
 
 void StopwatchStudy::add(const std::string& name, int threads,
                          std::function<void(benchmark::State&)> run) {
-  const std::string full = name + kEnding;
-  threads_[full] = threads;
-  names_.push_back(full);
+  Point& point = all_.emplace_back();
+  point.row = point.against = name + kEnding;
+  point.threads = threads;
+  point.settings = settings();
+  point.flags = {{"rows", point.row}};
+  point.seconds = kPointSeconds;
   benchmark::RegisterBenchmark(name.c_str(), [this, run = std::move(run)](benchmark::State& state) {
     try {
       run(state);
@@ -79,17 +82,13 @@ void StopwatchStudy::add(const std::string& name, int threads,
 
 std::vector<Point> StopwatchStudy::points(const RowFile& file, const RunOptions& options) {
   add_all(options);
-  require_known_rows(options.rows, names_, file.experiment);
+  std::vector<std::string> names;
+  for (const Point& point : all_) names.push_back(point.row);
+  require_known_rows(options.rows, names, file.experiment);
   std::vector<Point> points;
-  for (const std::string& name : names_) {
-    if (!passes(name, benchmark::GetBenchmarkFilter()) || !is_wanted(options.rows, name)) continue;
-    Point point;
-    point.row = point.against = name;
-    point.threads = threads_.at(name);
-    point.settings = settings();
-    point.flags = {{"rows", name}};
-    point.seconds = kPointSeconds;
-    points.push_back(std::move(point));
+  for (const Point& point : all_) {
+    const bool passed = passes(point.row, benchmark::GetBenchmarkFilter());
+    if (passed && is_wanted(options.rows, point.row)) points.push_back(point);
   }
   if (points.empty()) {
     throw UserError("no benchmark matches the filter; --benchmark_list_tests lists all");
@@ -97,7 +96,7 @@ std::vector<Point> StopwatchStudy::points(const RowFile& file, const RunOptions&
   return points;
 }
 
-void StopwatchStudy::measure(std::span<const Point* const> group, Sink& sink) {
+void StopwatchStudy::measure(Points group, Sink& sink) {
   for (const Point* point : group) {
     check_interrupt();
     sink.live(point->row);
@@ -112,8 +111,7 @@ void StopwatchStudy::measure(std::span<const Point* const> group, Sink& sink) {
       for (const auto& [name, counter] : run.counters) counters[name].push_back(counter.value);
     }
     std::vector<Metric> metrics;
-    for (const auto& [name, values] : counters)
-      metrics.push_back({.name = name, .unit = "", .values = values});
+    for (const auto& [name, values] : counters) metrics.push_back({name, "", values});
     metrics.push_back(std::move(time));
     sink.close(*point, metrics);
   }

@@ -4,7 +4,6 @@
 #include <benchmark/benchmark.h>
 
 #include <functional>
-#include <map>
 #include <string>
 
 #include "experiments/study/study.h"
@@ -20,7 +19,7 @@ class StopwatchStudy : public Study {
   int main(int argc, char** argv);
 
   std::vector<Point> points(const RowFile& file, const RunOptions& options) final;
-  void measure(std::span<const Point* const> group, Sink& sink) final;
+  void measure(Points group, Sink& sink) final;
   Metric closing(const Point&) const final { return {.name = "us", .unit = "us"}; }
 
  protected:
@@ -33,9 +32,8 @@ class StopwatchStudy : public Study {
   void add(const std::string& name, int threads, std::function<void(benchmark::State&)> run);
 
  private:
-  std::map<std::string, int> threads_;  ///< of every benchmark, by its full name
-  std::vector<std::string> names_;      ///< in their order
-  std::string error_;                   ///< of the benchmark that runs
+  std::vector<Point> all_;  ///< every benchmark, in their order
+  std::string error_;       ///< of the one that runs
 };
 
 }  // namespace scaling
