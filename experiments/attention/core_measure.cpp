@@ -68,11 +68,10 @@ class Core {
     return_free_memory();
     reset_peak_memory();
     const double resident = peak_memory(), allocated = heap_bytes();
-    RunCost cost;
-    cost.seconds = {run(m, training)};
-    cost.heap_bytes = heap_bytes() - allocated;
-    cost.peak_bytes = std::max(0.0, peak_memory() - resident);
-    return cost;
+    const double seconds = run(m, training);
+    return {.heap_bytes = heap_bytes() - allocated,
+            .peak_bytes = std::max(0.0, peak_memory() - resident),
+            .seconds = {seconds}};
   }
 
   /// Done by the last forward.

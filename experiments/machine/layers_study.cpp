@@ -71,7 +71,7 @@ template <class L>
 void prepare(const L&, Buffers&) {}
 void prepare(const SelfAttention& layer, Buffers& b) { b.cache = layer.make_cache(1, kCached); }
 
-/// The same of whatever layer of a component.
+/// How all layers of a component are made, stepped, counted and prepared for.
 struct Component {
   std::string name;
   std::function<std::unique_ptr<Layer>(const std::string& layer, const ModelConfig&)> make;
