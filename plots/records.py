@@ -16,8 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 _SELECTION = ("selection_noise", "hard_probability")
 _MODULES = ("modules", "kernel_size")
 _DIGITS = ("digits_min", "digits_max", "eval_digits_min", "eval_digits_max")
-# Knobs that some choices of another knob alone read. Records made before a catalog's entry declared
-# its own hold every knob; what came later is written where it is read, and need not be listed.
+# Knobs that some choices of another knob alone read: records hold every knob that there was.
 READS = {
     "feed_forward": {
         "sparse": ("sparsity", "d_lowrank", "feed_forward_bias", "selector", "kernel_scaling")
@@ -36,7 +35,9 @@ READS = {
     },
     "cross_projection": {"mult_conv": _MODULES, "mult_conv_output": _MODULES},
     "attention": {
-        "lsh": ("lsh_chunk", "lsh_rounds", "lsh_buckets", "lsh_chunks_before", "lsh_chunks_after")
+        "full": ("normaliser",),
+        "lsh": ("lsh_chunk", "lsh_rounds", "lsh_buckets", "lsh_chunks_before", "lsh_chunks_after"),
+        "window": ("normaliser", "window_width"),
     },
     "loss": {"multiplicative": ("loss_modules",), "low_rank": ("loss_rank",)},
     "recurrence": {"sru": ("recurrence_width",)},
@@ -44,6 +45,8 @@ READS = {
     "task": dict.fromkeys(("copy", "addition", "copy_pairs", "addition_pairs"), _DIGITS),
 }
 READ_BY_SOME = {knob for choices in READS.values() for knobs in choices.values() for knob in knobs}
+# Knobs that published curves lack, and what all models had before there was a choice.
+LATER = {"normaliser": "softmax", "window_width": 257}
 OFF = (0, "", "none", None)  # False is 0
 
 
@@ -206,8 +209,8 @@ def is_quick(record):
 def settings(record):
     """The knobs that a measurement depends on.
 
-    Left out is what the chosen components do not read, and what is off: so that a knob that came
-    later, and is off, sets a newer record apart from no older one.
+    Left out is what the chosen components do not read, what is off, and what was so before the knob
+    came: so that a knob that came later sets a newer record apart from no older one.
     """
     config = record.get("config") or {}
     read = {
@@ -216,7 +219,9 @@ def settings(record):
     return {
         knob: value
         for knob, value in config.items()
-        if value not in OFF and (knob in read or knob not in READ_BY_SOME)
+        if value not in OFF
+        and value != LATER.get(knob)
+        and (knob in read or knob not in READ_BY_SOME)
     }
 
 

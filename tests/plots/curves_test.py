@@ -169,6 +169,19 @@ class ExperimentTest(WithCurves):
             training_curves.alike(here, self.one(curve("dense", 1.6, config={"steps": 8})))
         )
 
+    def test_a_knob_that_came_later_sets_no_curves_apart(self):
+        knobs = {"attention": "full", "steps": 9}
+        later = {"normaliser": "softmax", "window_width": 257}
+        date = {"date": "2026-02-01T00:00:00Z"}
+        old = curve("dense", 1.6, config=knobs)
+        new = curve("dense", 1.5, 2, config={**knobs, **later}, **date)
+        both = self.one(old + new)
+        self.assertEqual(sorted(both.by_seed("dense", "log_perplexity")), [1, 2])
+        again = self.one(curve("dense", 1.6, config={**knobs, **later}, **date))
+        self.assertTrue(training_curves.alike(both, again))
+        sparse = curve("dense", 1.6, config={**knobs, **later, "normaliser": "sparsemax"})
+        self.assertFalse(training_curves.alike(both, self.one(sparse)))
+
     def test_another_text_or_a_repetition_replaces_the_older(self):
         later = {"date": "2026-02-01T00:00:00Z"}
         e = self.one(FIGURE1 + curve("dense", 2.0, data="d2", **later))

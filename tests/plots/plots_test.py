@@ -270,6 +270,31 @@ class SettingsTest(unittest.TestCase):
         other = {"config": {**sparse["config"], "sparsity": 8}}
         self.assertNotEqual(rec.settings(sparse), rec.settings(other))
 
+    def test_a_later_knob_counts_where_it_is_read_and_is_not_what_it_was(self):
+        self.assertTrue(self.same(normaliser="softmax", window_width=129))
+        self.assertFalse(self.same(normaliser="entmax15"))
+        windows = [
+            rec.settings({"config": {**self.OLD, "attention": "window", "window_width": width}})
+            for width in (129, 257, 513)
+        ]
+        self.assertEqual(len({tuple(w.items()) for w in windows}), 3)
+        hashed = {**self.OLD, "attention": "lsh"}
+        self.assertEqual(
+            rec.settings({"config": hashed}),
+            rec.settings({"config": {**hashed, "normaliser": "entmax15", "window_width": 9}}),
+        )
+
+    def test_knobs_that_published_curves_lack_are_known(self):
+        declared = {
+            name
+            for path in (ROOT / "models").rglob("*.h")
+            for name in re.findall(r'visit\(\s*"(\w+)"', path.read_text(encoding="utf-8"))
+            if path.name != "knobs.h"
+        }
+        published = rec.Records(ROOT / "results" / "published")
+        curve = published.get("fig1_small", "dense", 1, "log_perplexity")
+        self.assertLessEqual(declared - set(curve["config"]), set(rec.LATER))
+
 
 class DeriveTest(WithFolder):
     def figures(self, items, row_name="ff_qkv"):
