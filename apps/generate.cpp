@@ -1,8 +1,8 @@
 // Text from a trained checkpoint through the decode path: sparse layers read only what they select.
 #include <algorithm>
-#include <boost/program_options.hpp>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -11,7 +11,7 @@
 #include "experiments/study/counts.h"
 #include "experiments/study/flags.h"
 #include "experiments/study/interrupt.h"
-#include "experiments/study/run_experiment.h"
+#include "experiments/study/study.h"
 #include "kernels/check.h"
 #include "models/tasks/catalog.h"
 #include "models/text/tokenizer.h"
@@ -23,86 +23,65 @@ namespace scaling {
 namespace {
 
 namespace fs = std::filesystem;
-namespace po = boost::program_options;
 
 constexpr int kEnd = 1;
 /// Stands for a missing span in sources and targets: the sentinels of span corruption.
 const std::string kBlank = "___";
 
-struct GenerateOptions {
-  std::string checkpoint, tokenizer, prompt, source, kernels;
-  bool has_source = false, help = false;
-  std::int64_t tokens = 0;
+struct GenerateKnobs {
+  std::string checkpoint, tokenizer, prompt, source;
+  std::int64_t tokens = 100;
   double temperature = 0;
-  std::uint64_t seed = 0;
-  int threads = 1;
+  std::uint64_t seed = 1;
+  std::string threads = "all";
   WeightType weight_type = WeightType::f32;
+  std::string kernels = "simd";
+
+  template <class Self, class Visitor>
+  static void fields(Self& k, Visitor&& visit) {
+    visit("checkpoint", k.checkpoint, "file written by a training run");
+    visit("tokenizer", k.tokenizer,
+          "SentencePiece model, if it is no longer where the training run had it");
+    visit("prompt", k.prompt, "how the generated text begins");
+    visit("source", k.source,
+          "what the encoder reads, ___ for every span that is missing (encoder-decoder models)");
+    visit("tokens", k.tokens, "to generate, at most");
+    visit("temperature", k.temperature, "0: the likeliest token each time");
+    visit("seed", k.seed, "of the draws at a temperature above 0");
+    visit("threads", k.threads, "a number, or all");
+    visit("weight_type", k.weight_type, "f32 or bf16");
+    visit("kernels", k.kernels, "kernel set");
+  }
 };
 
-po::options_description flags() {
-  po::options_description all("generate continues a text with a trained model", 100);
-  auto add = all.add_options();
-  add("checkpoint", po::value<std::string>(), "file written by a training run");
-  add("tokenizer", po::value<std::string>()->default_value(""),
-      "SentencePiece model, if it is no longer where the training run had it");
-  add("prompt", po::value<std::string>()->default_value(""), "how the generated text begins");
-  add("source", po::value<std::string>(),
-      "what the encoder reads, ___ for every span that is missing (encoder-decoder models)");
-  add("tokens", po::value<std::int64_t>()->default_value(100), "to generate, at most");
-  add("temperature", po::value<double>()->default_value(0), "0: the likeliest token each time");
-  add("seed", po::value<std::uint64_t>()->default_value(1),
-      "of the draws at a temperature above 0");
-  add("threads", po::value<std::string>()->default_value("all"), "a number, or all");
-  add("weight_type", po::value<std::string>()->default_value("f32"), "f32 or bf16");
-  add("kernels", po::value<std::string>()->default_value("simd"), "kernel set");
-  add("help", "this text");
-  return all;
-}
-
-GenerateOptions parse_generate_options(int argc, const char* const* argv) {
-  const po::variables_map values = parse_flags(argc, argv, {flags()});
-  GenerateOptions options;
-  options.help = values.count("help") > 0;
-  if (options.help) return options;
-  if (!values.count("checkpoint")) {
+void check(const GenerateKnobs& knobs) {
+  if (knobs.checkpoint.empty()) {
     throw UserError("no checkpoint was given; add --checkpoint FILE, written by a training run");
   }
-  options.checkpoint = values["checkpoint"].as<std::string>();
-  options.tokenizer = values["tokenizer"].as<std::string>();
-  options.prompt = values["prompt"].as<std::string>();
-  options.has_source = values.count("source") > 0;
-  if (options.has_source) options.source = values["source"].as<std::string>();
-  options.tokens = values["tokens"].as<std::int64_t>();
-  if (options.tokens < 1) {
-    throw UserError("--tokens is " + std::to_string(options.tokens) + " but must be at least 1");
+  if (knobs.tokens < 1) {
+    throw UserError("--tokens is " + std::to_string(knobs.tokens) + " but must be at least 1");
   }
-  options.temperature = values["temperature"].as<double>();
-  if (!(options.temperature >= 0 && options.temperature <= 100)) {
-    throw UserError("--temperature is " + std::to_string(options.temperature) +
+  if (!(knobs.temperature >= 0 && knobs.temperature <= 100)) {
+    throw UserError("--temperature is " + std::to_string(knobs.temperature) +
                     " but must be in [0, 100]; 0 takes the likeliest token each time");
   }
-  options.seed = values["seed"].as<std::uint64_t>();
-  options.threads = parse_threads(values["threads"].as<std::string>()).back();
-  options.weight_type = parse_weight_type(values["weight_type"].as<std::string>());
-  options.kernels = values["kernels"].as<std::string>();
-  return options;
 }
 
 /// As the run that wrote the checkpoint had it.
 std::unique_ptr<Tokenizer> tokenizer_of(const CheckpointInfo& info, const RunState& run,
-                                        const GenerateOptions& options) {
+                                        const GenerateKnobs& knobs) {
   if (run.config.tokenizer == TokenizerKind::bytes) {
     return make_byte_tokenizer(info.model.vocab_size);
   }
   const std::string& own = run.tokenizer_model;
-  std::string path = options.tokenizer.empty() ? own : options.tokenizer;
+  std::string path = knobs.tokenizer.empty() ? own : knobs.tokenizer;
   std::error_code error;
   if (path == own && !fs::exists(path, error)) {
-    path = (fs::path(options.checkpoint).parent_path() / fs::path(own).filename()).string();
+    path = (fs::path(knobs.checkpoint).parent_path() / fs::path(own).filename()).string();
   }
   if (!fs::is_regular_file(path, error)) {
     throw UserError("the SentencePiece model '" + (path.empty() ? own : path) +
-                    "' of checkpoint '" + options.checkpoint +
+                    "' of checkpoint '" + knobs.checkpoint +
                     "' is not there; name it with --tokenizer FILE");
   }
   return load_sentencepiece(path, info.model.vocab_size);
@@ -186,17 +165,16 @@ double share_read(const Decoder& decoder, std::int64_t d_ff) {
   return read / blocks;
 }
 
-void check_texts(const GenerateOptions& options, const TrainConfig& train,
-                 const ModelConfig& config) {
+void check_texts(const GenerateKnobs& knobs, const TrainConfig& train, const ModelConfig& config) {
   if (!needs_of(train).causal) {
     throw UserError("this model was trained for the task " + train.task +
                     ", which reads texts from both sides and continues none; name a checkpoint of "
                     "another task");
   }
-  if (config.decoder_only() && options.has_source) {
+  if (config.decoder_only() && !knobs.source.empty()) {
     throw UserError("this model has no encoder that could read --source; give --prompt");
   }
-  if (!config.decoder_only() && !options.has_source) {
+  if (!config.decoder_only() && knobs.source.empty()) {
     throw UserError(
         "this model's encoder needs a text; give --source, with ___ for spans that are missing");
   }
@@ -210,11 +188,19 @@ void check_length(const char* what, std::size_t ids, std::int64_t room) {
 }
 
 int generate(int argc, char** argv) {
-  const GenerateOptions options = parse_generate_options(argc, argv);
-  if (options.help) {
-    std::fputs(help_of({flags()}).c_str(), stdout);
+  GenerateKnobs options;
+  Knobs knobs;
+  knobs.add(options);
+  FlagGroup flags{"generate continues a text with a trained model", flags_of(knobs)};
+  flags.flags.push_back({"help", "this text", true});
+  const std::map<std::string, std::string> texts = parse_flags(argc, argv, {flags});
+  if (texts.count("help")) {
+    std::fputs(help_of({flags}).c_str(), stdout);
     return 0;
   }
+  for (const auto& [flag, text] : texts) knobs.set(flag, text);
+  check(options);
+  const int threads = parse_threads(options.threads).back();
   const CheckpointInfo info = read_checkpoint_info(options.checkpoint);
   const RunState run = parse_run_state(info.training);
   const auto tokenizer = tokenizer_of(info, run, options);
@@ -223,7 +209,7 @@ int generate(int argc, char** argv) {
   config.blocks = config.decoder_layers;
   check_texts(options, run.config, config);
   std::vector<int> source, prompt;
-  if (options.has_source) source = source_ids(*tokenizer, options.source, config.vocab_size);
+  if (!options.source.empty()) source = source_ids(*tokenizer, options.source, config.vocab_size);
   if (!options.prompt.empty()) tokenizer->encode(options.prompt, prompt);
   check_length("--source", source.size(), config.max_length);
   check_length("--prompt", prompt.size(), config.max_length - 1);
@@ -237,7 +223,7 @@ int generate(int argc, char** argv) {
   const std::int64_t window = std::min(config.max_length, given + tokens);
 
   Transformer model(config);
-  Team team(options.threads);
+  Team team(threads);
   model.allocate(team);
   load_weights(options.checkpoint, model.parameters());
   Decoder decoder(model, find_kernel_set(options.kernels), team, 1, window,
@@ -251,8 +237,8 @@ int generate(int argc, char** argv) {
   if (all.sampled > 0) {
     std::fprintf(stderr, "%lld tokens, %.3g ms each on %d threads, step %lld; %.3g %% of %s\n",
                  static_cast<long long>(all.sampled), 1e3 * all.seconds / double(all.sampled),
-                 options.threads, static_cast<long long>(info.step),
-                 100 * share_read(decoder, config.d_ff), "feed-forward rows read");
+                 threads, static_cast<long long>(info.step), 100 * share_read(decoder, config.d_ff),
+                 "feed-forward rows read");
   }
   return interrupt_arrived() ? kExitInterrupted : 0;
 }

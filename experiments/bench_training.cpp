@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/instruments/memory.h"
-#include "experiments/study/run_experiment.h"
 #include "experiments/study/statistics.h"
+#include "experiments/study/study.h"
 #include "experiments/training/trial.h"
 #include "kernels/check.h"
 #include "kernels/gemm.h"

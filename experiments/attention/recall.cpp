@@ -6,8 +6,8 @@
 #include <memory>
 #include <numbers>
 
+#include "experiments/study/counts.h"
 #include "experiments/study/interrupt.h"
-#include "experiments/study/row_text.h"
 #include "kernels/check.h"
 #include "kernels/gemm.h"
 #include "kernels/parallel.h"

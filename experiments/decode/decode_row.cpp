@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "experiments/study/row_text.h"
+#include "experiments/study/counts.h"
 #include "kernels/check.h"
 #include "kernels/kernels.h"
 #include "kernels/libraries.h"

@@ -1,4 +1,4 @@
-// Lists of whole numbers and thread counts on command lines.
+// Lists as text: names, whole numbers, thread counts.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,12 @@
 
 namespace scaling {
 
+/// "a,b,c" -> its parts that are not empty.
+std::vector<std::string> split_at_commas(const std::string& text);
+
+/// "a, b, c".
+std::string joined(const std::vector<std::string>& names);
+
 /// "512,2,8" -> {2, 8, 512}: ascending, each once. Throws UserError naming the flag for what is no
 /// whole number of at least `least`, or has more than nine digits.
 std::vector<std::int64_t> parse_counts(const std::string& flag, const std::string& text,
@@ -14,8 +20,5 @@ std::vector<std::int64_t> parse_counts(const std::string& flag, const std::strin
 
 /// "1,all" -> {1, processors this process may use}: ascending, each once; throws UserError.
 std::vector<int> parse_threads(const std::string& text);
-
-/// "2" or "all" -> threads, no more than this process may use; throws UserError.
-int parse_one_thread_count(const std::string& text);
 
 }  // namespace scaling

@@ -1,17 +1,46 @@
 // Boost reads the flags; what is wrong is said in our words.
 #include "experiments/study/flags.h"
 
+#include <boost/program_options.hpp>
 #include <sstream>
 
 #include "kernels/check.h"
 
 namespace scaling {
+namespace {
 
 namespace po = boost::program_options;
 
-po::variables_map parse_flags(int argc, const char* const* argv, const FlagGroups& groups) {
+po::options_description described(const FlagGroup& group) {
+  po::options_description all(group.title, 100);
+  for (const Flag& flag : group.flags) {
+    if (flag.is_switch) {
+      all.add_options()(flag.name.c_str(), flag.help.c_str());
+    } else {
+      all.add_options()(flag.name.c_str(), po::value<std::string>(), flag.help.c_str());
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<Flag> flags_of(const Knobs& knobs) {
+  std::vector<Flag> flags;
+  for (const KnobInfo& knob : knobs.info()) {
+    std::string help = knob.help;
+    const bool is_switch = knob.initial == "false";
+    if (!knob.initial.empty() && !is_switch) help += "; default " + knob.initial;
+    if (knob.trait.quick) help += std::string("; with --quick ") + knob.trait.quick;
+    flags.push_back({knob.name, help, is_switch});
+  }
+  return flags;
+}
+
+std::map<std::string, std::string> parse_flags(int argc, const char* const* argv,
+                                               const std::vector<FlagGroup>& groups) {
   po::options_description all;
-  for (const po::options_description& group : groups) all.add(group);
+  for (const FlagGroup& group : groups) all.add(described(group));
   po::variables_map values;
   try {
     const int style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
@@ -25,42 +54,21 @@ po::variables_map parse_flags(int argc, const char* const* argv, const FlagGroup
   } catch (const po::error& error) {
     throw UserError(std::string(error.what()) + "; --help lists the flags");
   }
-  return values;
-}
-
-std::string text_of(const po::variables_map& values, const std::string& flag,
-                    const std::string& otherwise) {
-  return values.count(flag) ? values[flag].as<std::string>() : otherwise;
-}
-
-std::string config_of(const po::variables_map& values, const char* example) {
-  const std::string config = text_of(values, "config");
-  if (config.empty()) {
-    throw UserError(
-        std::string("no experiment was given; add --config FILE, e.g. experiments/configs/") +
-        example);
-  }
-  return config;
-}
-
-po::options_description knob_flags(const std::vector<std::string>& knobs) {
-  po::options_description flags("Knobs, for all rows, over the config's", 100);
-  auto add = flags.add_options();
-  for (const std::string& knob : knobs) add(knob.c_str(), po::value<std::string>());
-  return flags;
-}
-
-Settings given_knobs(const po::variables_map& values, const std::vector<std::string>& knobs) {
-  Settings given;
-  for (const std::string& knob : knobs) {
-    if (values.count(knob)) given.emplace_back(knob, text_of(values, knob));
+  std::map<std::string, std::string> given;
+  for (const FlagGroup& group : groups) {
+    for (const Flag& flag : group.flags) {
+      if (!values.count(flag.name)) continue;
+      given[flag.name] = flag.is_switch ? "true" : values[flag.name].as<std::string>();
+    }
   }
   return given;
 }
 
-std::string help_of(const FlagGroups& groups) {
+std::string help_of(const std::vector<FlagGroup>& groups) {
   std::ostringstream text;
-  for (std::size_t i = 0; i < groups.size(); ++i) text << (i > 0 ? "\n" : "") << groups[i];
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    text << (i > 0 ? "\n" : "") << described(groups[i]);
+  }
   return text.str();
 }
 

@@ -1,37 +1,35 @@
-// The command line of a driver.
+// Command lines: flags as data, and what was given for them as text.
 #pragma once
 
-#include <boost/program_options.hpp>
+#include <map>
 #include <string>
 #include <vector>
 
-#include "experiments/study/row_text.h"
+#include "models/knobs.h"
 
 namespace scaling {
 
-using FlagGroups = std::vector<boost::program_options::options_description>;
+struct Flag {
+  std::string name, help;
+  bool is_switch = false;  ///< takes no value: it is given or not
+};
 
-/// Values of the flags that are given or have a default. Flags are written out, and nothing stands
-/// beside them. Throws UserError for an unknown flag (lists the known) and for a missing or
-/// unreadable value.
-boost::program_options::variables_map parse_flags(int argc, const char* const* argv,
-                                                  const FlagGroups& groups);
+struct FlagGroup {
+  std::string title;
+  std::vector<Flag> flags;
+};
 
-/// The text of a flag that takes one, or `otherwise` where it is not given.
-std::string text_of(const boost::program_options::variables_map& values, const std::string& flag,
-                    const std::string& otherwise = "");
+/// Knobs as flags whose help tells their defaults. Those that are false until they are given are
+/// switches.
+std::vector<Flag> flags_of(const Knobs& knobs);
 
-/// The text of --config. Throws UserError that suggests the example, a file of experiments/configs.
-std::string config_of(const boost::program_options::variables_map& values, const char* example);
-
-/// Knobs that a row may have, as flags without help.
-boost::program_options::options_description knob_flags(const std::vector<std::string>& knobs);
-
-/// Those of the knobs that are given as flags, with their values.
-Settings given_knobs(const boost::program_options::variables_map& values,
-                     const std::vector<std::string>& knobs);
+/// Flags that are given, by their names, with their texts; a switch has "true". Flags are written
+/// out, and nothing stands beside them. Throws UserError for an unknown flag (lists the known) and
+/// for a missing or superfluous value.
+std::map<std::string, std::string> parse_flags(int argc, const char* const* argv,
+                                               const std::vector<FlagGroup>& groups);
 
 /// What --help prints.
-std::string help_of(const FlagGroups& groups);
+std::string help_of(const std::vector<FlagGroup>& groups);
 
 }  // namespace scaling

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "experiments/study/fingerprint.h"
 #include "experiments/study/study.h"
 
 namespace scaling {
@@ -22,15 +21,13 @@ std::string setting_name(std::string flag) {
   return flag;
 }
 
-std::vector<KnobInfo> known_settings(Study& study) {
-  std::vector<KnobInfo> known = study.row_knobs();
+std::map<std::string, KnobInfo> known_settings(Study& study) {
+  std::map<std::string, KnobInfo> known;
+  for (const KnobInfo& knob : study.row_knobs()) known.emplace(knob.name, knob);
   Knobs own;
   study.flags(own);
-  for (KnobInfo knob : own.info()) {
-    knob.name = setting_name(knob.name);
-    known.push_back(std::move(knob));
-  }
-  known.push_back({"quick", "", "false", {}});
+  for (const KnobInfo& knob : own.info()) known.emplace(setting_name(knob.name), knob);
+  known.emplace("quick", KnobInfo{"quick", "", "false", {}});
   return known;
 }
 
@@ -54,17 +51,12 @@ Identity::Identity(Study& study, const Provenance& provenance, std::vector<std::
       sources_(sources_of(study.info().folder, provenance)),
       accept_(std::move(accept)) {}
 
-const KnobInfo* Identity::find(const std::string& name) const {
-  const auto at = std::find_if(known_.begin(), known_.end(),
-                               [&name](const KnobInfo& knob) { return knob.name == name; });
-  return at == known_.end() ? nullptr : &*at;
-}
-
 Settings Identity::counted(const Settings& all) const {
   Settings kept;
   for (const auto& [name, value] : all) {
-    const KnobInfo* knob = find(name);
-    if (knob && (knob->trait.in_key != InKey::text || as_json(knob->initial) == as_json(value))) {
+    const auto at = known_.find(name);
+    if (at != known_.end() &&
+        (at->second.trait.in_key != InKey::text || as_json(at->second.initial) == as_json(value))) {
       continue;
     }
     if (study_.counts(name, all)) kept.emplace_back(name, as_json(value));
@@ -108,9 +100,8 @@ bool Identity::holds(const Record& record, const Point& point) const {
   }
   Settings theirs;
   for (const auto& [name, value] : record.config.items()) {
-    const auto has_name = [&name = name](const auto& setting) { return setting.first == name; };
     // What was noted on the way, as the library that was chosen, is no setting.
-    if (find(name) || std::any_of(point.settings.begin(), point.settings.end(), has_name)) {
+    if (known_.count(name) || find_setting(point.settings, name)) {
       theirs.emplace_back(name, text_of(value));
     }
   }

@@ -2,6 +2,7 @@
 // the same machine.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -33,15 +34,16 @@ class Identity {
   /// Whether the point was measured to its end.
   bool is_finished(const std::vector<Record>& records, const Point& point) const;
 
+  const Study& study() const { return study_; }
+  const Provenance& provenance() const { return provenance_; }
   const std::string& sources() const { return sources_; }
 
  private:
   Settings counted(const Settings& all) const;
-  const KnobInfo* find(const std::string& name) const;
   bool same_code(const Record& record) const;
 
   const Study& study_;
-  std::vector<KnobInfo> known_;
+  const std::map<std::string, KnobInfo> known_;
   const Provenance provenance_;
   const std::string sources_;
   const std::vector<std::string> accept_;

@@ -43,6 +43,14 @@ struct Extra {
   std::string line = {};  ///< said when the point is closed; empty: the closing metric
 };
 
+/// The value of a setting; null: it is none of these.
+inline const std::string* find_setting(const Settings& settings, const std::string& name) {
+  for (const auto& [setting, value] : settings) {
+    if (setting == name) return &value;
+  }
+  return nullptr;
+}
+
 /// Joins notes by "; ".
 inline void add_note(std::string& note, const std::string& more) {
   if (!more.empty()) note += (note.empty() ? "" : "; ") + more;

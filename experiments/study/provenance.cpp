@@ -3,11 +3,11 @@
 
 #include <cstdio>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <sstream>
 
-#include "experiments/study/fingerprint.h"
 #include "kernels/team.h"
 #include "study/build_info.h"
 
@@ -63,6 +63,15 @@ std::string program_fingerprint() {
 
 }  // namespace
 
+std::string fingerprint(const std::string& text) {
+  std::uint64_t hash = 0xcbf29ce484222325ull;
+  for (const char c : text)
+    hash = (hash ^ std::uint64_t(static_cast<unsigned char>(c))) * 0x100000001b3ull;
+  std::string digits(16, '0');
+  for (std::size_t i = 0; i < 16; ++i) digits[15 - i] = "0123456789abcdef"[(hash >> (4 * i)) & 15];
+  return digits;
+}
+
 std::string machine_key(const std::string& cpu, int cores, std::uint64_t memory_bytes) {
   // Whole GiB: the kernel's own share differs a little from boot to boot.
   const std::uint64_t gib = (memory_bytes + (1ull << 29)) >> 30;
@@ -91,6 +100,16 @@ std::string utc_date() {
 }
 
 std::string source_dir() { return SCALING_BUILD_SOURCE_DIR; }
+
+std::string portable_path(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const std::string relative = fs::relative(path, source_dir(), error).string();
+  if (!error && !relative.empty() && relative.rfind("..", 0) != 0) return relative;
+  fs::path last = fs::path(path).lexically_normal();
+  if (!last.has_filename()) last = last.parent_path();
+  return last.filename().string();
+}
 
 Provenance read_provenance() {
   Provenance p;

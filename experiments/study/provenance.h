@@ -27,6 +27,9 @@ Provenance read_provenance();
 /// does not know them all.
 std::string git_ids(const std::vector<std::string>& paths);
 
+/// A short, stable name for a text: 16 hexadecimal digits of its 64-bit FNV-1a hash.
+std::string fingerprint(const std::string& text);
+
 /// The machine's short name from the facts that make timings comparable.
 std::string machine_key(const std::string& cpu, int cores, std::uint64_t memory_bytes);
 
@@ -35,5 +38,8 @@ std::string utc_date();
 
 /// The project's folder at build time.
 std::string source_dir();
+
+/// Below the project's folder where it is, so that records hold no one's home; else its last part.
+std::string portable_path(const std::string& path);
 
 }  // namespace scaling

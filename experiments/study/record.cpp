@@ -20,6 +20,7 @@
 namespace scaling {
 namespace {
 
+namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr std::array<const char*, 6> kStatusNames = {"ok",          "failed",       "skipped",
@@ -31,8 +32,31 @@ Status parse_status(const std::string& name) {
   return Status(at - kStatusNames.begin());
 }
 
-double number_or_nan(const Json& json) {
-  return json.is_null() ? std::nan("") : json.get<double>();
+// How a field stands in a line.
+
+template <class T>
+Json as_json(const T& value) {
+  return value;  // a number that is none becomes null
+}
+Json as_json(Status status) { return name_of(status); }
+Json as_json(const Ceilings& ceilings) {
+  return {{"read_gbps", ceilings.read_bytes_per_second / 1e9},
+          {"fma_gflops", ceilings.fma_flops_per_second / 1e9}};
+}
+
+template <class T>
+void read(const Json& json, T& value) {
+  value = json.get<T>();
+}
+void read(const Json& json, double& value) {
+  value = json.is_null() ? std::nan("") : json.get<double>();
+}
+void read(const Json& json, Status& status) { status = parse_status(json); }
+void read(const Json& json, Ceilings& ceilings) {
+  read(json.at("read_gbps"), ceilings.read_bytes_per_second);
+  read(json.at("fma_gflops"), ceilings.fma_flops_per_second);
+  ceilings.read_bytes_per_second *= 1e9;
+  ceilings.fma_flops_per_second *= 1e9;
 }
 
 void write_all(int file, const std::string& text) {
@@ -71,14 +95,6 @@ bool begins_as_record(const std::string& line, const std::string& experiment) {
 
 const char* name_of(Status status) { return kStatusNames[std::size_t(status)]; }
 
-void Record::set(const Summary& s) {
-  value = s.median;
-  repeats = s.repeats;
-  spread = s.spread;
-  low = s.low;
-  high = s.high;
-}
-
 Json typed_value(const std::string& text) {
   if (text == "true" || text == "false") return text == "true";
   const char* const end = text.data() + text.size();
@@ -93,90 +109,47 @@ Json typed_value(const std::string& text) {
   return text;
 }
 
-std::string to_line(const Record& r) {
+std::string to_line(const Record& record) {
   Json json;
-  json["experiment"] = r.experiment;
-  json["row"] = r.row;
-  json["against"] = r.against;
-  json["threads"] = r.threads;
-  json["metric"] = r.metric;
-  json["value"] = r.value;  // a number that is none becomes null
-  json["unit"] = r.unit;
-  json["repeats"] = r.repeats;
-  json["spread"] = r.spread;
-  json["low"] = r.low;
-  json["high"] = r.high;
-  json["status"] = name_of(r.status);
-  json["note"] = r.note;
-  json["config"] = r.config;
-  json["command"] = r.command;
-  json["seed"] = r.seed;
-  json["commit"] = r.provenance.commit;
-  json["dirty"] = r.provenance.dirty;
-  json["compiler"] = r.provenance.compiler;
-  json["flags"] = r.provenance.flags;
-  json["native"] = r.provenance.native;
-  json["cpu"] = r.provenance.cpu;
-  json["cores"] = r.provenance.cores;
-  json["key"] = r.key;
-  json["ceilings"] = {{"read_gbps", r.ceilings.read_bytes_per_second / 1e9},
-                      {"fma_gflops", r.ceilings.fma_flops_per_second / 1e9}};
-  json["date"] = r.date;
-  if (!r.study.empty()) {
-    json["study"] = r.study;
-    json["section"] = r.section;
-    json["title"] = r.title;
-    json["id"] = r.id;
-    json["sources"] = r.sources;
-  }
+  const auto write = [&json](const char* name, const auto& value) { json[name] = as_json(value); };
+  Record::fields(record, write);
+  if (!record.study.empty()) Record::study_fields(record, write);
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 Record from_line(const std::string& line) {
   try {
     const Json json = Json::parse(line);
-    Record r;
-    r.experiment = json.at("experiment");
-    r.row = json.at("row");
-    r.against = json.at("against");
-    r.threads = json.at("threads");
-    r.metric = json.at("metric");
-    r.value = number_or_nan(json.at("value"));
-    r.unit = json.at("unit");
-    r.repeats = json.at("repeats");
-    r.spread = number_or_nan(json.at("spread"));
-    r.low = number_or_nan(json.at("low"));
-    r.high = number_or_nan(json.at("high"));
-    r.status = parse_status(json.at("status"));
-    r.note = json.at("note");
-    r.config = json.at("config");
-    r.command = json.at("command");
-    r.seed = json.at("seed");
-    r.provenance.commit = json.at("commit");
-    r.provenance.dirty = json.at("dirty");
-    r.provenance.compiler = json.at("compiler");
-    r.provenance.flags = json.at("flags");
-    r.provenance.native = json.at("native");
-    r.provenance.cpu = json.at("cpu");
-    r.provenance.cores = json.at("cores");
-    r.key = json.at("key");
-    r.ceilings.read_bytes_per_second = number_or_nan(json.at("ceilings").at("read_gbps")) * 1e9;
-    r.ceilings.fma_flops_per_second = number_or_nan(json.at("ceilings").at("fma_gflops")) * 1e9;
-    r.date = json.at("date");
-    r.study = json.value("study", "");
-    r.section = json.value("section", "");
-    r.title = json.value("title", "");
-    r.id = json.value("id", "");
-    r.sources = json.value("sources", "");
-    return r;
+    Record record;
+    Record::fields(record, [&json](const char* name, auto& value) { read(json.at(name), value); });
+    Record::study_fields(
+        record, [&json](const char* name, std::string& value) { value = json.value(name, ""); });
+    return record;
   } catch (const nlohmann::json::exception& error) {
     throw UserError(error.what());
   }
 }
 
+std::string prepare_results_dir(const std::string& chosen, const std::string& machine) {
+  const fs::path dir =
+      chosen.empty() ? fs::path(source_dir()) / "results" / "local" / machine : fs::path(chosen);
+  const auto refuse = [&dir](const std::string& reason) {
+    throw UserError("the results folder '" + dir.string() + "' cannot be written (" + reason +
+                    "); choose another with --results DIR");
+  };
+  std::error_code error;
+  fs::create_directories(dir, error);
+  if (error) refuse(error.message());
+  const fs::path probe = dir / ".writable";
+  FILE* file = std::fopen(probe.c_str(), "w");
+  if (!file) refuse(std::strerror(errno));
+  std::fclose(file);
+  fs::remove(probe, error);
+  return dir.string();
+}
+
 RecordFile::RecordFile(const std::string& dir, const std::string& experiment)
-    : path_((std::filesystem::path(dir) / (experiment + ".jsonl")).string()),
-      experiment_(experiment) {
+    : path_((fs::path(dir) / (experiment + ".jsonl")).string()), experiment_(experiment) {
   if (read()) return;
   drop_unfinished_line();
   read();
@@ -184,7 +157,7 @@ RecordFile::RecordFile(const std::string& dir, const std::string& experiment)
 
 void RecordFile::read_again() {
   std::error_code error;
-  const std::uintmax_t bytes = std::filesystem::file_size(path_, error);
+  const std::uintmax_t bytes = fs::file_size(path_, error);
   if (!error && bytes != bytes_) read();
 }
 
@@ -192,7 +165,7 @@ bool RecordFile::read() {
   std::vector<Record> records;
   bool whole = true;
   std::uintmax_t bytes = 0;
-  if (std::filesystem::exists(path_)) {
+  if (fs::exists(path_)) {
     std::ifstream in(path_);
     if (!in) {
       throw UserError("'" + path_ +
@@ -228,22 +201,18 @@ bool RecordFile::read() {
 
 void RecordFile::drop_unfinished_line() {
   const int file = ::open(path_.c_str(), O_RDWR | O_CLOEXEC);
-  bool dropped = false;
-  std::string reason;
-  if (file >= 0 && ::flock(file, LOCK_EX) == 0) {
+  bool failed = file < 0 || ::flock(file, LOCK_EX) != 0, dropped = false;
+  if (!failed) {
     // Nobody writes now; who did a moment ago may have finished the line.
     std::ifstream in(path_);
     const std::string text{std::istreambuf_iterator<char>(in), {}};
     const std::size_t whole = text.rfind('\n') + 1;  // 0 if there is no line
-    if (whole < text.size()) {
-      dropped = ::ftruncate(file, off_t(whole)) == 0;
-      if (!dropped) reason = std::strerror(errno);
-    }
-  } else {
-    reason = std::strerror(errno);
+    dropped = whole < text.size();
+    failed = dropped && ::ftruncate(file, off_t(whole)) != 0;
   }
+  const std::string reason = std::strerror(errno);
   if (file >= 0) ::close(file);
-  if (!reason.empty()) {
+  if (failed) {
     throw UserError("the last line of '" + path_ +
                     "' has no end, as if a write had been cut short, and cannot be cut off (" +
                     reason + "); mend or move the file, or choose --results DIR");
@@ -253,18 +222,6 @@ void RecordFile::drop_unfinished_line() {
                  "%s: its last record had no end, as if a write had been cut short; dropped\n",
                  path_.c_str());
   }
-}
-
-bool RecordFile::has(const std::string& key) const {
-  return std::any_of(records_.begin(), records_.end(),
-                     [&key](const Record& r) { return r.key == key && !std::isnan(r.value); });
-}
-
-bool RecordFile::finished(const std::string& key, const std::string& closing) const {
-  return std::any_of(records_.begin(), records_.end(), [&](const Record& r) {
-    return r.key == key && r.metric == closing && r.status != Status::failed &&
-           r.status != Status::skipped;
-  });
 }
 
 void RecordFile::append(const std::vector<Record>& records) {

@@ -37,7 +37,53 @@ struct Record {
   Provenance provenance;  ///< commit, dirty, compiler, flags, native, cpu, cores are written
   std::string date;
 
-  void set(const Summary& s);
+  void set(const Summary& s) {
+    value = s.median;
+    repeats = s.repeats;
+    spread = s.spread;
+    low = s.low;
+    high = s.high;
+  }
+
+  /// visit(name, member) of what every record has, in the order of its line.
+  template <class Self, class Visitor>
+  static void fields(Self& r, Visitor&& visit) {
+    visit("experiment", r.experiment);
+    visit("row", r.row);
+    visit("against", r.against);
+    visit("threads", r.threads);
+    visit("metric", r.metric);
+    visit("value", r.value);
+    visit("unit", r.unit);
+    visit("repeats", r.repeats);
+    visit("spread", r.spread);
+    visit("low", r.low);
+    visit("high", r.high);
+    visit("status", r.status);
+    visit("note", r.note);
+    visit("config", r.config);
+    visit("command", r.command);
+    visit("seed", r.seed);
+    visit("commit", r.provenance.commit);
+    visit("dirty", r.provenance.dirty);
+    visit("compiler", r.provenance.compiler);
+    visit("flags", r.provenance.flags);
+    visit("native", r.provenance.native);
+    visit("cpu", r.provenance.cpu);
+    visit("cores", r.provenance.cores);
+    visit("key", r.key);
+    visit("ceilings", r.ceilings);
+    visit("date", r.date);
+  }
+  /// Behind those, of what records of before there were studies lack.
+  template <class Self, class Visitor>
+  static void study_fields(Self& r, Visitor&& visit) {
+    visit("study", r.study);
+    visit("section", r.section);
+    visit("title", r.title);
+    visit("id", r.id);
+    visit("sources", r.sources);
+  }
 };
 
 /// A knob's text as a number or a truth value where it is one.
@@ -47,6 +93,10 @@ std::string to_line(const Record& record);
 /// Throws UserError if the line is not JSON or lacks what a record must have; the message has no
 /// place in it.
 Record from_line(const std::string& line);
+
+/// The folder that takes a run's records: `chosen`, or results/local/<machine> of the project if it
+/// is empty. Makes the folder; throws UserError if it cannot be made or written.
+std::string prepare_results_dir(const std::string& chosen, const std::string& machine);
 
 /// An experiment's file of records. Reading refuses a file that has a line it does not understand;
 /// no whole line is ever rewritten.
@@ -62,10 +112,6 @@ class RecordFile {
   /// without its end is left alone: another process may be writing it.
   void read_again();
 
-  /// Whether any value was measured under this key.
-  bool has(const std::string& key) const;
-  /// Whether a row with this key was measured to its end, which is `closing`.
-  bool finished(const std::string& key, const std::string& closing) const;
   /// Appends all lines in one write and waits until the disk has them. Throws UserError if it
   /// cannot; the file is then as it was.
   void append(const std::vector<Record>& records);

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <boost/program_options.hpp>
+#include <cctype>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
-#include "experiments/study/row_text.h"
+#include "experiments/study/counts.h"
 #include "kernels/check.h"
 
 namespace scaling {
@@ -22,6 +24,12 @@ Texts names_of(const std::vector<KnobInfo>& knobs) {
   Texts names;
   for (const KnobInfo& knob : knobs) names.push_back(knob.name);
   return names;
+}
+
+bool is_word(const std::string& name, const std::string& others) {
+  return !name.empty() && std::all_of(name.begin(), name.end(), [&others](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || others.find(c) != std::string::npos;
+  });
 }
 
 bool contains(const Texts& names, const std::string& name) {
@@ -52,16 +60,29 @@ po::variables_map read_lines(std::istream& in, const Texts& knobs) {
   return values;
 }
 
-FileRow merged(const RowText& own, const Texts& knobs, const Settings& common,
-               const Settings& overrides) {
-  FileRow row{own.name, common};
-  for (const auto& setting : own.settings) {
-    if (!contains(knobs, setting.first)) {
-      throw UserError("row '" + own.name + "': there is no knob '" + setting.first +
+/// "ff: feed_forward=sparse sparsity=64", after the settings of all rows and before the command
+/// line's.
+FileRow parse_row(const std::string& text, const Texts& knobs, const Settings& common,
+                  const Settings& overrides) {
+  FileRow row{"", common};
+  const std::size_t colon = text.find(':');
+  std::istringstream(text.substr(0, colon)) >> row.name;
+  if (!is_word(row.name, "_.-")) {
+    throw UserError("'" + text + "' has no row name; write 'row = name: knob=value knob=value'");
+  }
+  std::istringstream words(colon == std::string::npos ? "" : text.substr(colon + 1));
+  for (std::string word; words >> word;) {
+    const std::size_t equals = word.find('=');
+    if (equals == std::string::npos) {
+      throw UserError("row '" + row.name + "' has '" + word + "', which is not knob=value");
+    }
+    const std::string knob = word.substr(0, equals);
+    if (!contains(knobs, knob)) {
+      throw UserError("row '" + row.name + "': there is no knob '" + knob +
                       "'; known are: " + joined(knobs));
     }
-    row.settings.push_back(setting);
-    row.own.push_back(setting.first);
+    row.settings.emplace_back(knob, word.substr(equals + 1));
+    row.own.push_back(knob);
   }
   row.settings.insert(row.settings.end(), overrides.begin(), overrides.end());
   std::stable_partition(row.settings.begin(), row.settings.end(),
@@ -78,7 +99,10 @@ RowFile parse(std::istream& in, const std::string& path, const Texts& knobs,
   RowFile file;
   file.path = path;
   file.experiment = text("experiment", std::filesystem::path(path).stem().string());
-  check_experiment_name(file.experiment);
+  if (!is_word(file.experiment, "_")) {
+    throw UserError("the experiment's name '" + file.experiment +
+                    "' names a file, so use letters, digits and _ only");
+  }
   file.title = text("title");
   file.id = text("id");
   file.section = text("section");
@@ -88,7 +112,7 @@ RowFile parse(std::istream& in, const std::string& path, const Texts& knobs,
     if (values.count(knob)) common.emplace_back(knob, text(knob));
   }
   for (const std::string& row : values["row"].as<Texts>()) {
-    file.rows.push_back(merged(parse_row_text(row), knobs, common, overrides));
+    file.rows.push_back(parse_row(row, knobs, common, overrides));
     for (std::size_t i = 0; i + 1 < file.rows.size(); ++i) {
       if (file.rows[i].name != file.rows.back().name) continue;
       throw UserError("two rows have the name '" + file.rows[i].name + "'");

@@ -1,23 +1,12 @@
 // Points and metrics to records, and words about them.
 #include "experiments/study/sink.h"
 
-#include <algorithm>
-#include <cmath>
 #include <cstdio>
 
-#include "experiments/study/row_text.h"
 #include "experiments/study/study.h"
 #include "kernels/check.h"
 
 namespace scaling {
-namespace {
-
-bool has(const Settings& settings, const std::string& name) {
-  return std::any_of(settings.begin(), settings.end(),
-                     [&name](const auto& setting) { return setting.first == name; });
-}
-
-}  // namespace
 
 std::string name_of(const Study& study, const Point& point) {
   if (study.info().by_seed) return point.row + ", seed " + std::to_string(point.seed);
@@ -25,14 +14,12 @@ std::string name_of(const Study& study, const Point& point) {
          (point.threads == 1 ? " thread" : " threads");
 }
 
-Sink::Sink(const Study& study, const RunOptions& options, const RowFile& file,
-           const Identity& identity, const Provenance& provenance, RecordFile& records,
-           Progress& progress)
-    : study_(study),
+Sink::Sink(const Identity& identity, const RunOptions& options, const RowFile& file,
+           RecordFile& records, Progress& progress)
+    : identity_(identity),
+      study_(identity.study()),
       options_(options),
       row_file_(file),
-      identity_(identity),
-      provenance_(provenance),
       records_(records),
       progress_(progress) {}
 
@@ -59,7 +46,7 @@ Record Sink::base(const Point& point, const Extra& extra) const {
   if (!options_.config.empty()) r.command += " --config " + portable_path(options_.config);
   const auto add_flags = [&](const Settings& flags, const Settings& narrower) {
     for (const auto& [name, value] : flags) {
-      if (has(narrower, name)) continue;
+      if (find_setting(narrower, name)) continue;
       r.command += " --" + name + (value == "true" ? "" : " " + study_.portable(name, value));
     }
   };
@@ -68,16 +55,17 @@ Record Sink::base(const Point& point, const Extra& extra) const {
   add_flags(options_.given, point.flags);
   if (options_.quick) r.command += " --quick";
   for (const auto& [name, value] : options_.overrides) {
-    if (!has(point.flags, name)) r.command += " --" + name + " " + study_.portable(name, value);
+    if (!find_setting(point.flags, name))
+      r.command += " --" + name + " " + study_.portable(name, value);
   }
   r.key = identity_.key(point);
   r.sources = identity_.sources();
-  r.provenance = provenance_;
+  r.provenance = identity_.provenance();
   r.date = utc_date();
   return r;
 }
 
-void Sink::write(const Point& point, const std::vector<Metric>& metrics, const Extra& extra) {
+void Sink::add(const Point& point, const std::vector<Metric>& metrics, const Extra& extra) {
   const Record shared = base(point, extra);
   std::vector<Record> records;
   for (const Metric& metric : metrics) {
@@ -92,16 +80,10 @@ void Sink::write(const Point& point, const std::vector<Metric>& metrics, const E
   records_.append(records);
 }
 
-void Sink::append(const std::vector<Record>& records) { records_.append(records); }
-
-void Sink::add(const Point& point, const std::vector<Metric>& metrics, const Extra& extra) {
-  write(point, metrics, extra);
-}
-
 void Sink::close(const Point& point, const std::vector<Metric>& metrics, const Extra& extra) {
   SCALING_CHECK(!metrics.empty() && metrics.back().name == study_.closing(point).name);
-  write(point, metrics, extra);
-  settled_[&point] = Status::ok;
+  add(point, metrics, extra);
+  settled_.insert(&point);
   std::string line = extra.line;
   if (line.empty()) {
     char text[96];
@@ -115,7 +97,7 @@ void Sink::close(const Point& point, const std::vector<Metric>& metrics, const E
 void Sink::give_up(const Point& point, Status status, const std::string& why, const Extra& extra) {
   // Said before it is written: a disk that is full for one is full for the other.
   progress_.done(name_of(study_, point) + ": " + name_of(status) + ", " + why, point.seconds);
-  settled_[&point] = status;
+  settled_.insert(&point);
   const std::vector<Record> before = earlier(point);
   if (!before.empty() && before.back().status == status && before.back().note == why) return;
   Metric closing = study_.closing(point);
@@ -141,12 +123,12 @@ void Sink::skip(const Point& point, const std::string& why, const Extra& extra) 
 
 void Sink::leave(const Point& point, const std::string& why) {
   complete_ = false;
-  settled_[&point] = Status::skipped;
+  settled_.insert(&point);
   progress_.done(name_of(study_, point) + ": " + why, 0);
 }
 
 void Sink::settle(const Point& point, const std::string& why) {
-  settled_[&point] = Status::ok;
+  settled_.insert(&point);
   progress_.done(name_of(study_, point) + ": " + why, point.seconds);
 }
 

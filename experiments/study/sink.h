@@ -1,7 +1,7 @@
 // Where a study's numbers go: the one writer of records.
 #pragma once
 
-#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,8 +16,8 @@ namespace scaling {
 class Sink {
  public:
   /// All of it outlives this.
-  Sink(const Study& study, const RunOptions& options, const RowFile& file, const Identity& identity,
-       const Provenance& provenance, RecordFile& records, Progress& progress);
+  Sink(const Identity& identity, const RunOptions& options, const RowFile& file,
+       RecordFile& records, Progress& progress);
 
   /// Numbers of a point that is not finished yet.
   void add(const Point& point, const std::vector<Metric>& metrics, const Extra& extra = {});
@@ -36,7 +36,7 @@ class Sink {
   std::vector<Record> earlier(const Point& point);
   bool is_finished(const Point& point);
   /// Takes records over as they are.
-  void append(const std::vector<Record>& records);
+  void append(const std::vector<Record>& records) { records_.append(records); }
   /// What a point's records share.
   Record base(const Point& point, const Extra& extra = {}) const;
 
@@ -54,17 +54,15 @@ class Sink {
   bool complete() const { return complete_; }
 
  private:
-  void write(const Point& point, const std::vector<Metric>& metrics, const Extra& extra);
   void give_up(const Point& point, Status status, const std::string& why, const Extra& extra);
 
+  const Identity& identity_;
   const Study& study_;
   const RunOptions& options_;
   const RowFile& row_file_;
-  const Identity& identity_;
-  const Provenance& provenance_;
   RecordFile& records_;
   Progress& progress_;
-  std::map<const Point*, Status> settled_;
+  std::set<const Point*> settled_;
   bool complete_ = true;
 };
 

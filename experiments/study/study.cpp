@@ -9,13 +9,10 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
+#include <new>
 #include <set>
 
-#include "experiments/study/fingerprint.h"
 #include "experiments/study/interrupt.h"
-#include "experiments/study/results_dir.h"
-#include "experiments/study/row_text.h"
-#include "experiments/study/run_experiment.h"
 #include "kernels/check.h"
 
 namespace scaling {
@@ -37,12 +34,12 @@ class Run {
       : study_(study),
         info_(study.info()),
         options_(options),
-        provenance_(read_provenance()),
-        identity_(study, provenance_, options.accept) {}
+        identity_(study, read_provenance(), options.accept) {}
 
   int run() {
+    const std::string& machine = identity_.provenance().machine;
     if (options_.where) {
-      std::printf("%s\n", prepare_results_dir(options_.results, provenance_.machine).c_str());
+      std::printf("%s\n", prepare_results_dir(options_.results, machine).c_str());
       return 0;
     }
     if (info_.example) {
@@ -59,8 +56,7 @@ class Run {
       return 0;
     }
     if (const std::optional<int> status = study_.instead(points_)) return *status;
-    RecordFile records(prepare_results_dir(options_.results, provenance_.machine),
-                       file_.experiment);
+    RecordFile records(prepare_results_dir(options_.results, machine), file_.experiment);
     if (info_.timed && options_.shards > 1) keep_machine_to_itself();
     const int status = measure(records);
     std::printf("records: %s\n", records.path().c_str());
@@ -90,19 +86,17 @@ class Run {
   int measure(RecordFile& records) {
     std::vector<const Point*> open;
     std::set<const Point*> finished;
-    double seconds = 0;
     for (const Point& point : points_) {
       if (!options_.force && identity_.is_finished(records.records(), point)) {
         finished.insert(&point);
       } else {
         open.push_back(&point);
-        if (point.unavailable.empty()) seconds += point.seconds;
       }
     }
     std::fputs(plan_text(finished).c_str(), stdout);
     std::fflush(stdout);
-    Progress progress(seconds);
-    Sink sink(study_, options_, file_, identity_, provenance_, records, progress);
+    Progress progress(seconds_without(finished));
+    Sink sink(identity_, options_, file_, records, progress);
     try {
       measure(open, sink);
     } catch (const Interrupted&) {
@@ -147,6 +141,15 @@ class Run {
     }
   }
 
+  /// Estimate of the points that are not finished.
+  double seconds_without(const std::set<const Point*>& finished) const {
+    double seconds = 0;
+    for (const Point& point : points_) {
+      if (!finished.count(&point) && point.unavailable.empty()) seconds += point.seconds;
+    }
+    return seconds;
+  }
+
   /// "1,2 threads", "seeds 1,2".
   std::string names_of(const std::vector<const Point*>& points) const {
     std::string text;
@@ -158,17 +161,16 @@ class Run {
   }
 
   std::string plan_text(const std::set<const Point*>& finished) const {
-    double seconds = 0;
     std::vector<std::string> rows;
     std::map<std::string, std::vector<const Point*>> done, open;
     for (const Point& point : points_) {
       if (std::find(rows.begin(), rows.end(), point.row) == rows.end()) rows.push_back(point.row);
       (finished.count(&point) ? done : open)[point.row].push_back(&point);
-      if (!finished.count(&point) && point.unavailable.empty()) seconds += point.seconds;
     }
     std::string text = file_.experiment + (file_.title.empty() ? "" : ": ") + file_.title + "\n" +
                        std::to_string(points_.size() - finished.size()) +
-                       " measurements, at most about " + readable_seconds(seconds) + "\n";
+                       " measurements, at most about " +
+                       readable_seconds(seconds_without(finished)) + "\n";
     for (const std::string& row : rows) {
       text += "  " + row + ": ";
       if (const auto& points = done[row]; !points.empty()) {
@@ -192,7 +194,6 @@ class Run {
   Study& study_;
   const StudyInfo info_;
   const RunOptions& options_;
-  const Provenance provenance_;
   const Identity identity_;
   RowFile file_;
   std::vector<Point> points_;
@@ -204,6 +205,27 @@ std::vector<std::vector<std::size_t>> Study::groups(std::span<const Point* const
   std::vector<std::vector<std::size_t>> alone;
   for (std::size_t i = 0; i < points.size(); ++i) alone.push_back({i});
   return alone;
+}
+
+int run_experiment(const std::function<int()>& body) {
+  watch_interrupts();
+  try {
+    return body();
+  } catch (const UserError& error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return kExitUserError;
+  } catch (const Interrupted&) {
+    std::fprintf(stderr, "interrupted before anything was measured\n");
+    return kExitInterrupted;
+  } catch (const std::bad_alloc&) {
+    std::fprintf(
+        stderr,
+        "error: memory ran out; finished rows are kept, free memory and repeat the command\n");
+    return 1;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return 1;
+  }
 }
 
 int run_study(Study& study, int argc, const char* const* argv) {

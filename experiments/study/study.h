@@ -1,6 +1,7 @@
 // A kind of experiment: what its points are and how they are measured. run_study does the rest.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -75,6 +76,14 @@ std::vector<std::vector<std::size_t>> groups_by(Study::Points points, const Key&
   for (auto& [alike, indices] : found) groups.push_back(std::move(indices));
   return groups;
 }
+
+inline constexpr int kExitFailedRows = 1;
+inline constexpr int kExitUserError = 2;
+inline constexpr int kExitInterrupted = 130;
+
+/// Runs `body` with signals watched; its result is the exit status. UserError: the sentence and 2.
+/// Interrupted: 130. Out of memory or anything else that was thrown: the reason and 1.
+int run_experiment(const std::function<int()>& body);
 
 /// A driver's main: the exit status. 0: everything is measured or skipped with a reason; 1: some
 /// points failed; 2: a mistake of the user's, said in a sentence; 130: interrupted.

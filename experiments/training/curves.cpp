@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "experiments/study/row_text.h"
+#include "experiments/study/counts.h"
 #include "kernels/check.h"
 #include "models/tasks/catalog.h"
 

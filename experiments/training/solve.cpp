@@ -3,7 +3,7 @@
 
 #include <cstdio>
 
-#include "experiments/study/row_text.h"
+#include "experiments/study/counts.h"
 #include "kernels/check.h"
 #include "models/layers/catalog.h"
 #include "models/transformer/matched_sizes.h"

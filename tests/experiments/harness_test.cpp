@@ -17,7 +17,6 @@
 
 #include "experiments/study/progress.h"
 #include "experiments/study/record.h"
-#include "experiments/study/results_dir.h"
 #include "experiments/study/statistics.h"
 #include "tests/experiments/harness_helpers.h"
 
@@ -95,27 +94,21 @@ TEST(Records, RoundTrip) {
   EXPECT_TRUE(std::isnan(from_line(to_line(none)).value));
 }
 
-TEST(Records, FileGrowsAndKnowsWhatIsFinished) {
+TEST(Records, FileGrows) {
   const Folder folder;
-  Record failed = example_record();
-  failed.key = "failed";
-  failed.status = Status::failed;
-  Record part = example_record();
-  part.key = "part";
-  part.metric = "block_ms";
+  Record other = example_record();
+  other.key = "other";
   {
     RecordFile file(folder.path(), "some");
-    EXPECT_FALSE(file.finished("0123", "token_ms"));
-    file.append({example_record(), failed});
-    file.append({part});
-    EXPECT_TRUE(file.finished("0123", "token_ms"));
+    EXPECT_TRUE(file.records().empty());
+    file.append({example_record(), other});
+    file.append({other});
+    EXPECT_EQ(file.records().size(), 3u);
   }
   const RecordFile again(folder.path(), "some");
-  EXPECT_EQ(again.records().size(), 3u);
-  EXPECT_TRUE(again.finished("0123", "token_ms"));
-  EXPECT_FALSE(again.finished("failed", "token_ms"));
-  EXPECT_FALSE(again.finished("part", "token_ms"));
-  EXPECT_TRUE(again.has("part"));
+  ASSERT_EQ(again.records().size(), 3u);
+  EXPECT_EQ(to_line(again.records()[0]), to_line(example_record()));
+  EXPECT_EQ(to_line(again.records()[2]), to_line(other));
 }
 
 TEST(Records, ReadingAgainFindsWhatAnotherProcessAppended) {

@@ -243,7 +243,10 @@ TEST(Study, RecordsHoldBySettingsMachineAndCode) {
            [](Record& r) { r.provenance.cpu = "another"; },
            [](Record& r) { r.provenance.cores += 1; }, [](Record& r) { r.sources = "another"; },
            [](Record& r) { r.config["width"] = 6; }, [](Record& r) { r.seed = 6; },
-           [](Record& r) { r.study = "another"; }}) {
+           [](Record& r) { r.study = "another"; },
+           // Not measured to its end.
+           [](Record& r) { r.metric = "first"; }, [](Record& r) { r.status = Status::failed; },
+           [](Record& r) { r.status = Status::skipped; }}) {
     rewrite(folder, change);
     EXPECT_EQ(run_made_up(folder, {}).measured, 2);
     std::ofstream(folder / "some.jsonl") << before;
