@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """Merges folders of results: merge_results.py INTO FROM [FROM ...]
 
-Records that INTO lacks are appended to its files, the oldest first, so that the newest of a point
-stays the last; curves that it lacks are copied. A conflict is a curve's file that differs, or one
-date at which one point has two values; it is named, nothing of that file is merged, and the status
-is 1.
+Records that INTO lacks are appended to its files, the oldest of a file first, under the lock that
+programs take to append theirs; no whole line is rewritten, and readers take the newest of a point by
+its date. A last line without its end, as a kill leaves it, is cut off a file of INTO and left out of
+one of FROM, and standard error says so. Curves that INTO lacks are copied. A conflict is a curve's
+file that differs, or one date at which one point has two values; it is named, nothing of that file
+is merged, and the status is 1.
 """
 
 import argparse
+import fcntl
 import json
 import os
 import pathlib
@@ -15,20 +18,29 @@ import shutil
 import sys
 
 POINT = ("experiment", "row", "against", "threads", "metric", "seed", "key", "date")
+BEGINNING = b'{"experiment":'
 
 
-def records_in(path):
-    """[(line, record)]; the last line may lack its end, as after a kill, and is left out then."""
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
+def records_of(text, path):
+    """[(line, record)] of its whole lines, and the beginning of a record behind them, or b""."""
+    *lines, rest = text.split(b"\n")
+    if not BEGINNING.startswith(rest[: len(BEGINNING)]):
+        lines.append(rest)
+        rest = b""
     found = []
-    for number, line in enumerate(text.splitlines(keepends=True), 1):
-        if not line.endswith("\n"):
-            break
+    for number, line in enumerate(lines, 1):
         try:
-            found.append((line, json.loads(line)))
+            found.append((line + b"\n", json.loads(line)))
         except ValueError as error:
             raise SystemExit(f"{path}:{number} is no record ({error}); mend or move it") from error
-    return found
+    return found, rest
+
+
+def say_cut(path, what):
+    print(
+        f"{path}: its last record has no end, as if a write had been cut short; {what}",
+        file=sys.stderr,
+    )
 
 
 def point_of(record):
@@ -38,11 +50,33 @@ def point_of(record):
 
 def merge_records(into, source):
     """Appends to `into` what it lacks; returns conflicts."""
-    known = records_in(into)
+    offered, rest = records_of(source.read_bytes(), source)
+    if rest:
+        say_cut(source, "left out")
+    if not offered:
+        return []
+    with open(into, "a+b", buffering=0) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed
+        file.seek(0)
+        text = file.read()
+        known, rest = records_of(text, into)
+        new, conflicts = lacking(known, offered, into, source)
+        if conflicts or not new:
+            return conflicts
+        if rest:
+            say_cut(into, "dropped")
+        end = len(text) - len(rest)
+        file.truncate(end)
+        append(file, end, b"".join(line for line, _ in new))
+    return []
+
+
+def lacking(known, offered, into, source):
+    """([(line, record)] of what is offered and not known, the oldest first; conflicts)."""
     lines = {line for line, _ in known}
     values = {point_of(record): record.get("value") for _, record in known}
     new, conflicts = [], []
-    for line, record in records_in(source):
+    for line, record in offered:
         if line in lines:
             continue
         point = point_of(record)
@@ -52,13 +86,21 @@ def merge_records(into, source):
                 f"{record['date']} is {record['value']} there and {values[point]} in {into}"
             )
         new.append((line, record))
-    if conflicts or not new:
-        return conflicts
-    merged = sorted(known + new, key=lambda item: item[1].get("date", ""))
-    partial = into.with_suffix(".partial")
-    partial.write_text("".join(line for line, _ in merged), encoding="utf-8")
-    os.replace(partial, into)
-    return []
+    return sorted(new, key=lambda item: item[1].get("date", "")), conflicts
+
+
+def append(file, end, data):
+    """Onto the disk, all or nothing: part of a line would make the whole file unreadable."""
+    try:
+        while data:
+            data = data[file.write(data) :]
+        os.fsync(file)
+    except OSError as error:
+        file.truncate(end)
+        raise SystemExit(
+            f"records cannot be added to {file.name} ({error.strerror}); free space or choose another "
+            "folder"
+        ) from error
 
 
 def merge_curve(into, source):

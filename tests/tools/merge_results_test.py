@@ -1,5 +1,6 @@
 """Folders of results merged: nothing twice, the newest last, conflicts named."""
 
+import fcntl
 import json
 import pathlib
 import subprocess
@@ -41,17 +42,57 @@ class MergeTest(unittest.TestCase):
         command = [sys.executable, TOOL, self.root / "a", self.root / "b", self.root / "c"]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
-    def test_what_is_lacking_is_added_by_date_and_only_once(self):
+    def test_what_is_lacking_is_appended_and_only_once(self):
         first, second, third = (line(row, 1, f"2026-01-0{i}") for i, row in enumerate("xyz", 1))
         self.write("a/e.jsonl", second)
-        self.write("b/e.jsonl", first + second)
-        self.write("c/e.jsonl", third + line("cut", 1, "2026-01-04")[:-1])
+        self.write("b/e.jsonl", third + first + second)
+        self.write("c/e.jsonl", third)
         self.write("c/curves/e/x.1.csv", "step\n")
+        before = (self.root / "a/e.jsonl").stat().st_ino
         for _ in range(2):
             done = self.merge()
             self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertEqual((self.root / "a/e.jsonl").read_text(), first + second + third)
+            self.assertEqual((self.root / "a/e.jsonl").read_text(), second + first + third)
             self.assertEqual((self.root / "a/curves/e/x.1.csv").read_text(), "step\n")
+        self.assertEqual((self.root / "a/e.jsonl").stat().st_ino, before)
+
+    def test_what_a_program_appends_meanwhile_stays(self):
+        measured, merged, meanwhile = (line(row, 1, "2026-01-01") for row in "xyz")
+        self.write("a/e.jsonl", measured)
+        self.write("b/e.jsonl", merged)
+        (self.root / "c").mkdir()
+        with open(self.root / "a/e.jsonl", "a", encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            tool = subprocess.Popen(
+                [sys.executable, TOOL, self.root / "a", self.root / "b", self.root / "c"]
+            )
+            with self.assertRaises(subprocess.TimeoutExpired):
+                tool.wait(timeout=1)
+            file.write(meanwhile)
+        self.assertEqual(tool.wait(timeout=60), 0)
+        self.assertEqual((self.root / "a/e.jsonl").read_text(), measured + meanwhile + merged)
+
+    def test_a_record_without_its_end_is_named(self):
+        whole = line("x", 1, "2026-01-01").replace("ms", "\u2028")  # no end of a line
+        cut = json.dumps({"experiment": "e", "note": "\u00e9"}, ensure_ascii=False).encode()[:-3]
+        self.write("a/e.jsonl", whole)
+        self.write("b/e.jsonl", line("y", 1, "2026-01-02"))
+        for name in "ab":
+            with open(self.root / name / "e.jsonl", "ab") as file:
+                file.write(cut)
+        (self.root / "c").mkdir()
+        done = self.merge()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(
+            (self.root / "a/e.jsonl").read_text(encoding="utf-8"),
+            whole + line("y", 1, "2026-01-02"),
+        )
+        for name, what in (("a", "dropped"), ("b", "left out")):
+            self.assertIn(
+                f"{self.root / name}/e.jsonl: its last record has no end, as if a write had been cut "
+                f"short; {what}",
+                done.stderr,
+            )
 
     def test_steps_of_a_curve_are_several_points(self):
         text = "".join(line("x", step, "2026-01-01", config={"step": step}) for step in (1, 2))
