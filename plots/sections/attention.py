@@ -1,17 +1,37 @@
-"""Full against LSH attention from records: curves over length, their crossing, recall."""
+"""Attentions against length from records: curves, where they cross, recall of LSH attention."""
 
 import functools
 import math
+import re
 
 import chart
+import records as rec
 import report as tables
 from section import Section, of
 from values import combine, fit_exponent, of_record, ratio, scaled, setting, sweep
 
 SPEEDUP_LENGTH = 16384
 DISTRIBUTIONS = ("random", "clustered")
-NAMES = {"full": "full", "lsh": "LSH"}
+ROW = re.compile(r"(.+)_l\d+")  # an attention at a length
+NAMES = {"lsh": "LSH"}
 STYLES = {"full": chart.DENSE, "lsh": chart.SPARSE}
+EXPLAINED = {
+    "full": "Full attention compares each position with every earlier one, so that its work "
+    "grows with the square of the length.",
+    "lsh": "LSH attention (Reformer) hashes positions, "
+    "sorts them by their hash and cuts them into chunks; a position then looks at its "
+    "own chunk and the one before, in several rounds with hashes of their own, so that "
+    "its work grows with the length.",
+    "window": "Window attention lets a position look at a fixed number of neighbours, so that its "
+    "work grows with the length.",
+}
+SIZES = (
+    ("d_model", "d_model"),
+    ("heads", "n_heads"),
+    ("positions a chunk", "lsh_chunk"),
+    ("rounds", "lsh_rounds"),
+    ("positions a window", "window_width"),
+)
 SECOND = {"markerfacecolor": "white", "linestyle": ":"}  # beside the first of the same attention
 
 
@@ -20,26 +40,45 @@ def threads_of(records, experiment):
     return max((r["threads"] for r in records.history(experiment)), default=0)
 
 
+def attentions(records, experiment):
+    """{row: the row that it is set against}, the latter first."""
+    found = {}
+    for record in records.history(experiment):
+        mine, other = (ROW.fullmatch(record.get(name) or "") for name in ("row", "against"))
+        if mine and other:
+            found[mine[1]] = other[1]
+    return {other: other for other in found.values()} | found
+
+
+def compared(records, experiment):
+    """[(row, another that it is set against)]."""
+    return [(row, other) for row, other in attentions(records, experiment).items() if row != other]
+
+
 def curves(records, experiment, metric):
-    """{full | lsh: [(length, Value)] ascending}."""
+    """{row: [(length, Value)] ascending}."""
     found = sweep(records, experiment, threads_of(records, experiment), metric, "length")
-    return {name: found[name] for name in ("full", "lsh") if name in found}
+    return {row: found[row] for row in attentions(records, experiment) if row in found}
 
 
-def speedups(records, experiment, metric="step_ms"):
-    """[(length, Value)]: full over LSH attention where both were measured."""
+def speedups(records, experiment, row, metric="step_ms"):
+    """[(length, Value)]: of the row, where it and what it is set against were measured."""
     times = curves(records, experiment, metric)
-    full, lsh = (dict(times.get(name, ())) for name in ("full", "lsh"))
-    return [(length, ratio(full[length], lsh[length])) for length in sorted(full) if length in lsh]
+    theirs, ours = (
+        dict(times.get(name, ())) for name in (attentions(records, experiment)[row], row)
+    )
+    return [
+        (length, ratio(theirs[length], ours[length])) for length in sorted(theirs) if length in ours
+    ]
 
 
-def crossover(records, experiment):
-    """The length from which on LSH attention is faster, log-log between measured ones, or None.
+def crossover(records, experiment, row):
+    """The length from which on the row is faster, log-log between measured ones, or None.
 
     None too where it already is at the shortest length: then the crossing was not seen. The spread
     is that of the nearer ratio, divided by the slope.
     """
-    points = speedups(records, experiment)
+    points = speedups(records, experiment, row)
     for (shorter, before), (longer, after) in zip(points[-2::-1], points[:0:-1]):
         low, high = math.log(before.value), math.log(after.value)
         if low <= 0 < high:
@@ -64,16 +103,17 @@ def recall(records, experiment, distribution, metric="recall"):
 
 
 def figures_of(records, experiment, identifier):
-    """{id: Value} for summary.json."""
-    found = {
-        f"{identifier}.crossover_length": crossover(records, experiment),
-        f"{identifier}.speedup_{SPEEDUP_LENGTH}": dict(speedups(records, experiment)).get(
+    """{id: Value} for summary.json: of the row that is called as the id, of others under their name."""
+    found = {}
+    for row, _ in compared(records, experiment):
+        start = identifier if row == identifier else f"{identifier}.{row}"
+        found[f"{start}.crossover_length"] = crossover(records, experiment, row)
+        found[f"{start}.speedup_{SPEEDUP_LENGTH}"] = dict(speedups(records, experiment, row)).get(
             SPEEDUP_LENGTH
-        ),
-        f"{identifier}.memory_exponent": fit_exponent(
-            curves(records, experiment, "heap_bytes").get("lsh", ())
-        ),
-    }
+        )
+        found[f"{start}.memory_exponent"] = fit_exponent(
+            curves(records, experiment, "heap_bytes").get(row, ())
+        )
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -96,40 +136,39 @@ def kilobytes_per_token(records, experiment, metric):
     }
 
 
+def name_of(row):
+    return NAMES.get(row, row)
+
+
 def cost_table(report, experiment, ratio_metric, times, others):
-    """Full and LSH attention over length: times and their ratio, then {words: curves} of others."""
+    """Rows over length: times and their ratios, then {words: curves} of others."""
     records = report.records
-    ratios = dict(speedups(records, experiment, ratio_metric))
+    rows, pairs = attentions(records, experiment), compared(records, experiment)
+    ratios = [dict(speedups(records, experiment, row, ratio_metric)) for row, _ in pairs]
     lines = tables.header(
         "length",
-        "full, µs a token",
-        "LSH, µs a token",
-        "full / LSH",
-        *(f"{name}, {words}" for words in others for name in ("full", "LSH")),
+        *(f"{name_of(row)}, µs a token" for row in rows),
+        *(f"{name_of(other)} / {name_of(row)}" for row, other in pairs),
+        *(f"{name_of(row)}, {words}" for words in others for row in rows),
     )
 
-    def cell(found, name, length, **more):
-        return tables.cell(report, dict(found.get(name, ())).get(length), **more)
+    def cell(found, row, length, **more):
+        return tables.cell(report, dict(found.get(row, ())).get(length), **more)
 
-    def time(name, length):
-        if length in dict(times.get(name, ())):
-            return cell(times, name, length, spread=True)
+    def time(row, length):
+        if length in dict(times.get(row, ())):
+            return cell(times, row, length, spread=True)
         return tables.gap(
-            report, experiment, f"{name}_l{length:.0f}", threads_of(records, experiment)
+            report, experiment, f"{row}_l{length:.0f}", threads_of(records, experiment)
         )
 
     for length in sorted({x for points in times.values() for x, _ in points}):
         lines.append(
             tables.line(
                 f"{length:,.0f}",
-                time("full", length),
-                time("lsh", length),
-                tables.cell(report, ratios.get(length), "×"),
-                *(
-                    cell(found, name, length)
-                    for found in others.values()
-                    for name in ("full", "lsh")
-                ),
+                *(time(row, length) for row in rows),
+                *(tables.cell(report, found.get(length), "×") for found in ratios),
+                *(cell(found, row, length) for found in others.values() for row in rows),
             )
         )
     return lines
@@ -204,26 +243,28 @@ def write(report, own):
         write_one(report, about.name, about.title)
 
 
+def settings_of(records, experiment):
+    """{attention: what its newest record knows of the knobs that it reads}."""
+    found = {}
+    for record in records.history(experiment):
+        attention = setting(record, "attention")
+        if attention and ROW.fullmatch(record["row"]):
+            reads = rec.READS["attention"].get(attention, ())
+            found[attention] = {
+                knob: value
+                for knob, value in record["config"].items()
+                if knob in reads or knob not in rec.READ_BY_SOME
+            }
+    return found
+
+
 def write_one(report, experiment, title):
     records = report.records
-    record = next(
-        (r for r in reversed(records.history(experiment)) if r["row"].startswith("lsh_l")), None
-    )
-    sizes = tables.sizes(
-        record,
-        ("d_model", "d_model"),
-        ("heads", "n_heads"),
-        ("positions a chunk", "lsh_chunk"),
-        ("rounds", "lsh_rounds"),
-    )
+    settings = settings_of(records, experiment)
+    known = {knob: value for own in settings.values() for knob, value in own.items()}
+    sizes = tables.sizes({"config": known}, *SIZES)
     report.add(
-        f"## {title}",
-        "",
-        "Full attention compares each position with every earlier one, so that its work "
-        "grows with the square of the length. LSH attention (Reformer) hashes positions, "
-        "sorts them by their hash and cuts them into chunks; a position then looks at its "
-        "own chunk and the one before, in several rounds with hashes of their own, so that "
-        "its work grows with the length.",
+        f"## {title}", "", " ".join(EXPLAINED[name] for name in EXPLAINED if name in settings)
     )
     report.add(
         "Timed is the attention core, what lies between the projections, of one causal "
@@ -241,12 +282,13 @@ def write_one(report, experiment, title):
     report.add("**A training step**", "", *step_table(report, experiment))
     if curves(records, experiment, "forward_ms"):
         report.add("**A forward pass, as in evaluation**", "", *forward_table(report, experiment))
-    crossing = crossover(records, experiment)
-    if crossing:
-        report.add(
-            "A training step of LSH attention is faster from about "
-            f"{tables.cell(report, crossing)} positions on."
-        )
+    for row, _ in compared(records, experiment):
+        crossing = crossover(records, experiment, row)
+        if crossing:
+            report.add(
+                f"A training step of {name_of(row)} attention is faster from about "
+                f"{tables.cell(report, crossing)} positions on."
+            )
     write_recall(report, experiment)
     report.figure(experiment)
     report.repeat(
@@ -285,10 +327,12 @@ def write_recall(report, experiment):
 
 
 def draw_over_length(axes, label, first, second):
-    """Each a pair (words, {full | lsh: points}); the second is dotted with hollow marks."""
+    """Each a pair (words, {row: points}); the second is dotted with hollow marks."""
+    others = [row for row in first[1] | second[1] if row not in STYLES]
     for (words, found), look in ((first, {}), (second, SECOND)):
-        for name, points in found.items():
-            chart.curve(axes, points, label=f"{NAMES[name]}, {words}", **{**STYLES[name], **look})
+        for row, points in found.items():
+            own = STYLES.get(row) or chart.style_of(row, others.index(row))
+            chart.curve(axes, points, label=f"{name_of(row)}, {words}", **{**own, **look})
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     chart.plain_log(axes.xaxis, sorted({x for points in first[1].values() for x, _ in points}))
@@ -299,19 +343,22 @@ def draw_over_length(axes, label, first, second):
     chart.legend_above(axes)
 
 
-def mark_crossing(axes, records, experiment):
-    crossing = crossover(records, experiment)
-    if crossing is None:
-        return
-    axes.axvline(crossing.value, **chart.LIMIT)
-    axes.annotate(
-        f"steps equal at {crossing.value:,.0f}",
-        (crossing.value, 0.02),
-        xytext=(3, 0),
-        xycoords=("data", "axes fraction"),
-        textcoords="offset points",
-        fontsize=7,
-    )
+def mark_crossings(axes, records, experiment):
+    rows = compared(records, experiment)
+    for place, (row, _) in enumerate(rows):
+        crossing = crossover(records, experiment, row)
+        if crossing is None:
+            continue
+        of = f" ({name_of(row)})" if len(rows) > 1 else ""
+        axes.axvline(crossing.value, **chart.LIMIT)
+        axes.annotate(
+            f"steps equal at {crossing.value:,.0f}{of}",
+            (crossing.value, 0.02 + 0.08 * place),
+            xytext=(3, 0),
+            xycoords=("data", "axes fraction"),
+            textcoords="offset points",
+            fontsize=7,
+        )
 
 
 def draw_recall(axes, records, experiment, distribution):
@@ -327,7 +374,7 @@ def draw_recall(axes, records, experiment, distribution):
 
 
 def draw(records, experiment):
-    """Time and memory per token over length, full and LSH; recall over rounds."""
+    """Time and memory per token over length, a curve an attention; recall over rounds."""
     steps = curves(records, experiment, "step_us_per_token")
     kept, peak = (
         kilobytes_per_token(records, experiment, metric) for metric in ("heap_bytes", "peak_bytes")
@@ -343,7 +390,7 @@ def draw(records, experiment):
         ("training step", steps),
         ("forward", forward),
     )
-    mark_crossing(panels[0], records, experiment)
+    mark_crossings(panels[0], records, experiment)
     draw_over_length(panels[1], "memory of a step,\nkB a token", ("kept", kept), ("peak", peak))
     for axes, distribution in zip(panels[2:], distributions):
         draw_recall(axes, records, experiment, distribution)

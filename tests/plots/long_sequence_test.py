@@ -44,8 +44,9 @@ def record(row, metric, value, status="ok", **more):
 
 
 def core(name, length, milliseconds, heap, **more):
+    config = {"attention": name, "lsh_chunk": 64, "window_width": 33}
     return [
-        record(f"{name}_l{length}", metric, value, **more)
+        record(f"{name}_l{length}", metric, value, against=f"full_l{length}", config=config, **more)
         for metric, value in (
             ("heap_bytes", heap),
             ("peak_bytes", 3 * heap),
@@ -75,6 +76,12 @@ CORES = [
     for r in core("full", length, (length / 2048) ** 2, length * 100)
     + core("lsh", length, length / 2048, length * 40)
 ] + core("lsh", 32768, 16, 32768 * 40)
+# The window's work is that of LSH, halved: it meets full attention at 1024.
+WINDOWS = [
+    r
+    for length in (512, 1024 * 4, 16384)
+    for r in core("window", length, length / 4096, length * 10)
+]
 SKIPPED = record("full_l32768", "step_ms", None, status="skipped", note="too long")
 RECALLS = [
     r
@@ -87,23 +94,25 @@ RECALLS = [
 
 class FiguresTest(WithFolder):
     def test_crossing_is_interpolated_between_logarithms(self):
-        crossing = attention.crossover(self.load(CORES), NAME)
+        crossing = attention.crossover(self.load(CORES), NAME, "lsh")
         self.assertAlmostEqual(crossing.value, 2048, delta=0.01)
         self.assertEqual((crossing.unit, crossing.spread), ("positions", 0))
 
     def test_the_last_crossing_counts(self):
         items = CORES + core("full", 256, 99, 1) + core("lsh", 256, 1, 1)
-        self.assertAlmostEqual(attention.crossover(self.load(items), NAME).value, 2048, delta=0.01)
+        self.assertAlmostEqual(
+            attention.crossover(self.load(items), NAME, "lsh").value, 2048, delta=0.01
+        )
 
     def test_crossing_that_was_not_seen_is_absent(self):
         late = [r for r in CORES if r["config"]["length"] > 2048]
-        self.assertIsNone(attention.crossover(self.load(late), NAME))
+        self.assertIsNone(attention.crossover(self.load(late), NAME, "lsh"))
         early = [r for r in CORES if r["config"]["length"] < 2048]
-        self.assertIsNone(attention.crossover(self.load(early), NAME))
+        self.assertIsNone(attention.crossover(self.load(early), NAME, "lsh"))
 
     def test_spread_of_the_crossing_follows_the_slope(self):
         noisy = [dict(r, spread=0.1 * r["value"]) if r["row"] == "full_l1024" else r for r in CORES]
-        crossing = attention.crossover(self.load(noisy), NAME)
+        crossing = attention.crossover(self.load(noisy), NAME, "lsh")
         # The ratio grows as length: a tenth of it is a tenth of the length.
         self.assertLessEqual(crossing.spread, 0.1001 * 2048)
 
@@ -115,6 +124,13 @@ class FiguresTest(WithFolder):
         self.assertAlmostEqual(figures["lsh.speedup_16384"].value, 8)
         self.assertAlmostEqual(figures["lsh.memory_exponent"].value, 1)
         self.assertEqual(summarise.figures(rec.Records(self.folder / "nothing")), {})
+
+    def test_a_third_attention_has_figures_under_its_name(self):
+        figures = summarise.figures(self.load(CORES + WINDOWS))
+        self.assertAlmostEqual(figures["lsh.crossover_length"].value, 2048, delta=0.01)
+        self.assertAlmostEqual(figures["lsh.window.crossover_length"].value, 1024, delta=0.01)
+        self.assertAlmostEqual(figures["lsh.window.speedup_16384"].value, 16)
+        self.assertAlmostEqual(figures["lsh.window.memory_exponent"].value, 1)
 
     def test_recall_is_sorted_by_chunk_and_rounds(self):
         found = attention.recall(self.load(RECALLS), NAME, "clustered")
@@ -142,6 +158,27 @@ class SectionTest(WithFolder):
         self.assertIn("| 64 | 0.164 (0.0820) | 0.264 (0.132) |", text)
         self.assertIn("too long", " ".join(report.notes))
 
+    def test_a_third_attention_has_columns_and_words(self):
+        report = report_cells.Report(self.load(CORES + WINDOWS))
+        attention.write(report, report.records.of(attention.SECTION.owns))
+        text = report.text()
+        self.assertIn(
+            "| length | full, µs a token | LSH, µs a token | window, µs a token | full / LSH "
+            "| full / window | full, kB a token kept | LSH, kB a token kept "
+            "| window, kB a token kept |",
+            text,
+        )
+        self.assertIn("| 16,384 | 3.91 | 0.488 | 0.244 | 8.00× | 16.0× | 0.100 |", text)
+        self.assertIn("| 1,024 | 0.244 | 0.488 | gap [1] | 0.500× | – |", text)
+        self.assertIn("(positions a chunk 64, positions a window 33)", text)
+        self.assertIn("Window attention lets a position look at", text)
+        self.assertIn("A training step of window attention is faster from about 1,024", text)
+
+    def test_a_row_is_compared_with_the_row_that_it_is_against(self):
+        nearer = [dict(r, against=r["row"].replace("window", "lsh")) for r in WINDOWS]
+        figures = summarise.figures(self.load(CORES + nearer))
+        self.assertAlmostEqual(figures["lsh.window.speedup_16384"].value, 2)
+
     def test_without_records_there_is_no_section(self):
         report = report_cells.Report(rec.Records(self.folder))
         attention.write(report, report.records.of(attention.SECTION.owns))
@@ -164,6 +201,20 @@ class FigureTest(WithFolder):
             )
             chart.save(figure, self.folder / "long_sequence")
         self.assertTrue((self.folder / "long_sequence.svg").exists())
+
+    def test_every_attention_is_drawn_and_its_crossing_marked(self):
+        figure = attention.draw(self.load(CORES + WINDOWS), NAME)
+        labels = figure.axes[1].get_legend_handles_labels()[1]
+        self.assertEqual(
+            labels,
+            [
+                f"{name}, {words}"
+                for words in ("kept", "peak")
+                for name in ("full", "LSH", "window")
+            ],
+        )
+        marks = [text.get_text() for text in figure.axes[0].texts]
+        self.assertEqual(marks, ["steps equal at 2,048 (LSH)", "steps equal at 1,024 (window)"])
 
     def test_nothing_to_draw_is_said(self):
         with self.assertRaises(chart.Missing):
