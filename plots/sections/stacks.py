@@ -8,9 +8,7 @@ from report import cell, header, line, sizes
 from section import Section, of
 from values import of_record, ratio, scaled, setting
 
-LAYERS = ("dense", "sparse")
 STACKS = ("plain", "stored", "reversible")
-ERRORS = ("replay_ff", "recompute_ff", "replay_lsh", "recompute_lsh")
 MEGABYTES = 1e-6
 STACK_METRICS = (
     ("kept by the stack for its backward pass, MB", "stack_bytes", MEGABYTES, STACKS),
@@ -19,8 +17,7 @@ STACK_METRICS = (
     ("training step, ms", "step_ms", 1, STACKS),
     ("model FLOPs utilisation", "mfu", 1, STACKS),
 )
-# Layers by shade, stacks by marker and dash.
-SHADES = {"dense": "#444444", "sparse": "#0072b2"}
+# Layers by colour, stacks by marker and dash.
 LOOKS = {
     "plain": {"marker": "s", "linestyle": "--"},
     "stored": {"marker": "x", "linestyle": ":"},
@@ -54,6 +51,17 @@ def group(records, experiment, family, metric, over):
     return max(groups.items(), key=lambda found: len(found[1]), default=(None, []))
 
 
+def families(records, experiment):
+    """[what its rows are called before depth and batch], as they were measured."""
+    return list(dict.fromkeys(r.rsplit("_", 2)[0] for r in records.rows(experiment)))
+
+
+def layers_in(records, experiment):
+    """[layers], those whose three stacks are families of the experiment."""
+    found = (family.rpartition("_") for family in families(records, experiment))
+    return list(dict.fromkeys(layers for layers, _, stack in found if stack in STACKS))
+
+
 def curve(records, experiment, family, metric, over):
     """Those points, ascending."""
     return sorted(group(records, experiment, family, metric, over)[1])
@@ -64,7 +72,7 @@ def depths(records, experiment):
     return sorted(
         {
             x
-            for layers in LAYERS
+            for layers in layers_in(records, experiment)
             for stack in STACKS
             for x, _ in curve(records, experiment, f"{layers}_{stack}", "step_ms", "decoder_layers")
         }
@@ -83,9 +91,9 @@ def deepest(records, experiment, family, metric):
 
 
 def figures_of(records, experiment, identifier):
-    """{id: Value}: of dense layers, then sparse ones under `<id>.sparse.`; at the deepest."""
+    """{id: Value}: of dense layers, of others under `<id>.<layers>.`; at the deepest."""
     found = {}
-    for layers in LAYERS:
+    for layers in layers_in(records, experiment):
         prefix = f"{identifier}." if layers == "dense" else f"{identifier}.{layers}."
         for stack in STACKS:
             family = f"{layers}_{stack}"
@@ -99,7 +107,7 @@ def figures_of(records, experiment, identifier):
         )
         found[f"{prefix}step_cost"] = ratio(ours, plain)
         found[f"{prefix}step_cost_over_stored"] = ratio(ours, stored)
-    for family in ERRORS:
+    for family in families(records, experiment):
         for metric in ("gradient_error", "reconstruction_error"):
             found[f"{identifier}.{family}.{metric}"] = deepest(records, experiment, family, metric)
     return {name: value for name, value in found.items() if value is not None}
@@ -110,7 +118,7 @@ def held(records, experiment, knob, words):
     over = "decoder_layers" if knob == "batch" else "batch"
     values = {
         group(records, experiment, f"{layers}_{stack}", "step_ms", over)[0]
-        for layers in LAYERS
+        for layers in layers_in(records, experiment)
         for stack in STACKS
     } - {None}
     return f", {values.pop()} {words}" if len(values) == 1 else ""
@@ -121,7 +129,7 @@ def stack_table(report, experiment, over, words):
     curves = [
         (f"{title}: {layers}, {stack}", factor, dict(points))
         for title, metric, factor, stacks in STACK_METRICS
-        for layers in LAYERS
+        for layers in layers_in(report.records, experiment)
         for stack in stacks
         if (points := curve(report.records, experiment, f"{layers}_{stack}", metric, over))
         and any(v.value for _, v in points)
@@ -144,7 +152,7 @@ def error_table(report, experiment):
     curves = [
         (f"{words[metric]}, `{family}`", dict(points))
         for metric in words
-        for family in ERRORS
+        for family in families(report.records, experiment)
         if (points := curve(report.records, experiment, family, metric, "decoder_layers"))
     ]
     columns = sorted({x for _, points in curves for x in points})
@@ -275,7 +283,8 @@ def draw(records, experiment):
     figure, panels = chart.new(8.6, panels=len(PANELS))
     for axes, (metric, over, factor, words) in zip(panels, PANELS):
         ticks = set()
-        for layers, shade in SHADES.items():
+        for index, layers in enumerate(layers_in(records, experiment)):
+            colour = chart.style_of(layers, index)["color"]
             for stack, look in LOOKS.items():
                 points = [
                     (x, scaled(v, factor))
@@ -284,7 +293,7 @@ def draw(records, experiment):
                 if not points:
                     continue
                 ticks |= {x for x, _ in points}
-                chart.curve(axes, points, label=f"{layers}, {stack}", color=shade, **look)
+                chart.curve(axes, points, label=f"{layers}, {stack}", color=colour, **look)
         axes.set_xscale("log", base=2)
         axes.set_yscale("log", base=2)
         chart.plain_log(axes.xaxis, sorted(ticks))

@@ -861,6 +861,19 @@ class ReversibilityTest(WithFolder):
             self.assertAlmostEqual(found[f"reversible.{name}"].value, value, msg=name)
         self.assertNotIn("reversible.step_cost_over_stored", found)
 
+    def test_rows_of_other_layers_have_ids_tables_and_curves(self):
+        other = [dict(r, row=r["row"].replace("dense", "low_rank")) for r in STACKS]
+        other = [dict(r, row=r["row"].replace("recompute_ff", "recompute_sru")) for r in other]
+        records = self.load(STACKS + other)
+        found = summarise.figures(records)
+        self.assertAlmostEqual(found["reversible.low_rank.plain_activation_growth"].value, 12)
+        self.assertAlmostEqual(found["reversible.recompute_sru.gradient_error"].value, 1e-2)
+        text = make_report.make(records)
+        self.assertIn("| training step, ms: low_rank, reversible | 26.0 | – | 104 | 312 |", text)
+        self.assertIn("| gradient, `recompute_sru` | 0.01 |", text)
+        labels = stacks.draw(records, "reversibility").axes[0].get_legend_handles_labels()[1]
+        self.assertIn("low_rank, plain", labels)
+
     def test_nothing_measured_gives_nothing(self):
         records = self.load(TABLE1)
         self.assertEqual(stacks.numbers(records, records.of(stacks.SECTION.owns)), {})
