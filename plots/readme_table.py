@@ -11,7 +11,7 @@ import paper
 import records as rec
 
 BEGIN, END = "<!-- headline:begin -->", "<!-- headline:end -->"
-# Experiment, row, words; the prefix of its ids is that of summarise.py.
+# Experiment, the `id` of its config, with which its ids in summary.json begin, row, words.
 ROWS = [
     ("table1_800m", "table1.800m", "baseline", "800M, dense"),
     ("table1_800m", "table1.800m", "ff", "800M, sparse FF"),

@@ -49,20 +49,22 @@ class Options:
 class Step:
     minutes: float
     program: str
+    command: str = ""
     config: str = ""
     flags: str = ""
+    corpus: bool = False
 
     @property
     def name(self):
         return Path(self.config or self.program).name
 
-    def arguments(self):
-        cores = str(len(os.sched_getaffinity(0)))
-        return shlex.split(self.flags.replace("{cores}", cores))
-
 
 class Stopped(Exception):
     """The user, or the system, wants an end."""
+
+
+class NotInstalled(Exception):
+    """The peers cannot be; standard error says why."""
 
 
 def refuse(words, status=2):
@@ -194,38 +196,32 @@ class Measuring:
         self.runner, self.options, self.results = runner, options, results
 
     def status_of(self, step):
-        special = {
-            "peers_python": self.peers_python,
-            "peers_training": self.peers_training,
-        }
-        return special.get(step.program, self.driver)(step)
-
-    def driver(self, step):
-        command = [BIN / step.program]
+        try:
+            command = self.words(step.command) or [BIN / step.program]
+            flags = self.words(step.flags)
+        except NotInstalled:
+            return 1
         if step.config:
             command += ["--config", f"experiments/configs/{step.config}.cfg"]
-        command += ["--results", self.results, *step.arguments()]
-        if step.program == "perplexity" and self.options.corpus:
+        command += ["--results", self.results, *flags]
+        if step.corpus and self.options.corpus:
             command += ["--corpus", self.options.corpus]
         return self.runner.status_of(*command)
 
-    def peers_python(self, step):
-        home = self.install_peers()
-        if home is None:
-            return 1
-        return self.runner.status_of(
-            home / "bin/python",
-            PEERS / "run_peers.py",
-            "--results",
-            self.results,
-            *step.arguments(),
-        )
+    def words(self, text):
+        """Of the plan, with what a word in braces stands for."""
+        meanings = {
+            "{cores}": lambda: [str(len(os.sched_getaffinity(0)))],
+            "{python}": lambda: [sys.executable],
+            "{peers}": lambda: [self.peers_python()],
+            "{pytorches}": self.pytorches,
+        }
+        found = (meanings.get(word, lambda word=word: [word]) for word in shlex.split(text))
+        return [word for words in found for word in words()]
 
-    def peers_training(self, step):
-        home = self.install_peers()
-        if home is None:
-            return 1
-        rows = ["--python", f"pytorch={home}/bin/python"]
+    def pytorches(self):
+        """Flags that name the interpreters that have PyTorch."""
+        rows = ["--python", f"pytorch={self.peers_python()}"]
         # Debian 12's own, where the package python3-torch is installed.
         debian = subprocess.run(
             ["/usr/bin/python3", "-c", "import torch; print(torch.__version__)"],
@@ -235,21 +231,14 @@ class Measuring:
         )
         if debian.stdout.startswith("1.13"):
             rows += ["--python", "pytorch_1_13=/usr/bin/python3"]
-        return self.runner.status_of(
-            sys.executable,
-            PEERS / "compare_training.py",
-            "--results",
-            self.results,
-            *rows,
-            *step.arguments(),
-        )
+        return rows
 
-    def install_peers(self):
-        """Their virtual environment, made once; or None."""
+    def peers_python(self):
+        """Of the peers' virtual environment, which is made once."""
         home = Path(os.environ.get("SCALING_PEERS") or "build/peers")
         wanted = PEERS / "requirements.txt"
         if (home / "ready").exists() and (home / "ready").read_bytes() == wanted.read_bytes():
-            return home
+            return home / "bin/python"
         home.mkdir(parents=True, exist_ok=True)
         free_gb = shutil.disk_usage(home).free >> 30
         if free_gb < PEERS_GB:
@@ -258,14 +247,14 @@ class Measuring:
                 "SCALING_PEERS to a folder elsewhere",
                 file=sys.stderr,
             )
-            return None
+            raise NotInstalled
         print(f"installing PyTorch and JAX into {home}", flush=True)
         if self.runner.status_of(sys.executable, "-m", "venv", home) or self.runner.status_of(
             home / "bin/pip", "install", "--quiet", "--requirement", wanted
         ):
-            return None
+            raise NotInstalled
         shutil.copy(wanted, home / "ready")
-        return home
+        return home / "bin/python"
 
 
 def know_the_processor(cpuinfo="/proc/cpuinfo"):

@@ -20,11 +20,17 @@ PLAN = """
 default = [
   { minutes = 1, program = "ceilings" },
   { minutes = 2.5, program = "decode_time", config = "decode/table1", flags = "--rows a,b --threads {cores}" },
-  { minutes = 3, program = "perplexity", config = "training/fig1" },
+  { minutes = 3, program = "perplexity", config = "training/fig1", corpus = true },
   { minutes = 1, program = "bench_kernels", flags = "--benchmark_filter=x$|^(y)/" },
 ]
-full = [{ minutes = 10, program = "perplexity", config = "training/fig3" }]
+full = [{ minutes = 10, program = "perplexity", config = "training/fig3", corpus = true }]
 smoke = [{ minutes = 0.1, program = "ceilings", flags = "--quick" }]
+quick = [{ minutes = 0.1, program = "ceilings" }]
+[peers]
+quick = [
+  { minutes = 1, program = "theirs", command = "{peers} theirs.py", flags = "--threads {cores}" },
+  { minutes = 1, program = "both", command = "{python} both.py {pytorches}" },
+]
 """
 # Notes its name and arguments; does what a file of its name says.
 PROGRAM = f"""#!{sys.executable}
@@ -123,6 +129,30 @@ class RunPlanTest(unittest.TestCase):
                 )
             )
 
+    def test_what_takes_a_text_is_said_by_the_plan(self):
+        (self.root / "experiments" / "plan.toml").write_text(PLAN.replace(", corpus = true", ""))
+        (self.root.parent / "text.txt").write_text("words")
+        self.assertEqual(self.run_all("--corpus", "text.txt").returncode, 0)
+        self.assertEqual([line for line in self.calls() if "--corpus" in line], [])
+
+    def test_programs_of_python_run_by_the_interpreter_that_the_plan_says(self):
+        for folder in ("build/peers/bin", "experiments/peers"):
+            (self.root / folder).mkdir(parents=True)
+        for name in ("build/peers/ready", "experiments/peers/requirements.txt"):
+            (self.root / name).write_text("jax\n")
+        for name in ("build/peers/bin/python", "both.py"):
+            self.program(name)
+        with mock.patch.dict(os.environ):
+            os.environ.pop("SCALING_PEERS", None)
+            done = self.run_all("--quick", "--peers", "--results", "mine")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        theirs, both = self.calls()[3:5]
+        cores = len(os.sched_getaffinity(0))
+        into = f"--results {self.root.parent}/mine"
+        self.assertEqual(theirs, f"python theirs.py {into} --threads {cores}")
+        self.assertTrue(both.startswith("both.py --python pytorch=build/peers/bin/python "))
+        self.assertTrue(both.endswith(into))
+
     def test_a_failing_step_leaves_the_others_and_is_named(self):
         self.does("decode_time", "sys.exit(0 if '--where' in sys.argv else 3)")
         done = self.run_all()
@@ -199,9 +229,14 @@ class PlanTest(unittest.TestCase):
         with open(ROOT / "experiments" / "plan.toml", "rb") as file:
             plan = tomllib.load(file)
         self.assertEqual(set(plan), {"default", "full", "quick", "smoke", "peers"})
-        steps = [step for name, steps in plan.items() if name != "peers" for step in steps]
-        for step in steps:
-            self.assertTrue((ROOT / "experiments" / f"{step['program']}.cpp").exists(), step)
+        peers = plan.pop("peers")
+        for step in (step for steps in (*plan.values(), *peers.values()) for step in steps):
+            program = next(
+                (word for word in step.get("command", "").split() if word.endswith(".py")),
+                f"experiments/{step['program']}.cpp",
+            )
+            self.assertTrue((ROOT / program).exists(), step)
+            self.assertEqual(step.get("corpus", False), step["program"] == "perplexity", step)
             if "config" in step:
                 self.assertTrue(
                     (ROOT / "experiments" / "configs" / f"{step['config']}.cfg").exists(), step
