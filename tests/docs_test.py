@@ -1,5 +1,7 @@
 """The documents: what they cite, link and name exists, README.md stays short, the guide's code compiles."""
 
+import fnmatch
+import json
 import pathlib
 import re
 import subprocess
@@ -99,6 +101,21 @@ class Documents(unittest.TestCase):
                 if anchor:
                     self.assertIn(anchor, anchors(found.read_text(encoding="utf-8")), where)
         self.assertGreater(links, 0)
+
+
+class Results(unittest.TestCase):
+    def test_every_published_metric_is_explained(self):
+        text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+        metrics = text.partition("\n## Metrics\n")[2].partition("\n## ")[0]
+        explained = {re.sub(r"<\w+>", "*", name) for name in re.findall(r"`([^`\s]+)`", metrics)}
+        published = {
+            json.loads(line)["metric"]
+            for path in (ROOT / "results").glob("published*/*.jsonl")
+            for line in path.read_text(encoding="utf-8").splitlines()
+        }
+        self.assertGreater(len(published), 40)
+        unknown = [m for m in published if not any(fnmatch.fnmatch(m, e) for e in explained)]
+        self.assertEqual(sorted(unknown), [])
 
 
 class Skeletons(unittest.TestCase):
