@@ -23,14 +23,22 @@ struct Entry {
                                 std::unique_ptr<TextStore> text);
 };
 
+template <Numbers::Kind kind, bool has_source>
+constexpr Entry numbers(const char* name) {
+  return {name, [](const TrainConfig& c) { return needs_of_numbers(kind, has_source, c); },
+          [](const TrainConfig& c, std::int64_t, std::unique_ptr<TextStore>) {
+            return make_numbers(kind, has_source, c);
+          }};
+}
+
 constexpr Entry kTasks[] = {
     {"causal", needs_of_causal, make_causal},
     {"span_corruption", needs_of_span_corruption, make_span_corruption},
     {"masked", needs_of_masked, make_masked},
-    {"copy", needs_of_numbers, make_numbers},
-    {"addition", needs_of_numbers, make_numbers},
-    {"copy_pairs", needs_of_numbers, make_numbers},
-    {"addition_pairs", needs_of_numbers, make_numbers},
+    numbers<Numbers::Kind::copy, false>("copy"),
+    numbers<Numbers::Kind::addition, false>("addition"),
+    numbers<Numbers::Kind::copy, true>("copy_pairs"),
+    numbers<Numbers::Kind::addition, true>("addition_pairs"),
 };
 
 const Entry& entry_of(const std::string& name) {

@@ -92,7 +92,7 @@ Example added(const std::vector<int>& x, const std::vector<int>& y, bool has_sou
   return made;
 }
 
-/// Digits of the first addend: the reference's, with min and max one more than ours.
+/// Digits of the first addend: the released code's, with min and max one more than ours.
 struct FirstAddend {
   std::int64_t least, most;
 };
@@ -182,12 +182,10 @@ void require_digits(const char* least, std::int64_t min, const char* most, std::
   }
 }
 
-Numbers numbers_of(const TrainConfig& config, std::int64_t digits_min, std::int64_t digits_max) {
-  const auto has = [&config](const char* part) {
-    return config.task.find(part) != std::string::npos;
-  };
-  return {.kind = has("copy") ? Numbers::Kind::copy : Numbers::Kind::addition,
-          .has_source = has("_pairs"),
+Numbers numbers_of(const Numbers& like, const TrainConfig& config, std::int64_t digits_min,
+                   std::int64_t digits_max) {
+  return {.kind = like.kind,
+          .has_source = like.has_source,
           .digits_min = digits_min,
           .digits_max = digits_max,
           .batch = config.batch,
@@ -195,16 +193,17 @@ Numbers numbers_of(const TrainConfig& config, std::int64_t digits_min, std::int6
 }
 
 /// Drawn by data_seed.
-Numbers trained_on(const TrainConfig& config) {
-  Numbers numbers = numbers_of(config, config.digits_min, config.digits_max);
+Numbers trained_on(const Numbers& like, const TrainConfig& config) {
+  Numbers numbers = numbers_of(like, config, config.digits_min, config.digits_max);
   const auto bits = random_bits(config.data_seed, kTrainingStream, 0);
   numbers.key = std::uint64_t(bits[1]) << 32 | bits[0];
   return numbers;
 }
 
 /// The same whatever the seeds.
-Numbers evaluated_on(const TrainConfig& config, std::int64_t digits_min, std::int64_t digits_max) {
-  Numbers numbers = numbers_of(config, digits_min, digits_max);
+Numbers evaluated_on(const Numbers& like, const TrainConfig& config, std::int64_t digits_min,
+                     std::int64_t digits_max) {
+  Numbers numbers = numbers_of(like, config, digits_min, digits_max);
   numbers.key = kEvaluationKey;
   numbers.spreads_lengths = true;
   return numbers;
@@ -212,17 +211,19 @@ Numbers evaluated_on(const TrainConfig& config, std::int64_t digits_min, std::in
 
 class NumberTask : public Task {
  public:
-  explicit NumberTask(const TrainConfig& config) : config_(config), trained_(trained_on(config)) {
-    sets_.push_back({{}, evaluated_on(config, config.eval_digits_min, config.eval_digits_max)});
+  NumberTask(const Numbers& like, const TrainConfig& config)
+      : config_(config), trained_(trained_on(like, config)) {
+    sets_.push_back(
+        {{}, evaluated_on(like, config, config.eval_digits_min, config.eval_digits_max)});
     // Longer examples than were trained on say nothing of whether the task was learnt at all.
     sets_.push_back({{.prefix = "trained_length_"},
-                     evaluated_on(config, config.digits_min, config.digits_max)});
+                     evaluated_on(like, config, config.digits_min, config.digits_max)});
     // How accuracy falls with length: ten ranges.
     const std::int64_t longest = config.eval_digits_max;
     const std::int64_t range = std::max<std::int64_t>(2, (longest + 9) / 10);
     for (std::int64_t least = 1; least <= longest; least += range) {
       const std::int64_t most = std::min(longest, least + range - 1);
-      Numbers numbers = evaluated_on(config, least, most);
+      Numbers numbers = evaluated_on(like, config, least, most);
       numbers.is_strict = true;
       sets_.push_back(
           {{.suffix = ".to_" + std::to_string(most) + "_digits", .only_at_end = true}, numbers});
@@ -290,9 +291,11 @@ class NumberTask : public Task {
 
 }  // namespace
 
-Needs needs_of_numbers(const TrainConfig& config) {
-  const Numbers trained = trained_on(config);
-  const Numbers evaluated = evaluated_on(config, config.eval_digits_min, config.eval_digits_max);
+Needs needs_of_numbers(Numbers::Kind kind, bool has_source, const TrainConfig& config) {
+  const Numbers like{.kind = kind, .has_source = has_source};
+  const Numbers trained = trained_on(like, config);
+  const Numbers evaluated =
+      evaluated_on(like, config, config.eval_digits_min, config.eval_digits_max);
   const std::int64_t least = trained.numbers();
   require_digits("digits_min", config.digits_min, "digits_max", config.digits_max, least);
   require_digits("eval_digits_min", config.eval_digits_min, "eval_digits_max",
@@ -303,9 +306,8 @@ Needs needs_of_numbers(const TrainConfig& config) {
           .length_knobs = "digits_max, eval_digits_max"};
 }
 
-std::unique_ptr<Task> make_numbers(const TrainConfig& config, std::int64_t,
-                                   std::unique_ptr<TextStore>) {
-  return std::make_unique<NumberTask>(config);
+std::unique_ptr<Task> make_numbers(Numbers::Kind kind, bool has_source, const TrainConfig& config) {
+  return std::make_unique<NumberTask>(Numbers{.kind = kind, .has_source = has_source}, config);
 }
 
 }  // namespace scaling

@@ -47,10 +47,9 @@ struct Numbers {
   void make_batch(std::int64_t index, std::int64_t first, std::int64_t last, Batch& out) const;
 };
 
-/// Tasks copy, addition, copy_pairs and addition_pairs; pairs have sources. Evaluated on
-/// eval_digits; also on the digits trained on and, at the end, range by range of digits.
-Needs needs_of_numbers(const TrainConfig& config);
-std::unique_ptr<Task> make_numbers(const TrainConfig& config, std::int64_t vocab_size,
-                                   std::unique_ptr<TextStore> no_text);
+/// Examples of a kind, with a source or without. Evaluated on eval_digits; also on the digits
+/// trained on and, at the end, range by range of digits.
+Needs needs_of_numbers(Numbers::Kind kind, bool has_source, const TrainConfig& config);
+std::unique_ptr<Task> make_numbers(Numbers::Kind kind, bool has_source, const TrainConfig& config);
 
 }  // namespace scaling
