@@ -12,21 +12,20 @@
 
 namespace scaling {
 
-/// Two streams or one [5.1]. reversible_stored computes what reversible does, and keeps
+/// Two streams or one (paper 5.1). reversible_stored computes what reversible does, and keeps
 /// activations.
 enum class ResidualStack { plain, reversible, reversible_stored };
 constexpr std::array<const char*, 3> names_of(ResidualStack) {
   return {"plain", "reversible", "reversible_stored"};
 }
 
-/// How a decoder sees the source [5.2].
+/// How a decoder sees the source (paper 5.2).
 enum class SourceUse { cross_attention, concatenated };
 constexpr std::array<const char*, 2> names_of(SourceUse) {
   return {"cross_attention", "concatenated"};
 }
 
-/// Sizes, and the name of the implementation of each component. Names are the paper's; sections of
-/// the reference in brackets.
+/// Sizes, and the name of the implementation of each component. Names are the paper's.
 struct ModelConfig {
   std::string shape = "800m";
   std::int64_t d_model = 1024;
@@ -41,26 +40,27 @@ struct ModelConfig {
   std::int64_t blocks = 0;
   /// false: no encoder is built, its output vectors are drawn at random, and records say so.
   bool encoder = true;
-  /// Token embeddings start this many times larger than the reference's. Beside random weights
+  /// Token embeddings start this many times larger than the released code's. Beside random weights
   /// those are so small that every token would choose nearly the same neurons.
   double embedding_scale = 1;
 
-  std::string feed_forward = "dense";      // [1]
-  std::string projection = "dense";        // decoder self-attention's [2]
-  std::string cross_projection = "dense";  // [2.8]
+  std::string feed_forward = "dense";      // paper 1
+  std::string projection = "dense";        // decoder self-attention's, paper 2
+  std::string cross_projection = "dense";  // paper 2.8
   std::string attention = "full";          // self-attention's [4]; cross-attention's is full
-  std::string loss = "dense";              // [3]
+  std::string loss = "dense";              // paper 3
   ResidualStack residual_stack = ResidualStack::plain;
   std::int64_t attention_layers = 1;  // self-attentions of a decoder block
   SourceUse source = SourceUse::cross_attention;
   std::int64_t encoder_swaps = 2;    // of a reversible encoder block: 1 or 2
-  bool recompute_decisions = false;  // in the backward pass of a reversible stack [5.3]
-  std::string recurrence = "none";   // beside the feed-forward of every block [6]
+  bool recompute_decisions = false;  // in the backward pass of a reversible stack (paper 5.3)
+  std::string recurrence = "none";   // beside the feed-forward of every block (paper 6)
 
   WeightType weight_type = WeightType::f32;
   std::uint64_t seed = 1;
 
-  /// Knobs of components that differ from their defaults, by name, as text. set_field knows them.
+  /// Knobs of components that were set, by name, as text; others have their defaults. set_field
+  /// knows them.
   std::map<std::string, std::string> component_knobs;
 
   /// The model's own knobs (see models/knobs.h).

@@ -30,8 +30,9 @@ namespace scaling {
 /// (knob, value) pairs in the order they were given.
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
-/// How a knob counts in the identity of a result: by its text, by the content of the file that it
-/// names, or not at all, because it changes no number or only a number's precision.
+/// How a knob counts in the identity of a result: by its text; by the content of the file that it
+/// names, which the study adds as a setting of its own; or not at all, because it changes no number
+/// or only a number's precision.
 enum class InKey { text, content_hash, no };
 
 struct Trait {

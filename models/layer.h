@@ -5,8 +5,8 @@
 // backward follows a forward of the same pass, x and Activations: it adds to the parameters'
 // gradients and overwrites dx. step is one decode step of ctx.tokens independent sequences through
 // the kernel set, executed by every thread of the team with equal arguments: on entry x is
-// complete, on return (after a barrier inside) y is complete. forward in evaluation and step agree
-// for every implementation.
+// complete, on return (after a barrier inside) y is complete. forward in evaluation and step agree,
+// unless a layer's traits say that its step is approximate (models/layers/traits.h).
 #pragma once
 
 #include <algorithm>

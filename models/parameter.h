@@ -28,8 +28,9 @@ Initializer glorot_uniform(std::int64_t fan_in, std::int64_t fan_out);
 /// model's weight type. Declaring costs nothing; allocate() binds memory, so that counting a 17B
 /// model needs none.
 struct Parameter {
-  std::string name;                   ///< within its layer; a model prefixes the path
-  std::vector<std::int64_t> shape;    ///< the reference's logical shape (optimisers factor over it)
+  std::string name;  ///< within its layer; a model prefixes the path
+  std::vector<std::int64_t>
+      shape;  ///< the released code's logical shape (optimisers factor over it)
   std::vector<std::int64_t> strides;  ///< of each logical axis, over the row-major (rows, cols)
   std::int64_t rows = 0;
   std::int64_t cols = 0;

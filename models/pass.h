@@ -16,7 +16,7 @@
 namespace scaling {
 
 /// Whether every position draws a dropout mask, or an example one for all its positions.
-enum class Masks { of_positions, of_examples };
+enum class DropoutMask { per_position, per_example };
 
 struct Pass {
   const Gemm& gemm;
@@ -28,11 +28,11 @@ struct Pass {
   /// Draws of this pass depend on the seed and on the order in which layers ask for a stream.
   std::uint64_t seed = 0;
   std::uint64_t streams = 0;  ///< handed out so far
-  /// true: streams and discrete decisions are taken from the Activations of an earlier forward
-  /// instead of made anew (recomputation of a reversible block).
-  bool replay = false;
-  /// In a replay: the streams of the earlier forward, but decisions made anew.
-  bool decides_anew = false;
+  /// true: a forward is computed again (of a reversible block): streams and discrete decisions are
+  /// taken from its Activations instead of made anew.
+  bool recomputes = false;
+  /// Then: the streams of the earlier forward, but decisions made anew.
+  bool reselects = false;
   /// Positions of an example start at 0 with this probability in training, else at an offset drawn
   /// from [0, position_offsets) (paper 4.7).
   float start_from_zero = 1;
@@ -42,10 +42,10 @@ struct Pass {
 
   std::int64_t length(const Mat& x) const { return x.rows() / examples; }
   bool drops() const { return training && dropout > 0; }
-  bool recalls_decisions() const { return replay && !decides_anew; }
+  bool recalls_decisions() const { return recomputes && !reselects; }
   /// Where the dropout mask of a row of x begins in its stream.
-  std::int64_t mask_begin(const Mat& x, Masks masks, std::int64_t row) const {
-    return (masks == Masks::of_positions ? row : row / length(x)) * x.cols();
+  std::int64_t mask_begin(const Mat& x, DropoutMask masks, std::int64_t row) const {
+    return (masks == DropoutMask::per_position ? row : row / length(x)) * x.cols();
   }
   /// What elements that dropout keeps are multiplied with.
   float kept_scale() const { return 1 / (1 - dropout); }
@@ -74,7 +74,7 @@ struct Activations : Decisions {
   virtual ~Activations() = default;
   /// To be called once at the start of a forward that draws.
   void take_stream(Pass& pass) {
-    if (!pass.replay) stream = pass.new_stream();
+    if (!pass.recomputes) stream = pass.new_stream();
   }
 };
 

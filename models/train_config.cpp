@@ -11,14 +11,6 @@ namespace {
 
 constexpr std::int64_t kMostOffsets = std::int64_t(1) << 31;
 
-void require_known(const char* name, const std::string& value,
-                   const std::vector<std::string>& known) {
-  if (std::find(known.begin(), known.end(), value) != known.end()) return;
-  std::string list;
-  for (const std::string& k : known) list += (list.empty() ? "" : ", ") + k;
-  throw UserError("unknown " + std::string(name) + " '" + value + "'; known: " + list);
-}
-
 void require_share(const char* name, double value) {
   if (!(value >= 0 && value < 1)) {
     throw UserError(std::string(name) + " " + print_value(value) +
@@ -42,7 +34,9 @@ void require_at_least(const char* name, std::int64_t value, std::int64_t least) 
 }
 
 void TrainConfig::validate() const {
-  require_known("gemm", gemm, gemm_names());
+  const std::vector<std::string> known = gemm_names();
+  if (std::find(known.begin(), known.end(), gemm) == known.end())
+    refuse_choice("gemm", gemm, known);
   require_at_least("batch", batch, 1);
   require_at_least("accumulate", accumulate, 1);
   if (batch % accumulate != 0) {

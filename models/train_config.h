@@ -47,8 +47,9 @@ struct TrainConfig {
   double weight_decay = 0;              // wd0 of Adafactor, per step
   std::int64_t weight_decay_steps = 0;  // over which it falls to 0; 0: stays
   double dropout = 0;
-  std::int64_t position_offsets = 0;  // drawn from, in training; 0: positions start at 0 [4.7]
-  double start_from_zero = 0.05;      // share of batches that start at 0 all the same
+  std::int64_t position_offsets =
+      0;                          // drawn from, in training; 0: positions start at 0 (paper 4.7)
+  double start_from_zero = 0.05;  // share of batches that start at 0 all the same
   std::int64_t evaluate_every = 200;
   std::int64_t evaluate_batches = 20;
   std::int64_t checkpoint_every = 200;

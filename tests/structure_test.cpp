@@ -1,5 +1,5 @@
-// The house's rules that no compiler checks: includes point downwards, configs parse, the README is
-// complete.
+// The project's rules that no compiler checks: includes point downwards, configs parse, the README
+// is complete.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,9 +27,9 @@ std::string read(const fs::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-std::vector<fs::path> sources(const std::string& room) {
+std::vector<fs::path> sources(const std::string& folder) {
   std::vector<fs::path> found;
-  for (const auto& entry : fs::recursive_directory_iterator(kSource / room)) {
+  for (const auto& entry : fs::recursive_directory_iterator(kSource / folder)) {
     const auto extension = entry.path().extension();
     if (extension == ".h" || extension == ".cpp") found.push_back(entry.path());
   }
@@ -165,8 +165,8 @@ bool compares_with(const std::string& text, const std::string& name) {
 TEST(Structure, OnlyTheCatalogKnowsLayersByName) {
   EXPECT_TRUE(compares_with("if (c.loss == \"dense\")", "dense"));
   EXPECT_FALSE(compares_with("c.loss = \"dense\"", "dense"));
-  for (const std::string room : {"kernels", "models", "experiments", "apps"}) {
-    for (const fs::path& file : sources(room)) {
+  for (const std::string folder : {"kernels", "models", "experiments", "apps"}) {
+    for (const fs::path& file : sources(folder)) {
       if (file == kSource / "models" / "layers" / "catalog.cpp") continue;
       const std::string text = read(file);
       for (const std::string& component : component_names()) {
@@ -179,8 +179,8 @@ TEST(Structure, OnlyTheCatalogKnowsLayersByName) {
 }
 
 TEST(Structure, EverySourceSaysWhatItIsFor) {
-  for (const std::string room : {"kernels", "models", "experiments", "apps", "tests"}) {
-    for (const fs::path& file : sources(room)) {
+  for (const std::string folder : {"kernels", "models", "experiments", "apps", "tests"}) {
+    for (const fs::path& file : sources(folder)) {
       EXPECT_EQ(read(file).rfind("// ", 0), 0u) << file << " has no opening sentence";
     }
   }

@@ -34,7 +34,7 @@ class Build:
         self.source = self.folder.parents[1]
 
     def program(self, name):
-        found = [self.folder / room / name for room in ("experiments", "apps")]
+        found = [self.folder / part / name for part in ("experiments", "apps")]
         return next((str(path) for path in found if path.exists()), None) or sys.exit(
             f"error: {self.folder} has no program {name}; build it first (./build.sh release drivers)"
         )

@@ -109,7 +109,10 @@ Component component(const char* name, std::string ModelConfig::*chosen) {
   return {name, chosen, {entries<C>().begin(), entries<C>().end()}};
 }
 
+bool is_read = false;
+
 const std::vector<Component>& components() {
+  is_read = true;
   static const std::vector<Component> all = {
       component<FeedForward>("feed_forward", &ModelConfig::feed_forward),
       component<Projection>("projection", &ModelConfig::projection),
@@ -149,6 +152,7 @@ const Entry<C>& dense_entry() {
 
 template <class Component>
 bool add_entry(const Entry<Component>& added) {
+  SCALING_CHECK(!is_read);
   for (const auto& known : entries<Component>()) {
     SCALING_CHECK(std::string(known.name) != added.name);
   }
@@ -176,18 +180,6 @@ const std::vector<EntryInfo>& entries_of(const std::string& component) {
 std::vector<std::string> implementations_of(const std::string& component) {
   std::vector<std::string> names;
   for (const EntryInfo& e : entries_of(component)) names.push_back(e.name);
-  return names;
-}
-
-std::vector<std::string> knobs_of_component(const std::string& component) {
-  std::vector<std::string> names;
-  for (const EntryInfo& e : entries_of(component)) {
-    for (const KnobInfo& knob : e.knobs()) {
-      if (std::find(names.begin(), names.end(), knob.name) == names.end()) {
-        names.push_back(knob.name);
-      }
-    }
-  }
   return names;
 }
 

@@ -3,12 +3,13 @@
 
 namespace scaling {
 
-/// How a decode step relates to a forward in evaluation.
+/// Whether a decode step of a sequence is its forward in evaluation, or comes near it; what is
+/// approximate has a test of its own that says how.
 enum class StepIs { exact, approximate };
 
 struct Traits {
-  /// The plain form of its component: what an encoder and cross-attention use whatever the config
-  /// says, and what controls are made of. One entry of each component that has such a form.
+  /// The plain form of its component, which controls are made of; of projections also what an
+  /// encoder has whatever the config says. One entry of each component that has such a form.
   bool is_dense = false;
   const char* d_ff_multiple_of = nullptr;  ///< the knob, if there is one
   StepIs step = StepIs::exact;

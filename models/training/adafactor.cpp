@@ -19,7 +19,7 @@ namespace scaling {
 namespace {
 
 constexpr double kClip = 1.0;
-constexpr double kEpsilon = 1e-16;     // eps1 of the reference
+constexpr double kEpsilon = 1e-16;     // eps1 (paper 9.3)
 constexpr double kLeastScale = 1e-3;   // eps2
 constexpr std::int64_t kStrip = 64;    // floats: four registers, and strips enough for many threads
 constexpr std::int64_t kBlock = 4096;  // elements of an unfactored tensor at a time

@@ -1,4 +1,4 @@
-// Adafactor by the reference's rule (9.3): running squares of gradients, factored.
+// Adafactor by the rule of paper 9.3: running squares of gradients, factored.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Adam as the reference's framework has it: bias corrections of step + 1.
+// Adam as the released code's framework has it: bias corrections of step + 1.
 #pragma once
 
 #include <memory>

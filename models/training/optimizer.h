@@ -25,7 +25,7 @@ class Optimizer {
   virtual std::vector<Slot> slots() = 0;
 };
 
-/// parameters outlive the optimiser. Throws UserError listing the known names.
+/// parameters outlive the optimiser.
 std::unique_ptr<Optimizer> make_optimizer(const TrainConfig& config,
                                           const std::vector<Parameter*>& parameters);
 /// rho of Adafactor's running means at a step (1, 2, ...): 1 - (step + 1)^-0.8 (paper 9.3).
@@ -35,7 +35,7 @@ double adafactor_decay_at(std::int64_t step);
 double weight_decay_at(const TrainConfig& config, std::int64_t step);
 /// Learning rate of a step (1, 2, ...) by the config's schedule (paper 9.4): rsqrt is
 /// learning_rate / sqrt(max(step, warmup_steps)), without a linear warm-up; warmup_rsqrt has one;
-/// constant is learning_rate. Throws UserError listing the known names.
+/// constant is learning_rate.
 double learning_rate_at(const TrainConfig& config, std::int64_t step);
 
 }  // namespace scaling

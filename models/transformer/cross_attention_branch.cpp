@@ -60,7 +60,7 @@ void CrossAttentionBranch::forward(Pass& pass, const BlockInputs& inputs, const 
   attention_->forward(pass, own.q, own.memory.k, own.memory.v, inputs.cross, *own.attention, own.o);
   const bool has_output = projection_->has_output();
   if (has_output) projection_->forward_output(pass, own.o, *own.projection, scratch.y);
-  add_branch(pass, drops_output_ ? &own.dropout : nullptr, Masks::of_positions,
+  add_branch(pass, drops_output_ ? &own.dropout : nullptr, DropoutMask::per_position,
              has_output ? scratch.y : own.o, base, sign, out);
 }
 
@@ -69,8 +69,8 @@ void CrossAttentionBranch::backward(Pass& pass, const BlockInputs& inputs, const
                                     const Mat& dout, Mat& dx, Mat* dencoded) const {
   SCALING_CHECK(dencoded != nullptr);
   Kept& own = static_cast<Kept&>(kept);
-  const Mat& dy = branch_gradient(pass, drops_output_ ? &own.dropout : nullptr, Masks::of_positions,
-                                  dout, scratch.dy);
+  const Mat& dy = branch_gradient(pass, drops_output_ ? &own.dropout : nullptr,
+                                  DropoutMask::per_position, dout, scratch.dy);
   const bool has_output = projection_->has_output();
   if (has_output) projection_->backward_output(pass, own.o, *own.projection, dy, scratch.do_);
   attention_->backward(pass, own.q, own.memory.k, own.memory.v, inputs.cross, *own.attention,
@@ -130,7 +130,8 @@ void CrossAttentionBranch::begin(const StepContext& ctx, BranchState& state, con
 }
 
 std::int64_t CrossAttentionBranch::workspace_floats(int tokens, int threads) const {
-  return std::max(projection_->workspace_floats(tokens, threads),
+  // begin() takes the source's positions so many at once.
+  return std::max(projection_->workspace_floats(std::max(tokens, kMaxTokens), threads),
                   attention_->workspace_floats(tokens, threads));
 }
 

@@ -122,10 +122,10 @@ int checked_tokens(const Transformer& model, int tokens, std::int64_t capacity,
     throw UserError("capacity " + std::to_string(capacity) + " and source length " +
                     std::to_string(source_length) + " must be at least 1");
   }
-  if (std::max(capacity, c.encoder ? source_length : 0) > c.max_length) {
-    throw UserError("a decode of " + std::to_string(std::max(capacity, source_length)) +
-                    " positions exceeds max_length " + std::to_string(c.max_length) +
-                    "; raise --max_length");
+  const std::int64_t positions = std::max(capacity, c.encoder ? source_length : 0);
+  if (positions > c.max_length) {
+    throw UserError("a decode of " + std::to_string(positions) + " positions exceeds max_length " +
+                    std::to_string(c.max_length) + "; raise --max_length");
   }
   require_memory(model.state_bytes(model.decode_sizes(tokens, capacity, source_length)),
                  "the key/value cache",

@@ -10,9 +10,9 @@
 namespace scaling {
 
 struct EmbeddingKept {
-  Activations tokens, features;       ///< streams of the two dropouts
-  Activations start;                  ///< stream of `first`, where it is drawn
-  Masks masks = Masks::of_positions;  ///< of `tokens`
+  Activations tokens, features;                   ///< streams of the two dropouts
+  Activations start;                              ///< stream of `first`, where it is drawn
+  DropoutMask masks = DropoutMask::per_position;  ///< of `tokens`
   Mat mask;                ///< (1, d): dropout of the positional rows, alike for the batch
   std::int64_t first = 0;  ///< positional row of the first position, alike for the batch
 };

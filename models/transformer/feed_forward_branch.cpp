@@ -34,7 +34,7 @@ FeedForwardBranch::FeedForwardBranch(const ModelConfig& config, const std::strin
       prefix_(prefix),
       name_(branch_name(prefix, "feed-forward")),
       d_(config.d_model),
-      masks_(config.is_reversible() ? Masks::of_examples : Masks::of_positions) {
+      masks_(config.is_reversible() ? DropoutMask::per_example : DropoutMask::per_position) {
   prefix_names(*layer_, prefix + "feed_forward.");
   if (recurrence_) prefix_names(*recurrence_, prefix + "recurrence.");
 }

@@ -62,7 +62,7 @@ void SelfAttentionBranch::forward(Pass& pass, const BlockInputs& inputs, const M
   attention_->forward(pass, own.qkv.q, own.qkv.k, own.qkv.v, inputs.self, *own.attention, own.o);
   const bool has_output = projection_->has_output();
   if (has_output) projection_->forward_output(pass, own.o, *own.projection, scratch.y);
-  add_branch(pass, drops_output_ ? &own.dropout : nullptr, Masks::of_positions,
+  add_branch(pass, drops_output_ ? &own.dropout : nullptr, DropoutMask::per_position,
              has_output ? scratch.y : own.o, base, sign, out);
 }
 
@@ -70,8 +70,8 @@ void SelfAttentionBranch::backward(Pass& pass, const BlockInputs& inputs, const 
                                    BranchActivations& kept, BranchScratch& scratch, const Mat& dout,
                                    Mat& dx, Mat* /*dencoded*/) const {
   Kept& own = static_cast<Kept&>(kept);
-  const Mat& dy = branch_gradient(pass, drops_output_ ? &own.dropout : nullptr, Masks::of_positions,
-                                  dout, scratch.dy);
+  const Mat& dy = branch_gradient(pass, drops_output_ ? &own.dropout : nullptr,
+                                  DropoutMask::per_position, dout, scratch.dy);
   const bool has_output = projection_->has_output();
   if (has_output) projection_->backward_output(pass, own.o, *own.projection, dy, scratch.do_);
   attention_->backward(pass, own.qkv.q, own.qkv.k, own.qkv.v, inputs.self, *own.attention,

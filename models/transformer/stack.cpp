@@ -38,7 +38,7 @@ Stack::Stack(const ModelConfig& config, Kind kind_)
       norm(config.d_model),
       is_reversible_(config.is_reversible()),
       stores_(config.residual_stack != ResidualStack::reversible),
-      decides_anew_(config.recompute_decisions),
+      reselects_(config.recompute_decisions),
       encoder_swaps_(config.encoder_swaps) {
   positions =
       Parameter::make_matrix(std::string(name_of(kind)) + "_positions", config.max_length,
@@ -66,7 +66,7 @@ bool Stack::swaps(std::size_t j, std::size_t branches) const {
 
 Stack::Kept Stack::make_activations(bool stored) const {
   Kept kept;
-  if (is_reversible_) kept.embedding.masks = Masks::of_examples;  // paper 5.2
+  if (is_reversible_) kept.embedding.masks = DropoutMask::per_example;  // paper 5.2
   for (const auto& block : blocks) {
     const bool is_shared = !stores_ && !stored;
     for (const auto& branch : block->branches) {
@@ -141,10 +141,10 @@ void Stack::back_in_place(Pass& pass, const BlockInputs& inputs, Kept& kept, Mat
       }
       BranchActivations& own = *kept.branches[j];
       const InPlace decisions(own, kept.decisions[--i]);
-      pass.replay = true;
-      pass.decides_anew = decides_anew_;
+      pass.recomputes = true;
+      pass.reselects = reselects_;
       branches[j]->forward(pass, inputs, kept.ctx, kept.acc, -1, own, kept.scratch, kept.acc);
-      pass.replay = pass.decides_anew = false;
+      pass.recomputes = pass.reselects = false;
       branches[j]->backward(pass, inputs, kept.ctx, own, kept.scratch, kept.dacc, kept.dctx,
                             dencoded);
     }

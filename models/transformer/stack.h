@@ -95,7 +95,7 @@ struct Stack {
   /// dx enters as the gradient of what run made and leaves as that of its x.
   void run_back(Pass& pass, const BlockInputs& inputs, Kept& kept, Mat& dx, Mat* dencoded) const;
   void back_in_place(Pass& pass, const BlockInputs& inputs, Kept& kept, Mat* dencoded) const;
-  bool is_reversible_, stores_, decides_anew_;
+  bool is_reversible_, stores_, reselects_;
   std::int64_t encoder_swaps_;
 };
 

@@ -318,7 +318,7 @@ TEST(SparseTrainingTest, ReplayRepeatsTheDecisions) {
       const Mat first = run.y;
       Mat y;
       Pass other = training_pass(1, /*seed=*/99);
-      other.replay = true;
+      other.recomputes = true;
       held.layer->forward(other, run.x, *run.kept, y);
       EXPECT_EQ(y, first) << name;
     }

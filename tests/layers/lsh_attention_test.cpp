@@ -405,7 +405,7 @@ TEST(LshAttentionTest, PaddingIsNotSeen) {
       EXPECT_TRUE(before.dv.row(t).isZero(0)) << t;
       for (Mat* m : {&other.q, &other.k, &other.v}) m->row(t).setConstant(50);
     }
-    pass.replay = true;
+    pass.recomputes = true;
     const Result after = run(layer, pass, other, mask, kept);
     for (std::int64_t t = 0; t < length; ++t) {
       if (!seen[std::size_t(t)]) continue;
@@ -431,7 +431,7 @@ TEST(LshAttentionTest, LooksAtNoLaterPosition) {
   Pass pass = training_pass();
   const Result before = run(layer, pass, in, {.causal = true}, kept);
   for (Mat* m : {&in.q, &in.k, &in.v}) m->bottomRows(length - same) *= -2;
-  pass.replay = true;
+  pass.recomputes = true;
   const Result after = run(layer, pass, in, {.causal = true}, kept);
   EXPECT_TRUE(equal(before.o.topRows(same), after.o.topRows(same)));
   EXPECT_FALSE(equal(before.o.row(same), after.o.row(same)));
@@ -445,10 +445,10 @@ TEST(LshAttentionTest, ReplayHashesNothing) {
   run(layer, pass, in, {}, kept);
   const std::vector<std::int32_t> decided = kept.chosen;
   in.q = in.k = random_mat(32, small_config().d_model, 99);
-  pass.replay = true;
+  pass.recomputes = true;
   run(layer, pass, in, {}, kept);
   EXPECT_EQ(kept.chosen, decided);
-  pass.replay = false;
+  pass.recomputes = false;
   run(layer, pass, in, {}, kept);
   EXPECT_NE(kept.chosen, decided);
 }
@@ -478,7 +478,7 @@ TEST(LshAttentionTest, DropoutIsRepeatedInBackward) {
   const std::vector<std::int32_t> buckets = kept.chosen;
   for (int i = 0; i < kTimes; ++i) {
     again.seed = std::uint64_t(i);
-    again.replay = true;
+    again.recomputes = true;
     mean += run(layer, again, in, causal, kept).o / float(kTimes);
   }
   EXPECT_EQ(kept.chosen, buckets);

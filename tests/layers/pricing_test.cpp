@@ -103,10 +103,15 @@ TEST(Pricing, RecurrencesAndLosses) {
   ModelConfig c = small_config();
   const Mat x = random_mat(kRows, c.d_model, 1);
   Mat y;
-  const TrainedLayer<Recurrence> sru(make_recurrence("sru", c));
-  const auto kept = sru.layer->make_activations();
-  EXPECT_EQ(counted_flops([&](Pass& pass) { sru.layer->forward(pass, x, *kept, y); }),
-            sru.layer->forward_flops());
+  for (const std::string& name : implementations_of("recurrence")) {
+    auto made = make_recurrence(name, c);
+    if (!made) continue;  // the absence of one
+    const TrainedLayer<Recurrence> held(std::move(made));
+    const auto kept = held.layer->make_activations();
+    EXPECT_EQ(counted_flops([&](Pass& pass) { held.layer->forward(pass, x, *kept, y); }),
+              held.layer->forward_flops())
+        << name;
+  }
   for (const std::string& name : implementations_of("loss")) {
     const TrainedLayer<Loss> held(make_loss(name, c));
     const auto own = held.layer->make_activations();

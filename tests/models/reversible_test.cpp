@@ -158,7 +158,7 @@ TEST(ReversibleStack, IsNotThePlainOne) {
 /// The loss of a pass whose selections, buckets and dropout masks are those of the last one.
 double replayed_loss(const Transformer& model, Pass pass, const Batch& batch,
                      Transformer::Kept& kept) {
-  pass.replay = true;
+  pass.recomputes = true;
   return model.loss_of(pass, batch, kept).loss;
 }
 

@@ -1,10 +1,10 @@
 // Holds backward of every implementation in the catalog to finite differences of its forward: a new
 // implementation is tested by being there.
 //
-// The function is sum(up * out) for random up, selections and dropout masks frozen by pass.replay;
-// every input and parameter is moved along random directions of a few elements. Differences of f32
-// outputs are summed in double, element by element, so what a direction does not touch cancels
-// exactly. Steps across a ReLU's kink are recognised and left out.
+// The function is sum(up * out) for random up, selections and dropout masks frozen by
+// pass.recomputes; every input and parameter is moved along random directions of a few elements.
+// Differences of f32 outputs are summed in double, element by element, so what a direction does not
+// touch cancels exactly. Steps across a ReLU's kink are recognised and left out.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -40,7 +40,14 @@ struct Case {
   std::set<std::string> exempt = {};
 
   /// Positions of an example's keys and values, or encoder output.
-  std::int64_t memory() const { return causal || name == "lsh" ? kLength : kMemory; }
+  /// Only what cross-attention uses, too, is asked about keys that are no queries.
+  std::int64_t memory() const {
+    ModelConfig chosen = config;
+    set_field(chosen, component, name);
+    const bool is_self =
+        component == "attention" && !chosen_entry(chosen, component).traits.is_dense;
+    return causal || is_self ? kLength : kMemory;
+  }
 
   friend void PrintTo(const Case& c, std::ostream* out) { *out << c.label; }
 };
@@ -151,7 +158,7 @@ class GradientTest : public testing::TestWithParam<Case> {
     pass_.dropout = c.dropout;
     pass_.ids = ids_.data();
     layer_->forward(pass_);
-    pass_.replay = true;
+    pass_.recomputes = true;
     base_ = layer_->out;
     for (const auto& [name, value] : base_) {
       layer_->up[name] = random_values(value.rows(), value.cols(), 1, rng_);

@@ -377,7 +377,7 @@ TEST(TransformerTraining, PositionsOfAReversibleStackShareDropoutMasks) {
   expect_masks_of_two_examples(y);
 
   EmbeddingKept embedded;
-  embedded.masks = Masks::of_examples;
+  embedded.masks = DropoutMask::per_example;
   embed(pass, tokens, positions, std::vector<int>(16, 0), embedded, y);
   expect_masks_of_two_examples(y);
   std::vector<float> gradient(std::size_t(tokens.count()), 0.0f);

@@ -114,7 +114,7 @@ void LshAttention::forward(Pass& pass, const Mat& q, const Mat& k, const Mat& v,
   SCALING_CHECK(q.cols() == heads_ * d_head_ && k.cols() == q.cols() && v.cols() == q.cols());
   auto& own = static_cast<Kept&>(kept);
   own.take_stream(pass);
-  if (!pass.replay) pass.new_stream();  // that of the rotations
+  if (!pass.recomputes) pass.new_stream();  // that of the rotations
   const auto decisions = std::size_t(pairs * rounds_ * length);
   if (pass.recalls_decisions()) {
     SCALING_CHECK(own.chosen.size() == decisions);

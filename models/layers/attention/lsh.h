@@ -15,7 +15,7 @@
 namespace scaling {
 
 struct LshKnobs {
-  std::int64_t lsh_chunk = 128;  // positions of a chunk [4.4]
+  std::int64_t lsh_chunk = 128;  // positions of a chunk (paper 4.4)
   std::int64_t lsh_rounds = 2;
   std::int64_t lsh_buckets = 0;        // of a round, even; 0: two a chunk
   std::int64_t lsh_chunks_before = 1;  // that a chunk sees beside itself

@@ -52,8 +52,11 @@ std::unique_ptr<AttentionCache> LshAttention::make_cache(int tokens, std::int64_
 }
 
 std::uint64_t LshAttention::cache_bytes(int tokens, std::int64_t capacity) const {
+  const std::int64_t columns = rounds_ * hashing_of(capacity).columns(), units = tokens * heads_;
+  const std::int64_t rotations = heads_ * d_head_ * columns, scratch = units * (d_head_ + columns);
   return KeyValueCache::bytes(tokens, heads_, capacity, d_head_) +
-         std::uint64_t(tokens * heads_ * capacity * rounds_) * sizeof(std::int32_t);
+         std::uint64_t(units * capacity * rounds_) * sizeof(std::int32_t) +
+         std::uint64_t(rotations + scratch) * sizeof(float);
 }
 
 /// unit: token * heads + head; q, k, v, o: of this head.

@@ -17,7 +17,7 @@ namespace {
 using Row = Eigen::Map<Eigen::ArrayXf>;
 using ConstRow = Eigen::Map<const Eigen::ArrayXf>;
 
-// The reference's.
+// The released code's.
 constexpr double kBlockNoise = 0.7, kSwitchNoise = 0.1, kBlockHardProbability = 0.5;
 
 struct MoeState : LayerState {

@@ -19,7 +19,7 @@ namespace {
 using Row = Eigen::Map<Eigen::ArrayXf>;
 using ConstRow = Eigen::Map<const Eigen::ArrayXf>;
 
-constexpr double kNoise = 0.1, kHardProbability = 0.3;  // the reference's
+constexpr double kNoise = 0.1, kHardProbability = 0.3;  // the released code's
 /// Streams of the hash, one a token id, away from those of passes.
 constexpr std::uint64_t kHashStreams = std::uint64_t(1) << 62;
 

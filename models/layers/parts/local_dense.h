@@ -15,7 +15,7 @@ class LocalDense {
  public:
   static constexpr int kPhases = 1;
 
-  /// bias_shape: the reference's logical shape of the bias if it is not (S, M).
+  /// bias_shape: the released code's logical shape of the bias if it is not (S, M).
   LocalDense(const std::string& weight, const std::string& bias, std::int64_t d,
              std::int64_t modules, const std::vector<std::int64_t>& bias_shape = {});
   void visit_parameters(const ParameterVisitor& visit);

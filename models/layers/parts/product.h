@@ -36,7 +36,7 @@ void drop(const Pass& pass, std::uint64_t stream, std::int64_t first, std::int64
           float* values);
 /// drop() of every row of y, by all threads.
 void apply_dropout(const Pass& pass, std::uint64_t stream, Mat& y,
-                   Masks masks = Masks::of_positions);
+                   DropoutMask masks = DropoutMask::per_position);
 
 /// "prefix.name", or "name" if there is no prefix.
 inline std::string joined_name(const std::string& prefix, const char* name) {

@@ -12,7 +12,8 @@ namespace scaling {
 
 /// Knobs of layers that select in training.
 struct SelectionKnobs {
-  double selection_noise = -1;   // tau of the training noise; < 0: 0.1, moe_block 0.7 [1.2, 1.3]
+  double selection_noise =
+      -1;  // tau of the training noise; < 0: 0.1, moe_block 0.7 (paper 1.2, 1.3)
   double hard_probability = -1;  // of a hard selection in training; < 0: 0.3, moe_block 0.5
 
   template <class Self, class Visitor>
