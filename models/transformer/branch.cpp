@@ -27,7 +27,7 @@ void add_to(Mat& to, const Mat& more, float factor) {
   });
 }
 
-void add_branch(Pass& pass, Activations* dropout, Masks masks, const Mat& y, const Mat& base,
+void add_branch(Pass& pass, Activations* dropout, DropoutMask masks, const Mat& y, const Mat& base,
                 float sign, Mat& out) {
   if (dropout) dropout->take_stream(pass);
   const std::int64_t d = y.cols();
@@ -53,7 +53,7 @@ void add_branch(Pass& pass, Activations* dropout, Masks masks, const Mat& y, con
   });
 }
 
-const Mat& branch_gradient(const Pass& pass, const Activations* dropout, Masks masks,
+const Mat& branch_gradient(const Pass& pass, const Activations* dropout, DropoutMask masks,
                            const Mat& dout, Mat& buffer) {
   if (!dropout || !pass.drops()) return dout;
   const std::int64_t d = dout.cols();

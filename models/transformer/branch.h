@@ -136,10 +136,10 @@ std::string branch_name(const std::string& prefix, const char* what);
 /// to += factor * more, of the same size, rows shared among the threads.
 void add_to(Mat& to, const Mat& more, float factor = 1);
 /// out = base + sign * dropout(y), or without the dropout if `dropout` is null. out may be base.
-void add_branch(Pass& pass, Activations* dropout, Masks masks, const Mat& y, const Mat& base,
+void add_branch(Pass& pass, Activations* dropout, DropoutMask masks, const Mat& y, const Mat& base,
                 float sign, Mat& out);
 /// The gradient of a branch's y, given that of its result; `buffer` holds it if it is another.
-const Mat& branch_gradient(const Pass& pass, const Activations* dropout, Masks masks,
+const Mat& branch_gradient(const Pass& pass, const Activations* dropout, DropoutMask masks,
                            const Mat& dout, Mat& buffer);
 /// acc += y, in a decode step.
 void add_step(const StepContext& ctx, const float* y, std::int64_t d, float* acc);

@@ -45,7 +45,7 @@ class FeedForwardBranch : public Branch {
   std::unique_ptr<Recurrence> recurrence_;  // null if the config has none
   std::string prefix_, name_;
   std::int64_t d_;
-  Masks masks_;
+  DropoutMask masks_;
 };
 
 }  // namespace scaling

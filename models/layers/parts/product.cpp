@@ -148,7 +148,7 @@ void drop(const Pass& pass, std::uint64_t stream, std::int64_t first, std::int64
   }
 }
 
-void apply_dropout(const Pass& pass, std::uint64_t stream, Mat& y, Masks masks) {
+void apply_dropout(const Pass& pass, std::uint64_t stream, Mat& y, DropoutMask masks) {
   if (!pass.drops()) return;
   parallel_for(y.rows(), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
