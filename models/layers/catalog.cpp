@@ -183,6 +183,18 @@ std::vector<std::string> implementations_of(const std::string& component) {
   return names;
 }
 
+std::vector<std::string> knobs_of_component(const std::string& component) {
+  std::vector<std::string> names;
+  for (const EntryInfo& e : entries_of(component)) {
+    for (const KnobInfo& knob : e.knobs()) {
+      if (std::find(names.begin(), names.end(), knob.name) == names.end()) {
+        names.push_back(knob.name);
+      }
+    }
+  }
+  return names;
+}
+
 const EntryInfo& chosen_entry(const ModelConfig& config, const std::string& component) {
   const Component& c = find_component(component);
   return find_entry(component, c.entries, config.*c.chosen);
