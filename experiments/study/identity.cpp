@@ -40,8 +40,9 @@ std::string sources_of(const std::string& study_folder, const Provenance& proven
                                           "experiments/instruments",
                                           "experiments/" + study_folder,
                                           "CMakeLists.txt"};
-  const std::string ids = git_ids(parts);
-  return ids.empty() ? provenance.program : fingerprint(ids);
+  const std::string ids = provenance.is_of_tree ? git_ids(parts) : "";
+  if (ids.empty()) return provenance.program;
+  return fingerprint(ids + provenance.flags + (provenance.native ? "native" : "portable"));
 }
 
 Identity::Identity(Study& study, const Provenance& provenance, std::vector<std::string> accept)

@@ -13,8 +13,9 @@ namespace scaling {
 
 class Study;
 
-/// Names the code that a study's numbers come from: git's ids of the folders that it is made of,
-/// or, where one of them is edited or git is absent, the program itself.
+/// Names the code that a study's numbers come from: git's ids of the folders that it is made of and
+/// the flags it is compiled with, or, where one of the folders is edited, git is absent or the
+/// program has layers of its own, the program itself.
 std::string sources_of(const std::string& study_folder, const Provenance& provenance);
 
 class Identity {

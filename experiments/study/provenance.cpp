@@ -115,6 +115,9 @@ Provenance read_provenance() {
   Provenance p;
   read_git(&p);
   p.program = program_fingerprint();
+  std::error_code error;
+  const std::string path = std::filesystem::read_symlink("/proc/self/exe", error).string();
+  p.is_of_tree = path.rfind(std::string(SCALING_BUILD_BINARY_DIR) + "/", 0) == 0;
   p.compiler = SCALING_BUILD_COMPILER;
   p.flags = SCALING_BUILD_FLAGS;
 #ifdef SCALING_NATIVE

@@ -8,10 +8,11 @@
 namespace scaling {
 
 struct Provenance {
-  std::string commit;    ///< 12 digits, or "unknown" outside a git checkout
-  bool dirty = false;    ///< the tree differs from the commit, results/ and plots/ not counted
-  std::string program;   ///< fingerprint of the running program's file
-  std::string compiler;  ///< "GNU 12.2.0"
+  std::string commit;       ///< 12 digits, or "unknown" outside a git checkout
+  bool dirty = false;       ///< the tree differs from the commit, results/ and plots/ not counted
+  std::string program;      ///< fingerprint of the running program's file
+  bool is_of_tree = false;  ///< that file is in the tree's build folder, not one of its own
+  std::string compiler;     ///< "GNU 12.2.0"
   std::string flags;
   bool native = false;  ///< compiled for this machine's instruction set
   std::string cpu;      ///< model name

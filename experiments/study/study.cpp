@@ -76,9 +76,13 @@ class Run {
     }
   }
 
+  /// By the flags that single a point out, not by its settings: among these is what no plan knows,
+  /// as a text's content.
   void keep_shard() {
     std::erase_if(points_, [&](const Point& point) {
-      const std::string hash = fingerprint(identity_.text(point));
+      std::string own = std::to_string(point.threads) + "|" + std::to_string(point.seed);
+      for (const auto& [flag, value] : point.flags) own += "|" + flag + "=" + value;
+      const std::string hash = fingerprint(own);
       return std::stoull(hash, nullptr, 16) % options_.shards != options_.shard;
     });
   }

@@ -302,9 +302,11 @@ class Programs : public testing::TestWithParam<Program> {
   }
   Outcome run(const std::string& arguments) const { return run_driver(GetParam().name, arguments); }
   /// Points that are measured to some number, by name and metric.
+  /// Growth of resident memory is recorded where there was any, which is not the program's to say.
   std::set<std::string> found(const Folder& folder) const {
     std::set<std::string> names;
     for (const Record& r : records_in(folder, GetParam().experiment)) {
+      if (r.metric.find("peak_bytes") != std::string::npos) continue;
       names.insert(r.row + "|" + std::to_string(r.threads) + "|" + r.metric);
     }
     return names;
@@ -341,7 +343,9 @@ TEST_P(Programs, PlanWithoutMemory) {
 
 TEST_P(Programs, RepeatNothingAndStopAnywhere) {
   const Folder whole;
+  const auto start = std::chrono::steady_clock::now();
   ASSERT_EQ(run(flags(whole)).status, 0);
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
   const std::set<std::string> all = found(whole);
   EXPECT_FALSE(all.empty());
   const std::string before = contents(whole / (GetParam().experiment + ".jsonl"));
@@ -354,7 +358,7 @@ TEST_P(Programs, RepeatNothingAndStopAnywhere) {
 
   const Folder stopped;
   std::random_device random;
-  const std::string seconds = std::to_string(0.01 + 0.5 * double(random() % 1000) / 1000);
+  const std::string seconds = std::to_string(taken.count() * double(1 + random() % 999) / 1000);
   const std::string path = std::string(BINARY_DIR) + "/experiments/" + GetParam().name;
   std::system(
       ("timeout -s INT " + seconds + " '" + path + "' " + flags(stopped) + " >/dev/null 2>&1")
@@ -376,11 +380,15 @@ TEST_P(Programs, AppendToOneFileTogether) {
   EXPECT_EQ(found(folder), found(alone));
 }
 
+/// perplexity, whose curves two processes do not train together, has these tests of its own.
 const Program kPrograms[] = {
     {"decode_time", "tiny_smoke", "decode/tiny_smoke.cfg",
      "--quick --time-budget 0.05 --rows baseline,sparse", "--seed 2"},
     {"bench_kernels", "kernels", "", "--benchmark_min_time=0.0001 --benchmark_filter=^softmax/",
      "--prefetch kernel"},
+    {"bench_layers", "layers", "",
+     "--shape tiny --benchmark_min_time=0.0001 --benchmark_filter=low_rank/f32/t1/",
+     "--kernels eigen"},
     {"ceilings", "ceilings", "", "--quick --rows fma,read_1MiB", "--pin"},
     {"long_sequence", "long_sequence", "attention/long_sequence.cfg",
      "--quick --repeats 1 --d_model 16 --n_heads 2 --lsh_chunk 4 --lengths 16,32",
