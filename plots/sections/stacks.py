@@ -57,7 +57,7 @@ def families(records, experiment):
 
 
 def layers_in(records, experiment):
-    """[layers], those whose three stacks are families of the experiment."""
+    """[layers] of the families <layers>_<stack>, as they were measured."""
     found = (family.rpartition("_") for family in families(records, experiment))
     return list(dict.fromkeys(layers for layers, _, stack in found if stack in STACKS))
 
