@@ -47,7 +47,7 @@ struct ModelConfig {
   std::string feed_forward = "dense";      // paper 1
   std::string projection = "dense";        // decoder self-attention's, paper 2
   std::string cross_projection = "dense";  // paper 2.8
-  std::string attention = "full";          // self-attention's [4]; cross-attention's is full
+  std::string attention = "full";          // self-attention's (paper 4); cross-attention's is full
   std::string loss = "dense";              // paper 3
   ResidualStack residual_stack = ResidualStack::plain;
   std::int64_t attention_layers = 1;  // self-attentions of a decoder block
