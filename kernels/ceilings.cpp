@@ -153,6 +153,25 @@ double measure_read_rate(Team& team, const void* data, std::uint64_t bytes) {
   return best;
 }
 
+double measure_one_pass(Team& team, const void* data, std::uint64_t bytes) {
+  const auto* floats = static_cast<const float*>(data);
+  const std::int64_t n = std::int64_t(bytes / sizeof(float));
+  const double seconds = timed(team, [&](int thread) {
+    const Range own = share_of(n, thread, team.threads(), 1024);
+    sink = HWY_DYNAMIC_DISPATCH(ReadManyStreams)(floats + own.begin, own.size());
+  });
+  return double(n) * double(sizeof(float)) / seconds;
+}
+
+double measure_barrier(Team& team) {
+  constexpr int kTimes = 1000;
+  return timed(team,
+               [&team](int) {
+                 for (int i = 0; i < kTimes; ++i) team.barrier().wait();
+               }) /
+         kTimes;
+}
+
 double measure_fma_rate(Team& team) {
   return best_rate(team, HWY_DYNAMIC_DISPATCH(FlopsOfRound)(), [](std::int64_t rounds) {
     return HWY_DYNAMIC_DISPATCH(MultiplyAdd)(rounds, 0.5f);

@@ -19,6 +19,14 @@ struct Ceilings {
 /// `bytes`, this is the rate a perfect step could have, last-level cache included.
 double measure_read_rate(Team& team, const void* data, std::uint64_t bytes);
 
+/// Bytes a second of one pass of `team` over [data, data + bytes) by 24 streams: not the best there
+/// is, but quick, and of the same work every time it is asked for. Over memory that no cache holds
+/// it tells one state of the machine's memory from another.
+double measure_one_pass(Team& team, const void* data, std::uint64_t bytes);
+
+/// Seconds that the team takes to meet once at its barrier, mean of a thousand times.
+double measure_barrier(Team& team);
+
 /// f32 multiply-add rate of `team` from registers, best of three bursts of a fraction of a
 /// millisecond.
 double measure_fma_rate(Team& team);

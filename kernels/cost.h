@@ -30,7 +30,7 @@ inline Phase total(const Cost& cost, const std::string& name = "total") {
 
 inline void append(Cost& to, const Cost& more) { to.insert(to.end(), more.begin(), more.end()); }
 
-/// Seconds below which no implementation on this machine can go, phase after phase.
+/// Seconds below which no implementation on this machine can go that does phase after phase.
 inline double floor_seconds(const Cost& cost, double bytes_per_second, double flops_per_second) {
   double seconds = 0;
   for (const Phase& p : cost) {
@@ -39,6 +39,11 @@ inline double floor_seconds(const Cost& cost, double bytes_per_second, double fl
     seconds += memory > compute ? memory : compute;
   }
   return seconds;
+}
+
+/// Seconds below which none can go at all, though it read for one phase while it computes another.
+inline double overlap_seconds(const Cost& cost, double bytes_per_second, double flops_per_second) {
+  return floor_seconds({total(cost)}, bytes_per_second, flops_per_second);
 }
 
 }  // namespace scaling

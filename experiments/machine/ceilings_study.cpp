@@ -20,24 +20,11 @@ namespace {
 constexpr std::uint64_t kMiB = 1ull << 20;
 constexpr std::uint64_t kGemmSize = 2048, kQuickGemmSize = 1024;
 constexpr int kRepeats = 7, kQuickRepeats = 3;
-constexpr int kBarriers = 20000;
 constexpr double kCaseSeconds = 1;  // for the plan only
 
 std::string size_name(std::uint64_t bytes) {
   return bytes >= 1024 * kMiB ? std::to_string(bytes / kMiB / 1024) + "GiB"
                               : std::to_string(bytes / kMiB) + "MiB";
-}
-
-/// Microseconds of one barrier when nobody is late.
-double barrier_microseconds(Team& team) {
-  double seconds = 0;
-  team.run([&](int thread) {
-    team.barrier().wait();
-    const Clock::time_point start = Clock::now();
-    for (int i = 0; i < kBarriers; ++i) team.barrier().wait();
-    if (thread == 0) seconds = seconds_since(start);
-  });
-  return 1e6 * seconds / kBarriers;
 }
 
 struct CeilingKnobs {
@@ -132,7 +119,7 @@ class CeilingStudy : public Study {
                      [this](int threads) { return measure_bf16_dot_rate(team(threads)) / 1e9; }});
     }
     all.push_back({"barrier", "barrier_us", "us",
-                   [this](int threads) { return barrier_microseconds(team(threads)); }});
+                   [this](int threads) { return 1e6 * measure_barrier(team(threads)); }});
     const std::uint64_t size = quick_ ? kQuickGemmSize : kGemmSize;
     const std::string suffix = quick_ ? "_" + std::to_string(size) : "";
     for (const Library& library : libraries()) {
