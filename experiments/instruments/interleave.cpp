@@ -35,7 +35,8 @@ class Rounds {
       : candidates_(candidates),
         protocol_(protocol),
         trials_(candidates.size()),
-        random_(protocol.seed, kOrderStream) {}
+        random_(protocol.seed, kOrderStream),
+        start_(Clock::now()) {}
 
   const Trials& trials(std::size_t i) const { return trials_[i]; }
   std::vector<Trials> take() { return std::move(trials_); }
@@ -75,7 +76,9 @@ class Rounds {
     Trials& trials = trials_[i];
     if (protocol_.warm_up_each) warm_up(i);
     const auto start = Clock::now();
+    // A candidate that takes part takes part in every round until then: its attempts are rounds.
     const int number = trials.attempts++;
+    const double began = seconds_since(start_);
     if (candidate.prepare) candidate.prepare();
     Ceilings before;  // of no use to long parts
     if (candidate.ceilings && !trials.by_part) {
@@ -89,7 +92,7 @@ class Rounds {
       trial.parts = {{std::move(trial.values), before, after}};
     }
     last_ = {i, trial.parts.back().after, Clock::now()};
-    keep(trials, trial);
+    keep(trials, trial, number, began);
     if (!trials.unstable && hopeless(trials)) {
       trials.unstable = true;
       trials.kept.insert(trials.kept.end(), trials.rejected.begin(), trials.rejected.end());
@@ -99,8 +102,8 @@ class Rounds {
   }
 
  private:
-  static void keep(Trials& trials, const Trial& trial) {
-    Sample all, steady;
+  static void keep(Trials& trials, const Trial& trial, int round, double began) {
+    Sample all{.parts = {}, .round = round, .began = began}, steady = all;
     for (const auto& [values, before, after] : trial.parts) {
       all.parts.push_back({values, mean(before, after)});
       if (agree(before, after)) steady.parts.push_back(all.parts.back());
@@ -132,6 +135,7 @@ class Rounds {
   const Protocol& protocol_;
   std::vector<Trials> trials_;
   Rng random_;
+  const Clock::time_point start_;
   LastCeilings last_;
 };
 

@@ -60,6 +60,8 @@ struct Part {
 /// A trial that is over: one part, or its long ones.
 struct Sample {
   std::vector<Part> parts;  ///< one at least
+  int round = 0;            ///< candidates of one round were tried right after one another
+  double began = 0;         ///< seconds since the first round
 
   /// The median of value(part) over the parts.
   template <class F>

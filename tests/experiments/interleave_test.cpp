@@ -66,6 +66,22 @@ TEST(Interleave, GoesOnUntilTheMedianIsKnown) {
   EXPECT_EQ(uncertainty_of(results[0], 2), 0);
 }
 
+TEST(Interleave, TrialsOfARoundAreKnownByItsNumber) {
+  std::vector<std::string> log;
+  FakeCandidate steady("steady", &log), odd("odd", &log);
+  odd.unsteady = true;  // all its trials are rejected first, then kept
+  const auto results = run({&steady, &odd}, {.least = 3, .most = 12});
+  for (const Trials& trials : results) {
+    double last = 0;
+    for (std::size_t i = 0; i < trials.kept.size(); ++i) {
+      EXPECT_EQ(trials.kept[i].round, int(i));
+      EXPECT_GE(trials.kept[i].began, last);
+      last = trials.kept[i].began;
+    }
+  }
+  EXPECT_GE(results[1].kept.size(), 8u);
+}
+
 TEST(Interleave, OnlyTheDecisiveColumnsNeedBeKnown) {
   std::vector<std::string> log;
   FakeCandidate a("a", &log);
