@@ -2,6 +2,7 @@
 #include "experiments/decode/decode_candidate.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "experiments/study/interrupt.h"
@@ -38,6 +39,15 @@ class TouchedRows {
   std::vector<std::vector<bool>> seen_;
 };
 
+void note(const Conditions& found, Columns& columns) {
+  columns[kStateRead] = found.read_gbps;
+  columns[kBarrier] = found.barrier_us;
+  columns[kSteal] = found.steal;
+  columns[kPressure] = found.pressure;
+  columns[kSwitches] = found.switches;
+  columns[kLoad] = found.load;
+}
+
 }  // namespace
 
 std::uint64_t DecodeModel::cache_bytes() const {
@@ -46,11 +56,13 @@ std::uint64_t DecodeModel::cache_bytes() const {
 }
 
 DecodeCandidate::DecodeCandidate(const DecodeModel& loaded, const KernelSet& kernels,
-                                 Team& decode_team, Team& ceiling_team, DecodeProtocol protocol)
+                                 Team& decode_team, Team& ceiling_team, ConditionsMeter* meter,
+                                 DecodeProtocol protocol)
     : loaded_(loaded),
       kernels_(kernels),
       library_threads_(loaded.row.decode.own_threads ? ceiling_team.threads() : 1),
       ceiling_team_(ceiling_team),
+      meter_(meter),
       protocol_(protocol),
       decoder_(*loaded.model, kernels, decode_team, loaded.row.tokens(), capacity_of(loaded.row),
                loaded.row.decode.source_length),
@@ -97,6 +109,7 @@ Trial DecodeCandidate::decode(int number) {
   std::vector<double> token, block;
   Trial trial;
   Ceilings before;
+  if (meter_) meter_->start();
   for (int i = 0; i < kDecodeTokens; ++i) {
     if (has_long_tokens_ && i == kUntimedTokens) before = ceilings();
     // Where time goes is noted on a token that is not timed, so that noting costs nothing, and on
@@ -114,8 +127,15 @@ Trial DecodeCandidate::decode(int number) {
     }
   }
   trial.values = columns(middle(token), middle(block));
-  trial.values[kRowsTouched] = touched.mean();
-  for (LongPart& part : trial.parts) part.values[kRowsTouched] = touched.mean();
+  Columns whole(kPartSeconds, std::nan(""));
+  whole[kRowsTouched] = touched.mean();
+  if (meter_) note(meter_->stop(ceiling_team_), whole);
+  constexpr auto kFirst = std::ptrdiff_t(kRowsTouched);
+  const auto set = [&whole](Columns& values) {
+    std::copy(whole.begin() + kFirst, whole.end(), values.begin() + kFirst);
+  };
+  set(trial.values);
+  for (LongPart& part : trial.parts) set(part.values);
   return trial;
 }
 

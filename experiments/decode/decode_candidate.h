@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "experiments/decode/decode_row.h"
+#include "experiments/instruments/conditions.h"
 #include "experiments/instruments/interleave.h"
 #include "kernels/random.h"
 #include "models/transformer/decoder.h"
@@ -42,7 +43,18 @@ constexpr std::array<const char*, 2> names_of(DecodeProtocol) { return {"steady"
 
 /// Columns of a decode, or of one long token. Behind them a block's seconds in each of its parts:
 /// of a decode, those of the last token before the timed ones.
-enum DecodeColumn : std::size_t { kTokenSeconds, kBlockSeconds, kRowsTouched, kPartSeconds };
+enum DecodeColumn : std::size_t {
+  kTokenSeconds,
+  kBlockSeconds,
+  kRowsTouched,
+  kStateRead,  ///< from here on Conditions, of the whole decode
+  kBarrier,
+  kSteal,
+  kPressure,
+  kSwitches,
+  kLoad,
+  kPartSeconds
+};
 /// Token and block.
 inline constexpr std::size_t kDecisiveColumns = 2;
 
@@ -51,9 +63,9 @@ class DecodeCandidate {
  public:
   /// The model and the teams outlive this. decode_team runs the steps, ceiling_team measures the
   /// machine (they differ where a library brings its own threads). Throws UserError if the caches
-  /// do not fit.
+  /// do not fit. meter: outlives this; null: conditions are not noted.
   DecodeCandidate(const DecodeModel& loaded, const KernelSet& kernels, Team& decode_team,
-                  Team& ceiling_team, DecodeProtocol protocol);
+                  Team& ceiling_team, ConditionsMeter* meter, DecodeProtocol protocol);
 
   /// For interleave; borrows this.
   Candidate candidate();
@@ -73,6 +85,7 @@ class DecodeCandidate {
   const KernelSet& kernels_;
   const int library_threads_;
   Team& ceiling_team_;
+  ConditionsMeter* const meter_;
   const DecodeProtocol protocol_;
   Decoder decoder_;
   std::uint64_t ceiling_bytes_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 
 #include "kernels/libraries.h"
 
@@ -31,19 +32,32 @@ Metric each(const Trials& trials, const std::string& name, const char* unit, con
   return metric;
 }
 
-/// Times, floors and their ratios, kTokenMs last.
-std::vector<Metric> times_of(const DecodeModel& decoded, const Trials& trials) {
+double block_ms(const Part& p) { return 1e3 * p.values[kBlockSeconds]; }
+
+/// Milliseconds of a token of the whole model: blocks that are not held take what held ones take.
+auto token_ms_of(const DecodeModel& decoded) {
   const auto missing = double(decoded.row.model.decoder_layers - decoded.model->blocks());
-  const Status of_block = missing > 0 ? Status::scaled_down : Status::ok;
-  const Status of_token = missing > 0 ? Status::extrapolated : Status::ok;
-  const auto block_ms = [](const Part& p) { return 1e3 * p.values[kBlockSeconds]; };
-  const auto token_ms = [missing](const Part& p) {
+  return [missing](const Part& p) {
     return 1e3 * (p.values[kTokenSeconds] + missing * p.values[kBlockSeconds]);
   };
+}
+
+/// Times, floors and their ratios, kTokenMs last.
+std::vector<Metric> times_of(const DecodeModel& decoded, const Trials& trials) {
+  const bool missing = decoded.model->blocks() < decoded.row.model.decoder_layers;
+  const Status of_block = missing ? Status::scaled_down : Status::ok;
+  const Status of_token = missing ? Status::extrapolated : Status::ok;
+  const auto token_ms = token_ms_of(decoded);
   const auto floor_ms = [](const Cost& cost) {
     return [&cost](const Part& p) {
       return 1e3 *
              floor_seconds(cost, p.ceilings.read_bytes_per_second, p.ceilings.fma_flops_per_second);
+    };
+  };
+  const auto overlap_ms = [](const Cost& cost) {
+    return [&cost](const Part& p) {
+      return 1e3 * overlap_seconds(cost, p.ceilings.read_bytes_per_second,
+                                   p.ceilings.fma_flops_per_second);
     };
   };
   const auto ratio = [](const auto& floor, const auto& time) {
@@ -60,6 +74,12 @@ std::vector<Metric> times_of(const DecodeModel& decoded, const Trials& trials) {
     times.push_back(each(trials, name + ".ms", "ms", part_ms, of_block));
     times.push_back(each(trials, name + ".floor_ms", "ms", floor_ms(parts[part]), of_block));
   }
+  times.push_back(each(trials, "block_overlap_floor_ms", "ms", overlap_ms(block), of_block));
+  times.push_back(
+      each(trials, "block_overlap_efficiency", "1", ratio(overlap_ms(block), block_ms), of_block));
+  times.push_back(each(trials, "token_overlap_floor_ms", "ms", overlap_ms(token), of_token));
+  times.push_back(
+      each(trials, "token_overlap_efficiency", "1", ratio(overlap_ms(token), token_ms), of_token));
   times.push_back(each(trials, "block_floor_ms", "ms", floor_ms(block), of_block));
   times.push_back(each(trials, kBlockEfficiency, "1", ratio(floor_ms(block), block_ms), of_block));
   times.push_back(each(trials, "token_floor_ms", "ms", floor_ms(token), of_token));
@@ -126,6 +146,41 @@ std::string doubts_of(const std::vector<Metric>& times, bool unstable) {
   return doubts;
 }
 
+/// Six digits, which is more than any of these numbers is known to; null: unknown.
+nlohmann::ordered_json rounded(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", value);
+  return std::strtod(text, nullptr);
+}
+
+/// A line a decode, rejected ones too: what every median and interval is made of.
+nlohmann::ordered_json samples_of(const DecodeModel& decoded, const Trials& trials) {
+  const auto token_ms = token_ms_of(decoded);
+  std::vector<std::pair<const Sample*, bool>> all;
+  for (const Sample& sample : trials.kept) all.emplace_back(&sample, true);
+  for (const Sample& sample : trials.rejected) all.emplace_back(&sample, false);
+  std::stable_sort(all.begin(), all.end(),
+                   [](const auto& a, const auto& b) { return a.first->round < b.first->round; });
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const auto& [sample, kept] : all) {
+    const auto read = [](const Part& p) { return p.ceilings.read_bytes_per_second / 1e9; };
+    const auto fma = [](const Part& p) { return p.ceilings.fma_flops_per_second / 1e9; };
+    nlohmann::ordered_json row = {sample->round,
+                                  rounded(sample->began),
+                                  kept ? 1 : 0,
+                                  rounded(sample->median(token_ms)),
+                                  rounded(sample->median(block_ms)),
+                                  rounded(sample->median(read)),
+                                  rounded(sample->median(fma))};
+    for (std::size_t c = kStateRead; c <= kLoad; ++c) row.push_back(rounded(sample->column(c)));
+    rows.push_back(std::move(row));
+  }
+  return {{"columns",
+           {"round", "at_s", "kept", kTokenMs, kBlockMs, "read_gbps", "fma_gflops",
+            "state_read_gbps", "barrier_us", "steal", "pressure", "switches", "load"}},
+          {"rows", std::move(rows)}};
+}
+
 double held_parameters(Transformer& model) {
   double count = 0;
   model.visit_parameters([&count](Parameter& parameter) { count += double(parameter.count()); });
@@ -149,6 +204,7 @@ DecodeNumbers decode_numbers(const DecodeModel& decoded, const Trials& trials, d
                            [](const Part& p) { return p.ceilings.read_bytes_per_second / 1e9; });
   const Metric fma = each(trials, "fma_gflops", "GFLOP/s",
                           [](const Part& p) { return p.ceilings.fma_flops_per_second / 1e9; });
+  extra.samples = samples_of(decoded, trials);
   extra.config["blocks_held"] = model.blocks();
   extra.ceilings = {summarize(read.values).median * 1e9, summarize(fma.values).median * 1e9};
   char text[160];

@@ -1,6 +1,8 @@
 // Group after group: compare with ref, allocate, measure at every thread count, free.
 #include "experiments/decode/decode_study.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <list>
@@ -171,6 +173,7 @@ class DecodeStudy : public ModelStudy {
       }
       for (const Point* point : row) open[point->threads].push_back(point);
     }
+    if (!is_quick_ && !meter_) watch_conditions(sink);
     for (const auto& [threads, points] : open) measure(points, threads, sink);
     for (const Point* point : group) models_.erase(point->row);
   }
@@ -179,6 +182,7 @@ class DecodeStudy : public ModelStudy {
 
  private:
   void set_protocol(bool quick) {
+    is_quick_ = quick;
     protocol_.budget_seconds = flags_.time_budget;
     protocol_.decisive = kDecisiveColumns;
     if (quick) protocol_.least = 3;
@@ -252,6 +256,15 @@ class DecodeStudy : public ModelStudy {
     model.encoded = model.model->encode(source);
   }
 
+  /// Where memory is short rows are measured all the same.
+  void watch_conditions(Sink& sink) {
+    try {
+      meter_ = std::make_unique<ConditionsMeter>(team(most_threads_));
+    } catch (const UserError& error) {
+      sink.say(std::string("the machine's state is not noted: ") + error.what());
+    }
+  }
+
   /// Points of loaded models, which take turns.
   void measure(Points points, int threads, Sink& sink) {
     std::list<DecodeCandidate> decoders;
@@ -262,7 +275,7 @@ class DecodeStudy : public ModelStudy {
       const DecodeKnobs& knobs = model.row.decode;
       try {
         decoders.emplace_back(model, find_kernel_set(knobs.kernels),
-                              team(knobs.own_threads ? 1 : threads), team(threads),
+                              team(knobs.own_threads ? 1 : threads), team(threads), meter_.get(),
                               flags_.protocol);
       } catch (const UserError& error) {
         sink.fail(*point, error.what());
@@ -271,6 +284,7 @@ class DecodeStudy : public ModelStudy {
       candidates.push_back(decoders.back().candidate());
       measured.push_back(point);
     }
+    const std::string group = utc_date() + "." + std::to_string(::getpid());
     interleave(
         candidates, protocol_,
         [&](std::size_t i, const Trials& trials) {
@@ -278,6 +292,7 @@ class DecodeStudy : public ModelStudy {
           DecodeNumbers numbers =
               decode_numbers(models_.at(point.row), trials, protocol_.precision);
           numbers.extra.line = name_of(*this, point) + numbers.extra.line;
+          numbers.extra.samples["group"] = group;
           sink.close(point, numbers.metrics, numbers.extra);
         },
         [&](const std::string& text) {
@@ -294,9 +309,11 @@ class DecodeStudy : public ModelStudy {
   DecodeFlags flags_;
   Protocol protocol_;
   int most_threads_ = 1;
+  bool is_quick_ = false;                      ///< conditions are not noted then
   std::map<std::string, DecodeModel> models_;  ///< by row, until it has been measured
   std::map<Settings, std::string> compared_;   ///< with ref: what was wrong
   std::map<int, std::unique_ptr<Team>> teams_;
+  std::unique_ptr<ConditionsMeter> meter_;
 };
 
 }  // namespace

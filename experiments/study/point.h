@@ -41,6 +41,7 @@ struct Extra {
   Ceilings ceilings = {};
   std::string note = {};
   std::string line = {};  ///< said when the point is closed; empty: the closing metric
+  nlohmann::ordered_json samples = nullptr;  ///< of the last metric: Record::samples
 };
 
 /// The value of a setting; null: it is none of these.

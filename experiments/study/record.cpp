@@ -114,6 +114,7 @@ std::string to_line(const Record& record) {
   const auto write = [&json](const char* name, const auto& value) { json[name] = as_json(value); };
   Record::fields(record, write);
   if (!record.study.empty()) Record::study_fields(record, write);
+  if (!record.samples.is_null()) write("samples", record.samples);
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -124,6 +125,7 @@ Record from_line(const std::string& line) {
     Record::fields(record, [&json](const char* name, auto& value) { read(json.at(name), value); });
     Record::study_fields(
         record, [&json](const char* name, std::string& value) { value = json.value(name, ""); });
+    if (json.contains("samples")) record.samples = json.at("samples");
     return record;
   } catch (const nlohmann::json::exception& error) {
     throw UserError(error.what());

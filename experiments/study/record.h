@@ -36,6 +36,9 @@ struct Record {
   Ceilings ceilings;      ///< 0: not measured beside this number
   Provenance provenance;  ///< commit, dirty, compiler, flags, native, cpu, cores are written
   std::string date;
+  /// What the value was made of, {"columns": [...], "rows": [[...], ...], "group": ...}, group
+  /// alike where rows took turns; null in most.
+  nlohmann::ordered_json samples = nullptr;
 
   void set(const Summary& s) {
     value = s.median;

@@ -77,6 +77,7 @@ void Sink::add(const Point& point, const std::vector<Metric>& metrics, const Ext
     add_note(r.note, metric.note);
     records.push_back(std::move(r));
   }
+  if (!records.empty()) records.back().samples = extra.samples;
   records_.append(records);
 }
 

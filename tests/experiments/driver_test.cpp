@@ -22,8 +22,8 @@ namespace {
 const std::string kDriver = std::string(BINARY_DIR) + "/experiments/decode_time";
 const std::string kSmoke = std::string(SOURCE_DIR) + "/experiments/configs/decode/tiny_smoke.cfg";
 
-// Metrics of a row at one thread count: 19, and two for each part of a Transformer.
-constexpr std::size_t kMetrics = 19 + 2 * 6;
+// Metrics of a row at one thread count: 23, and two for each part of a Transformer.
+constexpr std::size_t kMetrics = 23 + 2 * 6;
 
 Outcome decode_time(const std::string& arguments) { return run_driver("decode_time", arguments); }
 
@@ -73,6 +73,58 @@ TEST(Driver, MeasuresRecordsAndResumes) {
   EXPECT_EQ(forced.status, 0);
   EXPECT_EQ(RecordFile(folder.path(), "tiny_smoke").records().size(),
             file.records().size() + 2 * kMetrics);
+}
+
+/// What a reader needs to make every median again, and to tell in which state the machine was.
+TEST(Driver, ClosingRecordsHoldTheirDecodes) {
+  const Folder folder;
+  const Outcome run = decode_time("--config '" + kSmoke +
+                                  "' --time-budget 0.05 --rows baseline,sparse --threads 1 "
+                                  "--results '" +
+                                  folder.path() + "'");
+  ASSERT_EQ(run.status, 0) << run.text;
+  std::set<std::string> closed;
+  const RecordFile file(folder.path(), "tiny_smoke");
+  for (const Record& r : file.records()) {
+    EXPECT_EQ(r.samples.is_null(), r.metric != "token_ms");
+    if (r.samples.is_null()) continue;
+    closed.insert(r.row);
+    const std::vector<std::string> columns = r.samples.at("columns");
+    const auto column = [&](const std::string& name) {
+      const auto at = std::find(columns.begin(), columns.end(), name) - columns.begin();
+      std::vector<double> values;
+      for (const auto& row : r.samples.at("rows")) {
+        EXPECT_EQ(row.size(), columns.size());
+        if (row.at(2) == 1) values.push_back(row.at(std::size_t(at)));
+      }
+      return values;
+    };
+    EXPECT_EQ(columns.at(2), "kept");
+    const std::vector<double> times = column("token_ms");
+    EXPECT_EQ(int(times.size()), r.repeats);
+    EXPECT_NEAR(quantile(times, 0.5), r.value, 1e-5 * r.value);
+    for (const double rate : column("state_read_gbps")) EXPECT_GT(rate, 0.05);
+    for (const double time : column("barrier_us")) EXPECT_GT(time, 0);
+    const std::vector<double> rounds = column("round"), began = column("at_s");
+    EXPECT_TRUE(std::is_sorted(rounds.begin(), rounds.end()));
+    EXPECT_TRUE(std::is_sorted(began.begin(), began.end()));
+  }
+  EXPECT_EQ(closed, (std::set<std::string>{"baseline", "sparse"}));
+}
+
+/// An overlapping program is bound by the larger of its sums, one phase after another by the sum
+/// of the larger.
+TEST(Driver, OverlapIsBoundBelowPhases) {
+  const Folder folder;
+  ASSERT_EQ(decode_time(smoke(folder) + " --rows sparse").status, 0);
+  std::map<std::string, double> values;
+  const RecordFile file(folder.path(), "tiny_smoke");
+  for (const Record& r : file.records()) values[r.metric] = r.value;
+  for (const std::string kind : {"block_", "token_"}) {
+    EXPECT_GT(values.at(kind + "overlap_floor_ms"), 0);
+    EXPECT_LE(values.at(kind + "overlap_floor_ms"), values.at(kind + "floor_ms") * 1.0001);
+    EXPECT_LE(values.at(kind + "overlap_efficiency"), values.at(kind + "efficiency") * 1.0001);
+  }
 }
 
 /// Records that say nothing of their study and of the code's parts count by their commit.
