@@ -18,6 +18,10 @@ MEASURED = (
     "block_bytes",
     "token_floor_ms",
     "block_floor_ms",
+    "token_overlap_floor_ms",
+    "block_overlap_floor_ms",
+    "token_overlap_efficiency",
+    "block_overlap_efficiency",
     "parameters",
     "rows_touched",
 )
@@ -162,6 +166,9 @@ def row_figures(records, experiment, row, threads):
         ("token_roofline_limit", "token_floor_ms"),
     ):
         figures[name] = ratio(get(metric, base), get(metric))
+    for kind in ("token", "block"):
+        limit = ratio(get(f"{kind}_overlap_floor_ms", base), get(f"{kind}_overlap_floor_ms"))
+        figures[f"{kind}_overlap_share"] = ratio(figures[f"{kind}_speedup"], limit, "1")
     figures["share_of_roofline"] = ratio(figures["block_speedup"], figures["roofline_limit"], "1")
     figures["token_share_of_roofline"] = ratio(
         figures["token_speedup"], figures["token_roofline_limit"], "1"

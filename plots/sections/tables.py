@@ -6,7 +6,7 @@ import decode
 import paper
 from report import cell, gap, header, line, number, thread_counts
 from section import Section
-from sections import table_claims, table_figures
+from sections import table_claims, table_figures, table_states
 from values import ceiling, setting
 
 BF16 = "The paper's rows are float32."
@@ -36,6 +36,10 @@ ENDINGS = (
     "token_efficiency",
     "share_of_roofline",
     "token_share_of_roofline",
+    "block_overlap_efficiency",
+    "token_overlap_efficiency",
+    "block_overlap_share",
+    "token_overlap_share",
 )
 # Other names of the same rows: Table 2's dense model is its N = 1.
 ALIASES = {"table2.baseline": "table2.n1"}
@@ -399,6 +403,9 @@ def write_at(report, experiment, threads, words):
         lines = transformer_beside_terraformer(report, threads, suffix)
         if lines:
             report.add(f"**Tables 1 and 6 side by side, {words}**", "", *lines)
+    lines = table_states.table(report.records, experiment, threads)
+    if lines:
+        report.add(f"**Speed-ups of rounds, state by state, {words}**", "", *lines)
     lines = parts_table(report.records, experiment, threads)
     if lines:
         report.add(f"**Where a block's time goes, {words}**", "", *lines)
