@@ -9,7 +9,6 @@
 #include "kernels/arena.h"
 #include "kernels/ceilings.h"
 #include "kernels/check.h"
-#include "kernels/clock.h"
 #include "kernels/gemm_rate.h"
 #include "kernels/libraries.h"
 #include "kernels/team.h"
