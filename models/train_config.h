@@ -18,7 +18,7 @@ constexpr std::array<const char*, 2> names_of(TokenizerKind) { return {"bytes", 
 enum class OptimizerKind { adafactor, adam };
 constexpr std::array<const char*, 2> names_of(OptimizerKind) { return {"adafactor", "adam"}; }
 
-/// Of the learning rate (paper 9.4).
+/// How the learning rate goes with the step (paper 9.4).
 enum class Schedule { rsqrt, warmup_rsqrt, constant };
 constexpr std::array<const char*, 3> names_of(Schedule) {
   return {"rsqrt", "warmup_rsqrt", "constant"};

@@ -85,7 +85,7 @@ struct Trials {
   bool unstable = false;
   double seconds = 0;  ///< spent on this candidate, all included
 
-  /// Of every kept trial.
+  /// One value a kept trial.
   std::vector<double> column(std::size_t column) const;
 };
 

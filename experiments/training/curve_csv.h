@@ -11,7 +11,7 @@
 
 namespace scaling {
 
-/// Of one of the task's validation sets.
+/// What one of the task's validation sets says.
 struct SetEvaluation {
   ValidationSet set;
   Evaluation evaluation;

@@ -91,7 +91,7 @@ TrainingCost training_cost(const Curve& curve) {
   const TrainConfig& train = curve.train;
   const Needs needs = needs_of(train);
   const Transformer model(curve.model);
-  // Of the weights' size: they, their gradients, and Adam's two.
+  // Arrays of the weights' size: they, their gradients, and Adam's two.
   const double arrays = train.optimizer == OptimizerKind::adam ? 4 : 2;
   TrainingCost cost;
   cost.parameters = parameters_of(curve.model);

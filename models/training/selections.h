@@ -15,9 +15,9 @@ struct SelectionNumbers {
   double entropy = std::nan("");  ///< of the soft ones, nats
 };
 
-/// Of a model whose feed-forward selects by a learned distribution. Takes the model's memory once
-/// more, so that only models that are small are diagnosed. Neither weights nor gradients of `model`
-/// change.
+/// Diagnoses a model whose feed-forward selects by a learned distribution; numbers of others stay
+/// unknown. Takes the model's memory once more, so that only small models are diagnosed. Neither
+/// weights nor gradients of `model` change.
 SelectionNumbers diagnose_selections(Transformer& model, const Task& task, const Gemm& gemm,
                                      int threads);
 
