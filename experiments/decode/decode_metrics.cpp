@@ -42,24 +42,26 @@ auto token_ms_of(const DecodeModel& decoded) {
   };
 }
 
+/// Milliseconds of both floors of a cost, which outlives them, under a part's own ceilings.
+auto floor_ms(const Cost& cost) {
+  return [&cost](const Part& p) {
+    return 1e3 *
+           floor_seconds(cost, p.ceilings.read_bytes_per_second, p.ceilings.fma_flops_per_second);
+  };
+}
+auto overlap_ms(const Cost& cost) {
+  return [&cost](const Part& p) {
+    return 1e3 *
+           overlap_seconds(cost, p.ceilings.read_bytes_per_second, p.ceilings.fma_flops_per_second);
+  };
+}
+
 /// Times, floors and their ratios, kTokenMs last.
 std::vector<Metric> times_of(const DecodeModel& decoded, const Trials& trials) {
   const bool missing = decoded.model->blocks() < decoded.row.model.decoder_layers;
   const Status of_block = missing ? Status::scaled_down : Status::ok;
   const Status of_token = missing ? Status::extrapolated : Status::ok;
   const auto token_ms = token_ms_of(decoded);
-  const auto floor_ms = [](const Cost& cost) {
-    return [&cost](const Part& p) {
-      return 1e3 *
-             floor_seconds(cost, p.ceilings.read_bytes_per_second, p.ceilings.fma_flops_per_second);
-    };
-  };
-  const auto overlap_ms = [](const Cost& cost) {
-    return [&cost](const Part& p) {
-      return 1e3 * overlap_seconds(cost, p.ceilings.read_bytes_per_second,
-                                   p.ceilings.fma_flops_per_second);
-    };
-  };
   const auto ratio = [](const auto& floor, const auto& time) {
     return [=](const Part& p) { return floor(p) / time(p); };
   };
@@ -161,6 +163,8 @@ nlohmann::ordered_json samples_of(const DecodeModel& decoded, const Trials& tria
   for (const Sample& sample : trials.rejected) all.emplace_back(&sample, false);
   std::stable_sort(all.begin(), all.end(),
                    [](const auto& a, const auto& b) { return a.first->round < b.first->round; });
+  const Cost block = decoded.count(&Transformer::block_cost);
+  const Cost token = decoded.count(&Transformer::token_cost);
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const auto& [sample, kept] : all) {
     const auto read = [](const Part& p) { return p.ceilings.read_bytes_per_second / 1e9; };
@@ -170,13 +174,18 @@ nlohmann::ordered_json samples_of(const DecodeModel& decoded, const Trials& tria
                                   kept ? 1 : 0,
                                   rounded(sample->median(token_ms)),
                                   rounded(sample->median(block_ms)),
+                                  rounded(sample->median(floor_ms(token))),
+                                  rounded(sample->median(floor_ms(block))),
+                                  rounded(sample->median(overlap_ms(token))),
+                                  rounded(sample->median(overlap_ms(block))),
                                   rounded(sample->median(read)),
                                   rounded(sample->median(fma))};
     for (std::size_t c = kStateRead; c <= kLoad; ++c) row.push_back(rounded(sample->column(c)));
     rows.push_back(std::move(row));
   }
   return {{"columns",
-           {"round", "at_s", "kept", kTokenMs, kBlockMs, "read_gbps", "fma_gflops",
+           {"round", "at_s", "kept", kTokenMs, kBlockMs, "token_floor_ms", "block_floor_ms",
+            "token_overlap_floor_ms", "block_overlap_floor_ms", "read_gbps", "fma_gflops",
             "state_read_gbps", "barrier_us", "steal", "pressure", "switches", "load"}},
           {"rows", std::move(rows)}};
 }
