@@ -4,6 +4,7 @@
 #include "hwy/foreach_target.h"
 // After foreach_target:
 #include <chrono>
+#include <utility>
 
 #include "kernels/bf16_dot/bf16_dot.h"
 #include "kernels/ceilings.h"
@@ -122,45 +123,59 @@ double best_rate(Team& team, std::int64_t flops_of_round, const Work& work) {
   return best;
 }
 
-}  // namespace
-
-double measure_read_rate(Team& team, const void* data, std::uint64_t bytes) {
-  const auto* floats = static_cast<const float*>(data);
-  const std::int64_t n = std::int64_t(bytes / sizeof(float));
-  // Below a MiB a pass takes less time than the barriers around it; go over it again and again.
-  const std::int64_t repeats = std::max<std::int64_t>(1, (4 << 20) / std::int64_t(bytes + 1));
-  const auto rate_of = [&](const auto& read) {
-    const double seconds = timed(team, [&](int thread) {
-      const Range own = share_of(n, thread, team.threads(), 1024);
-      for (std::int64_t r = 0; r < repeats; ++r) sink = read(floats + own.begin, own.size());
-    });
-    return double(n) * double(sizeof(float)) * double(repeats) / seconds;
-  };
-  const auto one = [](const float* p, std::int64_t k) {
-    return HWY_DYNAMIC_DISPATCH(ReadOneStream)(p, k);
-  };
-  const auto eight = [](const float* p, std::int64_t k) {
-    return HWY_DYNAMIC_DISPATCH(ReadEightStreams)(p, k);
-  };
-  const auto many = [](const float* p, std::int64_t k) {
-    return HWY_DYNAMIC_DISPATCH(ReadManyStreams)(p, k);
-  };
-  rate_of(one);  // leaves in cache what a cache can keep
-  double best = 0;
-  for (int pass = 0; pass < 2; ++pass) {
-    best = std::max({best, rate_of(one), rate_of(eight), rate_of(many)});
+float read(ReadStreams streams, const float* p, std::int64_t n) {
+  switch (streams) {
+    case ReadStreams::one:
+      return HWY_DYNAMIC_DISPATCH(ReadOneStream)(p, n);
+    case ReadStreams::eight:
+      return HWY_DYNAMIC_DISPATCH(ReadEightStreams)(p, n);
+    case ReadStreams::many:
+      break;
   }
-  return best;
+  return HWY_DYNAMIC_DISPATCH(ReadManyStreams)(p, n);
 }
 
-double measure_one_pass(Team& team, const void* data, std::uint64_t bytes) {
+/// Bytes a second of going over the data again and again.
+double read_rate(Team& team, const void* data, std::uint64_t bytes, ReadStreams streams,
+                 std::int64_t repeats) {
   const auto* floats = static_cast<const float*>(data);
   const std::int64_t n = std::int64_t(bytes / sizeof(float));
   const double seconds = timed(team, [&](int thread) {
     const Range own = share_of(n, thread, team.threads(), 1024);
-    sink = HWY_DYNAMIC_DISPATCH(ReadManyStreams)(floats + own.begin, own.size());
+    for (std::int64_t r = 0; r < repeats; ++r) sink = read(streams, floats + own.begin, own.size());
   });
-  return double(n) * double(sizeof(float)) / seconds;
+  return double(n) * double(sizeof(float)) * double(repeats) / seconds;
+}
+
+constexpr ReadStreams kAllStreams[] = {ReadStreams::one, ReadStreams::eight, ReadStreams::many};
+
+}  // namespace
+
+double measure_read_rate(Team& team, const void* data, std::uint64_t bytes) {
+  // Below a MiB a pass takes less time than the barriers around it; go over it again and again.
+  const std::int64_t repeats = std::max<std::int64_t>(1, (4 << 20) / std::int64_t(bytes + 1));
+  read_rate(team, data, bytes, ReadStreams::one, repeats);  // leaves in cache what it can keep
+  double best = 0;
+  for (int pass = 0; pass < 2; ++pass) {
+    for (const ReadStreams streams : kAllStreams) {
+      best = std::max(best, read_rate(team, data, bytes, streams, repeats));
+    }
+  }
+  return best;
+}
+
+ReadStreams fastest_streams(Team& team, const void* data, std::uint64_t bytes) {
+  std::pair<double, ReadStreams> best{0, ReadStreams::one};
+  for (int pass = 0; pass < 3; ++pass) {
+    for (const ReadStreams streams : kAllStreams) {
+      best = std::max(best, {measure_one_pass(team, data, bytes, streams), streams});
+    }
+  }
+  return best.second;
+}
+
+double measure_one_pass(Team& team, const void* data, std::uint64_t bytes, ReadStreams streams) {
+  return read_rate(team, data, bytes, streams, 1);
 }
 
 double measure_barrier(Team& team) {

@@ -19,10 +19,16 @@ struct Ceilings {
 /// `bytes`, this is the rate a perfect step could have, last-level cache included.
 double measure_read_rate(Team& team, const void* data, std::uint64_t bytes);
 
-/// Bytes a second of one pass of `team` over [data, data + bytes) by 24 streams: not the best there
-/// is, but quick, and of the same work every time it is asked for. Over memory that no cache holds
-/// it tells one state of the machine's memory from another.
-double measure_one_pass(Team& team, const void* data, std::uint64_t bytes);
+/// How many places of memory a thread reads in turn; which is the fastest differs by processor.
+enum class ReadStreams { one, eight, many };
+
+/// The fastest way of `team` to read [data, data + bytes), by the best of three passes each.
+ReadStreams fastest_streams(Team& team, const void* data, std::uint64_t bytes);
+
+/// Bytes a second of one pass of `team` over [data, data + bytes): quick, and the same work every
+/// time it is asked for. Over memory that no cache holds it tells one state of the machine's memory
+/// from another.
+double measure_one_pass(Team& team, const void* data, std::uint64_t bytes, ReadStreams streams);
 
 /// Seconds that the team takes to meet once at its barrier, mean of a thousand times.
 double measure_barrier(Team& team);

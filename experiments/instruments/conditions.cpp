@@ -57,6 +57,7 @@ ConditionsMeter::ConditionsMeter(Team& team, std::uint64_t bytes) {
     const Range own = share_of(std::int64_t(bytes), thread, team.threads(), 1 << 21);
     std::memset(first + own.begin, 0, std::size_t(own.size()));
   });
+  streams_ = fastest_streams(team, memory_.data(), memory_.used());
 }
 
 ConditionsMeter::Counters ConditionsMeter::counters() {
@@ -79,7 +80,7 @@ Conditions ConditionsMeter::stop(Team& team) const {
   found.pressure = (after.waited_us - before_.waited_us) / microseconds;
   found.switches = after.switches - before_.switches;
   found.load = std::strtod(first_line("/proc/loadavg").c_str(), nullptr);
-  found.read_gbps = measure_one_pass(team, memory_.data(), memory_.used()) / 1e9;
+  found.read_gbps = measure_one_pass(team, memory_.data(), memory_.used(), streams_) / 1e9;
   found.barrier_us = 1e6 * measure_barrier(team);
   return found;
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels/arena.h"
+#include "kernels/ceilings.h"
 #include "kernels/team.h"
 
 namespace scaling {
@@ -49,6 +50,7 @@ class ConditionsMeter {
   static Counters counters();
 
   Arena memory_;
+  ReadStreams streams_ = ReadStreams::one;
   Counters before_;
 };
 
