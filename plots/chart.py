@@ -88,7 +88,10 @@ def save(figure, path):
 def curve(axes, points, **look):
     """A line through [(x, Value)] with error bars and a ring around what is not `ok`."""
     axes.errorbar(
-        [x for x, _ in points], [v.value for _, v in points], [v.spread for _, v in points], **look
+        [x for x, _ in points],
+        [v.value for _, v in points],
+        [[v.value - v.low for _, v in points], [v.high - v.value for _, v in points]],
+        **look,
     )
     ring(axes, points)
 

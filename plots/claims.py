@@ -2,6 +2,9 @@
 
 from typing import NamedTuple
 
+from report import interval_text
+
+FAR = 1.1  # and as exceeded where its interval lies above so many times the paper's
 CLOSE = 0.95  # a speed-up counts as reproduced from this share of the paper's on
 NOT_MEASURED = "not measured"
 # What measures that which is missing.
@@ -22,4 +25,4 @@ def missing(claim, command=RUN):
 
 def factor_text(value):
     marks = "" if value.status == "ok" else f" ({value.status})"
-    return f"{value.value:.3g}×{marks}"
+    return f"{value.value:.3g}×{interval_text(value)}{marks}"

@@ -1,9 +1,8 @@
 """Rows of decode tables: speed-ups, limits and shares from times, floors and counts."""
 
-import math
-
 import section
-from values import ceiling, combine, measured, of_record, other_bandwidths, ratio, setting
+import states
+from values import ceiling, measured, of_record, other_bandwidths, product, ratio, scaled, setting
 
 PEERS = ("eigen", "openblas", "onednn", "pytorch", "jax")
 DENSE_PARTS = ("feed_forward", "projection", "cross_projection", "loss")
@@ -71,10 +70,7 @@ def at_equal_bandwidth(theirs, ours):
     rates = [record and ceiling(record, "read_gbps") for record in (theirs, ours)]
     if not all(rates):
         return None
-    both = ratio(of_record(theirs), of_record(ours))
-    return both and both._replace(
-        value=both.value * rates[0] / rates[1], spread=both.spread * rates[0] / rates[1]
-    )
+    return scaled(ratio(of_record(theirs), of_record(ours)), rates[0] / rates[1])
 
 
 def dense_reference(records, experiment, row, threads, metric):
@@ -105,18 +101,11 @@ def dense_reference(records, experiment, row, threads, metric):
             if not has_peers_block(record):
                 continue
             scale = at_equal_bandwidth(theirs, record)
-        here = value
-        if scale:
-            spread = (
-                scale.value
-                * ours.value
-                * math.hypot(scale.spread / scale.value, ours.spread / ours.value)
-            )
-            here = combine(scale.value * ours.value, ours.unit, spread, (scale, ours))
+        here = product(scale, ours) if scale else value
         if here.value < best.value:
             best, whose = here, library
     twin = records.get(experiment, dot_twin(row), threads, metric)
-    if twin and not other_bandwidths(record, twin):
+    if twin and (states.name_of(records) or not other_bandwidths(record, twin)):
         dot = of_record(twin)
         if dot.status != "untrusted" and dot.value < best.value:
             best, whose = dot, "ours by bf16_dot"
@@ -138,7 +127,8 @@ def against(records, experiment, row, threads):
 
 
 def met_other_bandwidth(records, experiment, row, base, threads):
-    return other_bandwidths(
+    """Of records that do not know the machine's state: those of one state met one bandwidth."""
+    return not states.name_of(records) and other_bandwidths(
         *(records.get(experiment, name, threads, "token_floor_ms") for name in (row, base))
     )
 
@@ -156,19 +146,31 @@ def row_figures(records, experiment, row, threads):
     figures = {metric: get(metric) for metric in MEASURED}
     if not all(is_ranked(r) for r in records.of_row(experiment, row, threads).values()):
         return {name: value for name, value in figures.items() if value is not None}
+
+    def over(metric):
+        """The base's over this row's: of rounds that both were in, where there are any."""
+        return records.paired(experiment, base, row, threads, metric) or ratio(
+            get(metric, base), get(metric)
+        )
+
     for kind in ("token", "block"):
-        reference, _ = dense_reference(records, experiment, base, threads, f"{kind}_ms")
-        figures[f"{kind}_speedup"] = ratio(reference, get(f"{kind}_ms"))
+        metric = f"{kind}_ms"
+        reference, whose = dense_reference(records, experiment, base, threads, metric)
+        figures[f"{kind}_speedup"] = over(metric)
+        if whose != "ours":  # a peer's, as a share of our dense row
+            share = ratio(reference, get(metric, base))
+            figures[f"{kind}_speedup"] = product(share, figures[f"{kind}_speedup"])
     for name, metric in (
         ("reads_limit", "token_weights_read"),
         ("block_reads_limit", "block_weights_read"),
         ("roofline_limit", "block_floor_ms"),
         ("token_roofline_limit", "token_floor_ms"),
     ):
-        figures[name] = ratio(get(metric, base), get(metric))
+        figures[name] = over(metric)
     for kind in ("token", "block"):
-        limit = ratio(get(f"{kind}_overlap_floor_ms", base), get(f"{kind}_overlap_floor_ms"))
-        figures[f"{kind}_overlap_share"] = ratio(figures[f"{kind}_speedup"], limit, "1")
+        figures[f"{kind}_overlap_share"] = ratio(
+            figures[f"{kind}_speedup"], over(f"{kind}_overlap_floor_ms"), "1"
+        )
     figures["share_of_roofline"] = ratio(figures["block_speedup"], figures["roofline_limit"], "1")
     figures["token_share_of_roofline"] = ratio(
         figures["token_speedup"], figures["token_roofline_limit"], "1"

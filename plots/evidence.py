@@ -5,13 +5,14 @@ Nothing here looks at a row's times before its state is settled: states come fro
 """
 
 import math
-import random
 import statistics
 from typing import NamedTuple
 
+import numpy
+
 BLOCK_SECONDS = 10  # neighbouring rounds share the machine's mood: they are resampled together
 FEWEST_BLOCKS = 5  # below that the interval is the whole range of the rounds
-RESAMPLES = 2000
+RESAMPLES = 1000
 # Two heaps of reads are two states if their centres lie apart by so many of their common standard
 # deviations (one normal heap, cut anywhere, comes to 2.7, an even spread to 3.5) and by such a
 # factor; and if neither is a handful of odd readings.
@@ -118,20 +119,19 @@ def interval(rounds):
     """Median of [(at, value)] and its 95 % interval: blocks of rounds resampled, with a fixed seed."""
     values = [value for _, value in rounds]
     blocks = blocks_of(rounds)
+    middle, n = statistics.median(values), len(values)
     if len(blocks) < FEWEST_BLOCKS:
-        return Ratio(statistics.median(values), min(values), max(values), len(values), len(blocks))
-    draw = random.Random(1)
-    medians = sorted(
-        statistics.median(v for block in draw.choices(blocks, k=len(blocks)) for v in block)
-        for _ in range(RESAMPLES)
-    )
-    return Ratio(
-        statistics.median(values),
-        medians[int(0.025 * RESAMPLES)],
-        medians[int(0.975 * RESAMPLES) - 1],
-        len(values),
-        len(blocks),
-    )
+        return Ratio(middle, min(values), max(values), n, len(blocks))
+    ordered = sorted((value, at) for at, block in enumerate(blocks) for value in block)
+    values = numpy.array([value for value, _ in ordered])
+    drawn = numpy.random.default_rng(1).integers(len(blocks), size=(RESAMPLES, len(blocks)))
+    times = numpy.stack([(drawn == at).sum(1) for at in range(len(blocks))])
+    # How often each value, in ascending order, is drawn; the median lies where half are passed.
+    passed = times[[at for _, at in ordered]].cumsum(0)
+    total = passed[-1]
+    ends = [values[(passed > place).argmax(0)] for place in ((total - 1) // 2, total // 2)]
+    low, high = numpy.quantile((ends[0] + ends[1]) / 2, (0.025, 0.975))
+    return Ratio(middle, float(low), float(high), n, len(blocks))
 
 
 def paired(above, below, column, state=None):
@@ -148,15 +148,29 @@ def paired(above, below, column, state=None):
             continue
         if state and any(state[0].name(decode.read) != state[1] for decode in (ours, other)):
             continue
-        rounds.append(((ours.at + other.at) / 2, ours.values[column] / other.values[column]))
-    return interval(sorted(rounds)) if rounds else None
+        ratio = ours.values[column] / other.values[column]
+        rounds.append((ours.group, (ours.at + other.at) / 2, ratio))
+    return _of_groups(rounds)
 
 
 def alone(decodes, column, state=None):
     """Median of one row's column in a state, with its interval; None if it was never in it."""
     rounds = [
-        (decode.at, decode.values[column])
+        (decode.group, decode.at, decode.values[column])
         for decode in decodes
         if not state or state[0].name(decode.read) == state[1]
     ]
-    return interval(sorted(rounds)) if rounds else None
+    return _of_groups(rounds)
+
+
+def _of_groups(rounds):
+    """interval of [(group, at, value)]; groups are laid end to end, since each has its own clock."""
+    if not rounds:
+        return None
+    laid, offset, last = [], 0.0, None
+    for group, at, value in sorted(rounds):
+        if last is not None and group != last:
+            offset = laid[-1][0] + BLOCK_SECONDS
+        last = group
+        laid.append((offset + at, value))
+    return interval(laid)

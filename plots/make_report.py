@@ -2,8 +2,11 @@
 
 import claims
 import goals
+import headline
 import records as rec
 import sections
+import states
+import summarise
 from report import Report, write_head
 
 
@@ -14,12 +17,22 @@ def write_known(report):
         report.add(notes.read_text(encoding="utf-8").rstrip())
 
 
+def write_headline(report):
+    """The first screen: what was measured where is above it, what it comes to below."""
+    found = summarise.summary(report.records)
+    lines = headline.table(found)
+    if lines:
+        report.add("## Headline", "", *lines)
+        said = headline.sentences(found)
+        if said:
+            report.add(*(f"- {sentence}" for sentence in said))
+
+
 def verdicts(records):
     """[claims.Verdict] at all threads, in the paper's order."""
+    view, _ = states.views(records, records.all_threads())[0]
     found = [
-        verdict
-        for section, own in sections.of(records)
-        for verdict in section.verdicts(records, own)
+        verdict for section, own in sections.of(records) for verdict in section.verdicts(view, own)
     ]
     return sorted(found, key=lambda verdict: verdict.place)
 
@@ -28,8 +41,9 @@ def write_claims(report):
     report.add(
         "## What the paper says, and what was found",
         "",
-        f"*Reproduced*: at least {claims.CLOSE:.0%} of the paper's factor, or the "
-        "stated order; *partly*: a gain, but a smaller one. "
+        f"*Reproduced*: the lower end of the interval reaches {claims.CLOSE:.0%} of the paper's "
+        f"factor, or the order is the stated one; *exceeded*: it is above {claims.FAR:g} × the factor; "
+        "*partly*: the lower end is above 1. "
         f"At {report.records.all_threads()} threads.",
     )
     found = verdicts(report.records)
@@ -42,13 +56,14 @@ def write_claims(report):
 def make(records):
     report = Report(records)
     write_head(report)
+    write_headline(report)
     write_known(report)
     write_claims(report)
-    goals.write(report)
+    if records.is_published:
+        goals.write(report)
     for section, own in sections.of(records):
         section.write(report, own)
-    if report.notes:
-        report.add("## Notes", "", *(f"{i}. {n}" for i, n in enumerate(report.notes, start=1)))
+    report.end_section()
     if records.damaged:
         report.add("## Unreadable records, left out", "", *(f"- {d}" for d in records.damaged))
     return report.text()

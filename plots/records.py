@@ -5,6 +5,7 @@ import functools
 import json
 import math
 import pathlib
+import statistics
 from typing import NamedTuple
 
 import legacy
@@ -47,6 +48,7 @@ READS = {
 READ_BY_SOME = {knob for choices in READS.values() for knobs in choices.values() for knob in knobs}
 # Knobs that published curves lack, and what all models had before there was a choice.
 LATER = {"normaliser": "softmax", "window_width": 257}
+NOTCH = 1.57
 OFF = (0, "", "none", None)  # False is 0
 
 
@@ -60,35 +62,89 @@ class About(NamedTuple):
     id: str
 
 
+class Sitting(NamedTuple):
+    """What one run of `run_all.sh --publish` measured, as its sitting.json has it."""
+
+    name: str  # of its folder, the time that it began
+    kind: str  # headline or kernels
+    commit: str
+    machine: str
+    minutes: float
+
+
 class Records:
     """Records of one folder by (experiment, row, threads, metric).
 
     A --quick measurement does not replace a full one of the same commit. Nothing vanishes:
     unreadable lines are in `damaged` as "file:line: reason", rows whose latest attempt has no
     value are in `gaps` with their note.
+
+    Below sittings/ the folder may hold whole sittings, a folder each. What several have measured is
+    the median of theirs, from the lowest lower to the highest upper end. One that is incomplete is
+    left out and named in `damaged`.
     """
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
         self.damaged = []
         self.gaps = {}
+        self.sittings = []
         self._latest = {}  # (experiment, row, threads): {metric: record}
+        self._sittings = {}  # the same: {metric: [record of each sitting]}
         self._history = {}
         self._order = {}
-        for record in sorted(self._read(), key=lambda r: r.get("date") or ""):
-            self._add(record)
+        for folder, sitting in [(self.folder, ""), *self._complete_sittings()]:
+            before, self._latest = self._latest, {}
+            for record in sorted(self._read(folder, sitting), key=lambda r: r.get("date") or ""):
+                self._add(record)
+            measured, self._latest = self._latest, before
+            for at, metrics in measured.items():
+                each = self._sittings.setdefault(at, {})
+                for metric, record in metrics.items():
+                    each.setdefault(metric, []).append(record)
+        self._latest = {
+            at: {metric: _pooled(each) for metric, each in metrics.items()}
+            for at, metrics in self._sittings.items()
+        }
 
-    def _read(self):
+    def _complete_sittings(self):
+        """[(folder, name)], the oldest first; those of another machine or commit are `damaged`."""
         found = []
-        for path in sorted(self.folder.glob("*.jsonl")):
+        for path in sorted(self.folder.glob("sittings/*/sitting.json")):
+            name = path.parent.name
+            try:
+                about = json.loads(path.read_text(encoding="utf-8"))
+                complete = about["complete"]
+                sitting = Sitting(
+                    name, about["kind"], about["commit"], about["machine"], about["minutes"]
+                )
+            except (ValueError, KeyError, TypeError) as error:
+                self.damaged.append(f"{name}/sitting.json: {error!r}")
+                continue
+            others = [s for s in self.sittings if s.kind == sitting.kind]
+            if not complete:
+                self.damaged.append(f"sitting {name}: incomplete")
+            elif self.sittings and sitting.machine != self.sittings[0].machine:
+                self.damaged.append(f"sitting {name}: of another machine, {sitting.machine}")
+            elif others and sitting.commit != others[0].commit:
+                self.damaged.append(f"sitting {name}: of another commit, {sitting.commit}")
+            else:
+                self.sittings.append(sitting)
+                found.append((path.parent, name))
+        return found
+
+    def _read(self, folder, sitting):
+        found = []
+        for path in sorted(folder.glob("*.jsonl")):
+            name = f"{sitting}/{path.name}" if sitting else path.name
             text = path.read_text(encoding="utf-8", errors="replace")
             for number, line in enumerate(text.split("\n"), start=1):
                 if not line.strip():
                     continue
                 try:
-                    found.append(_checked(json.loads(line)))
+                    found.append(_checked(json.loads(line)) | {"sitting": sitting})
                 except ValueError as error:
-                    self.damaged.append(f"{path.name}:{number}: {error}")
+                    self.damaged.append(f"{name}:{number}: {error}")
         return found
 
     def _add(self, record):
@@ -97,7 +153,7 @@ class Records:
         self._order.setdefault(experiment, {}).setdefault(row)
         self._history.setdefault(experiment, []).append(record)
         if record["value"] is not None:
-            older = self.get(*at, record["metric"])
+            older = self._latest.get(at, {}).get(record["metric"])
             poorer = older and is_quick(record) and not is_quick(older)
             if not (poorer and same_code(record, older)):
                 self._latest.setdefault(at, {})[record["metric"]] = record
@@ -162,6 +218,21 @@ class Records:
     def of_row(self, experiment, row, threads):
         """{metric: record} of one row."""
         return self._latest.get((experiment, row, threads), {})
+
+    @property
+    def is_published(self):
+        return bool(self.sittings) or self.folder.name.startswith("published")
+
+    def places(self):
+        """Every (experiment, row, threads) that has a number."""
+        return list(self._latest)
+
+    def sittings_of(self, experiment, row, threads, metric):
+        """[record] of each sitting that measured it; of a folder without sittings one at most."""
+        return self._sittings.get((experiment, row, threads), {}).get(metric, [])
+
+    def paired(self, *_):
+        """Value of a ratio over rounds, which only records of one state know: see states.py."""
 
     def all(self):
         return [record for found in self._latest.values() for record in found.values()]
@@ -244,6 +315,32 @@ def _checked(record):
     usable = value is not None and math.isfinite(value)
     record["value"] = value if usable and record["status"] not in ("failed", "skipped") else None
     return record
+
+
+def _pooled(each):
+    """The newest of one number's records, with the median of their values and all their range."""
+    if len(each) == 1:
+        return each[0]
+    ends = [interval(r) for r in each]
+    return each[-1] | {
+        "value": statistics.median(r["value"] for r in each),
+        "interval": (min(low for low, _ in ends), max(high for _, high in ends)),
+        "status": worst(r["status"] for r in each),
+        "sittings": len(each),
+    }
+
+
+def interval(record):
+    """(low, high): the 95 % interval of a record's median.
+
+    Unless it was made from the measurements themselves, by their quartiles, as the notches of a box
+    plot are: the median and 1.57 interquartile ranges over the root of their number.
+    """
+    if "interval" in record:
+        return record["interval"]
+    value, repeats = record["value"], record.get("repeats") or 0
+    half = NOTCH * 2 * (record.get("spread") or 0.0) / math.sqrt(repeats) if repeats > 1 else 0.0
+    return value - half, value + half
 
 
 def worst(statuses):

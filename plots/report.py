@@ -1,5 +1,6 @@
 """The report: Markdown, its cells and what all its tables share; a missing number is a gap with its note."""
 
+import copy
 import math
 
 import records as rec
@@ -9,25 +10,38 @@ MEANING = {
     "scaled_down": "Scaled down: fewer distinct decoder blocks in memory than the model has; their "
     "mean stands for all.",
     "extrapolated": "Extrapolated: a full token put together as layers × block + rest.",
-    "untrusted": "Untrusted: faster than the machine's measured limit allows, or measured while "
-    "that limit kept changing so much that the median efficiency is uncertain by "
-    "more than 5 %; or a ratio of times between which memory's read rate differed by "
-    "more than 10 %.",
+    "untrusted": "Untrusted: faster than the machine's measured limit allows, or uncertain by more "
+    "than 5 %, or of fewer than six rounds; of records without decodes: a ratio of times between "
+    "which memory's read rate differed by more than 10 %.",
 }
 NATIVE = {True: "for this machine's instruction set", False: "portable, chosen at run time"}
 
 
 class Report:
-    """Markdown with one list of notes, numbered in the order they are called."""
+    """Markdown; notes stand at the end of the section that calls them, numbered in that order."""
 
     def __init__(self, records):
         self.records, self.lines, self.notes = records, [], []
 
+    def of(self, view):
+        """The same report, of records in one state."""
+        same = copy.copy(self)
+        same.records = view
+        return same
+
     def add(self, *lines):
+        if lines and lines[0].startswith("## "):
+            self.end_section()
         self.lines += [*lines, ""]
 
+    def end_section(self):
+        """The notes called since the last section ended, in place."""
+        notes, self.notes = self.notes, []
+        if notes:
+            self.add("Notes:", "", *(f"{i}. {n}" for i, n in enumerate(notes, start=1)))
+
     def note(self, text):
-        """The mark of a note: "[1]"."""
+        """The mark of a note of this section: "[1]"."""
         if text not in self.notes:
             self.notes.append(text)
         return f"[{self.notes.index(text) + 1}]"
@@ -78,14 +92,23 @@ def number(value, unit="", digits=3):
     return f"{value:,.{max(decimals, 0)}f}{unit}"
 
 
-def cell(report, value, unit="", spread=False):
+def cell(report, value, unit="", interval=False):
     """A derived number with its status as a note; a gap if there is none."""
     if value is None:
         return "–"
-    text = number(value.value, unit)
-    if spread and value.spread > 1e-6 * abs(value.value):
-        text += f" ± {number(value.spread, digits=1)}"
+    text = number(value.value, unit) + (interval_text(value) if interval else "")
     return text + (report.note(MEANING[value.status]) if value.status in MEANING else "")
+
+
+def interval_text(value):
+    """[1.02, 1.09]: the ends of the 95 % interval; empty where nothing varied."""
+    if value.high - value.low <= 1e-6 * abs(value.value):
+        return ""
+    if not math.isfinite(value.high - value.low):
+        return " [–]"
+    # As many digits as tell the ends from the number.
+    digits = max(3, 1 + math.ceil(-math.log10((value.high - value.low) / abs(value.value))))
+    return f" [{number(value.low, digits=min(digits, 5))}, {number(value.high, digits=min(digits, 5))}]"
 
 
 def header(*names):

@@ -1,42 +1,63 @@
 """Writes summary.json, the headline figures of a results folder under fixed ids."""
 
 import json
+import math
 
 import records as rec
 import sections
+import states
+from values import exactly
 
 
 def figures(records):
-    """{id: Value}: all threads, then `threads1.`, then what has one thread count only."""
+    """{id: Value}: all threads, then `threads1.`, then what has one thread count only.
+
+    Ids of the slow state, where there are two, end with @slow.
+    """
     found = {}
     ordered = sorted(sections.of(records), key=lambda pair: pair[0].place)
     for threads, prefix in ((records.all_threads(), ""), (1, "threads1.")):
-        for section, own in ordered:
-            found |= {
-                prefix + name: value
-                for name, value in section.numbers_at(records, own, threads).items()
-            }
+        for view, suffix in states.views(records, threads):
+            here = memory(view)
+            for section, own in ordered:
+                here |= section.numbers_at(view, own, threads)
+            found |= {f"{prefix}{name}{suffix}": value for name, value in here.items()}
     for section, own in ordered:
         found |= section.numbers(records, own)
     return found
 
 
-def summary(records):
-    """{id: {"value", "unit", "spread", "status", "commit"}}."""
+def memory(view):
+    """{id: Value} of a state: what the fixed read and a barrier came to, its share of all decodes."""
+    if not states.name_of(view):
+        return {}
+    found = {
+        "read_gbps": exactly(view.states.centres[view.state], "GB/s"),
+        "barrier_us": exactly(states.barrier_us(view), "us"),
+        "share": exactly(view.states.shares[view.state], "1"),
+    }
     return {
-        name: {
-            "value": _rounded(v.value),
-            "unit": v.unit,
-            "spread": _rounded(v.spread),
-            "status": v.status,
-            "commit": v.commit,
-        }
-        for name, v in figures(records).items()
+        f"memory.{name}": value._replace(state=view.state, sittings=max(1, len(view.sittings)))
+        for name, value in found.items()
     }
 
 
+def summary(records):
+    """{id: {"value", "low", "high", "unit", "state", "sittings", "status", "commit"}}, and "sd" of
+    what has one over seeds; an end that is not known is null."""
+    return {name: _entry(value) for name, value in figures(records).items()}
+
+
+def _entry(v):
+    entry = {
+        **{end: _rounded(getattr(v, end)) for end in ("value", "low", "high")},
+        **{field: getattr(v, field) for field in ("unit", "state", "sittings", "status", "commit")},
+    }
+    return entry | ({"sd": _rounded(v.sd)} if v.sd else {})
+
+
 def _rounded(number):
-    return float(f"{number:.6g}")
+    return float(f"{number:.6g}") if math.isfinite(number) else None
 
 
 def main():

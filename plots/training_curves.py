@@ -85,7 +85,7 @@ class Experiment:
         return "no evaluation yet" if row in self.rows else "not trained"
 
     def result(self, row, metric):
-        """Mean over seeds as a Value, spread = their standard deviation; None if nothing ended."""
+        """Mean over seeds as a Value with their sd; None if nothing ended."""
         return over_seeds(list(self.by_seed(row, metric).values()))
 
     def gap(self, row):
@@ -97,7 +97,7 @@ class Experiment:
         if value is None:
             return None
         inputs = [of_record(r) for s in shared for r in (mine[s], base[s])]
-        return combine(value.value, value.unit, value.spread, inputs)
+        return combine(value.value, value.unit, value.low, value.high, inputs, value.sd)
 
     def shared_seeds(self, row):
         """Seeds that have a result of both the row and the baseline."""

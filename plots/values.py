@@ -1,4 +1,4 @@
-"""Numbers with spread, status and commit, and what is made of them: ratios, sweeps, means, fits."""
+"""Numbers with interval, status and commit, and what is made of them: ratios, sweeps, means, fits."""
 
 import math
 import statistics
@@ -7,14 +7,26 @@ from typing import NamedTuple
 import records as rec
 
 SAME_BANDWIDTH = 1.1  # read rates further apart do not belong into one ratio of times
+# Student's t for a 95 % interval of a mean, by degrees of freedom from 1 on; 1.96 of many.
+STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
 
 
 class Value(NamedTuple):
+    """A number and its 95 % interval, which is the number itself where nothing varied."""
+
     value: float
     unit: str
-    spread: float
+    low: float
+    high: float
     status: str
     commit: str
+    state: str = ""  # of the machine's memory; empty: not known
+    sittings: int = 1  # that the number is the median of
+    sd: float = 0.0  # over seeds; 0 of what has none
+
+
+def exactly(value, unit, status="ok", commit=""):
+    return Value(value, unit, value, value, status, commit)
 
 
 def of_record(record):
@@ -22,9 +34,11 @@ def of_record(record):
     return Value(
         record["value"],
         record.get("unit") or "",
-        record.get("spread") or 0.0,
+        *rec.interval(record),
         record["status"],
         commit,
+        record.get("state", ""),
+        record.get("sittings", 1),
     )
 
 
@@ -35,22 +49,58 @@ def measured(records, experiment, row, threads, metric):
 
 
 def ratio(above, below, unit="x"):
-    """above / below, relative spreads added in quadrature; None if either is missing or zero."""
+    """above / below of numbers that are independent; None if either is missing or zero.
+
+    Relative uncertainties add in quadrature, the upper ones of one to the lower ones of the other.
+    """
     if above is None or below is None or not below.value or not above.value:
         return None
     value = above.value / below.value
-    spread = abs(value) * math.hypot(above.spread / above.value, below.spread / below.value)
-    return combine(value, unit, spread, (above, below))
+
+    def side(up, down):
+        return math.hypot(_relative(above, up), _relative(below, down))
+
+    down, up = side("low", "high"), side("high", "low")
+    if math.inf in (down, up):  # an interval that holds 0
+        low, high = -math.inf, math.inf
+    else:
+        low, high = sorted((value / (1 + down), value * (1 + up)))
+    return combine(value, unit, low, high, (above, below))
 
 
-def combine(value, unit, spread, inputs):
+def product(one, other):
+    """Of independent numbers; None if either is missing or zero."""
+    inverse = other and ratio(other._replace(value=1.0, low=1.0, high=1.0), other)
+    return ratio(one, inverse, one.unit if other.unit == "x" else other.unit) if inverse else None
+
+
+def _relative(value, end):
+    """How far an end of the interval is from the value, as a factor above 1, less 1."""
+    lower, upper = (value.low, value.value) if end == "low" else (value.value, value.high)
+    return abs(upper / lower) - 1 if lower and upper / lower > 0 else math.inf
+
+
+def combine(value, unit, low, high, inputs, sd=0.0):
     """A Value made from `inputs`: the worst of their statuses, all of their commits."""
     commits = sorted({commit for i in inputs for commit in i.commit.split("+")})
-    return Value(value, unit, spread, rec.worst(i.status for i in inputs), "+".join(commits))
+    states = {i.state for i in inputs}
+    return Value(
+        value,
+        unit,
+        low,
+        high,
+        rec.worst(i.status for i in inputs),
+        "+".join(commits),
+        states.pop() if len(states) == 1 else "",
+        min((i.sittings for i in inputs), default=1),
+        sd,
+    )
 
 
 def scaled(value, factor):
-    return value and value._replace(value=value.value * factor, spread=value.spread * factor)
+    return value and value._replace(
+        value=value.value * factor, low=value.low * factor, high=value.high * factor
+    )
 
 
 def setting(record, name, default=None):
@@ -94,7 +144,7 @@ def sweep(records, *which):
 
 
 def fit_exponent(points):
-    """Least-squares slope of log y over log x, spread: its standard error; None below 3 points."""
+    """Least-squares slope of log y over log x; None below 3 points."""
     points = [(x, v) for x, v in points if x > 0 and v.value > 0]
     if len(points) < 3:
         return None
@@ -108,15 +158,21 @@ def fit_exponent(points):
     slope = sum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys)) / spread_x
     residual = sum((y - mean_y - slope * (x - mean_x)) ** 2 for x, y in zip(xs, ys))
     error = math.sqrt(residual / (n - 2) / spread_x)
-    return combine(slope, "1", error, [v for _, v in points])
+    half = student(n - 2) * error
+    return combine(slope, "1", slope - half, slope + half, [v for _, v in points])
+
+
+def student(freedom):
+    return STUDENT[freedom - 1] if freedom <= len(STUDENT) else 1.96
 
 
 def over_seeds(records, centre=statistics.fmean):
-    """The centre of their values as a Value, spread = their standard deviation; None if none."""
+    """The centre of their values, sd: their standard deviation, interval: of a mean; None if none."""
     if not records:
         return None
     values = [r["value"] for r in records]
-    spread = statistics.stdev(values) if len(values) > 1 else 0.0
-    return combine(
-        centre(values), records[0].get("unit") or "", spread, [of_record(r) for r in records]
-    )
+    n, middle = len(values), centre(values)
+    sd = statistics.stdev(values) if n > 1 else 0.0
+    half = student(n - 1) * sd / math.sqrt(n) if n > 1 else 0.0
+    inputs = [of_record(r) for r in records]
+    return combine(middle, records[0].get("unit") or "", middle - half, middle + half, inputs, sd)

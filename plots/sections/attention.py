@@ -75,8 +75,8 @@ def speedups(records, experiment, row, metric="step_ms"):
 def crossover(records, experiment, row):
     """The length from which on the row is faster, log-log between measured ones, or None.
 
-    None too where it already is at the shortest length: then the crossing was not seen. The spread
-    is that of the nearer ratio, divided by the slope.
+    None too where it already is at the shortest length: then the crossing was not seen. The
+    interval is that of the nearer ratio, divided by the slope.
     """
     points = speedups(records, experiment, row)
     for (shorter, before), (longer, after) in zip(points[-2::-1], points[:0:-1]):
@@ -85,8 +85,13 @@ def crossover(records, experiment, row):
             step = math.log(longer / shorter)
             length = shorter * math.exp(step * low / (low - high))
             near = before if -low < high else after
-            spread = length * step * near.spread / near.value / (high - low)
-            return combine(length, "positions", spread, (before, after))
+            # A larger ratio crosses at a shorter length.
+            factor = length * step / (high - low) / near.value
+            ends = (
+                (length - factor * (near.high - near.value)),
+                (length + factor * (near.value - near.low)),
+            )
+            return combine(length, "positions", *ends, (before, after))
     return None
 
 
@@ -157,7 +162,7 @@ def cost_table(report, experiment, ratio_metric, times, others):
 
     def time(row, length):
         if length in dict(times.get(row, ())):
-            return cell(times, row, length, spread=True)
+            return cell(times, row, length, interval=True)
         return tables.gap(
             report, experiment, f"{row}_l{length:.0f}", threads_of(records, experiment)
         )

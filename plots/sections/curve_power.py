@@ -46,7 +46,7 @@ class Power(NamedTuple):
 
 def power(experiment):
     gap = experiment.gap("iso_read_ff")
-    paired = gap.spread if len(experiment.shared_seeds("iso_read_ff")) > 1 else None
+    paired = gap.sd if len(experiment.shared_seeds("iso_read_ff")) > 1 else None
     return Power(gap, experiment.seed_spread(), paired)
 
 

@@ -75,7 +75,7 @@ def _row_figures(experiment, rows, prefix):
 def powers(known):
     """{id: Value} of Figure 1's power and of FF+QKV's share of it.
 
-    The spread of a power is the larger of both standard deviations, 0 where one is unknown.
+    The sd of a power is the larger of both standard deviations, 0 where one is unknown.
     """
     found = {}
     for experiment in known.values():
@@ -84,7 +84,7 @@ def powers(known):
             continue
         both = (strength.spread, strength.paired)
         spread = max(both) if None not in both else 0.0
-        found[f"{experiment.id}.power"] = strength.gap._replace(spread=spread)
+        found[f"{experiment.id}.power"] = strength.gap._replace(sd=spread)
         share = ratio(experiment.gap("ff_qkv"), strength.gap, "1")
         if share:
             found[f"{experiment.id}.ff_qkv.share_of_iso_read_ff"] = share
@@ -154,7 +154,7 @@ def perplexity(value, sign=""):
     """Four decimals, and the spread over seeds where there are several."""
     if value is None:
         return "–"
-    spread = f" ± {value.spread:.4f}" if value.spread else ""
+    spread = f" (sd {value.sd:.4f})" if value.sd else ""
     return f"{value.value:{sign}.4f}{spread}"
 
 
@@ -205,7 +205,7 @@ def write(report, own):
         "Every curve has as many parameters as `dense` within 0.5 %, but `iso_read_ff` and "
         "`iso_read_model`, which read as few weights a token as the sparse model, and rows "
         "whose d_ff was given (`solve=none`). Gaps are in nats per token over "
-        "`dense`, seed by seed; ± is the standard deviation over seeds. Sizes are far below "
+        "`dense`, seed by seed; sd is the standard deviation over seeds. Sizes are far below "
         "the paper's, so that only orderings compare.",
     )
     lines = curve_verdicts.judged(report.records)

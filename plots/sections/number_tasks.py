@@ -46,7 +46,7 @@ def experiments(records):
 
 
 def median(experiment, row, ending):
-    """Over seeds, spread = their standard deviation; None if none is finished."""
+    """Over seeds, with their standard deviation; None if none is finished."""
     return over_seeds(seeds(experiment, row, ending), statistics.median)
 
 
@@ -74,15 +74,17 @@ def by_digits(experiment, row, ending):
 
 
 def difference(experiment, task, ending, other="transformer"):
-    """Terraformer's median - the other's, spread: both rows' deviations in quadrature."""
+    """Terraformer's median - the other's, sd: both rows' in quadrature."""
     theirs, ours = (
         median(experiment, f"{model}.{task}", ending) for model in (other, "terraformer")
     )
     if ours is None or theirs is None:
         return None
-    return combine(
-        ours.value - theirs.value, ours.unit, math.hypot(ours.spread, theirs.spread), (ours, theirs)
-    )
+    found = ours.value - theirs.value
+    down = math.hypot(ours.value - ours.low, theirs.high - theirs.value)
+    up = math.hypot(ours.high - ours.value, theirs.value - theirs.low)
+    sd = math.hypot(ours.sd, theirs.sd)
+    return combine(found, ours.unit, found - down, found + up, (ours, theirs), sd)
 
 
 def verdict(experiment, task, ending, other="transformer"):
@@ -95,7 +97,7 @@ def verdict(experiment, task, ending, other="transformer"):
         < 2
     ):
         return "undecided, one seed"
-    if abs(found.value) > SURE * found.spread:
+    if abs(found.value) > SURE * found.sd:
         return "ahead" if found.value > 0 else "behind"
     return "not ahead" if found.value <= 0 else f"ahead by less than {SURE} sd"
 
@@ -119,10 +121,10 @@ def numbers(records, _own):
 
 
 def percent(value, sign=""):
-    """99.9 ± 0.1."""
+    """99.9 (sd 0.1)."""
     if value is None:
         return "–"
-    spread = f" ± {100 * value.spread:.1f}" if value.spread else ""
+    spread = f" (sd {100 * value.sd:.1f})" if value.sd else ""
     return f"{100 * value.value:{sign}.1f}{spread}"
 
 
@@ -250,7 +252,7 @@ def write(report, _own):
         "## Table 4: copying and adding numbers",
         "",
         "Percent right on numbers longer than any trained on, teacher-forced: *sequences* "
-        "are wholly right, as a greedy decode would have them. Medians over seeds ± their "
+        "are wholly right, as a greedy decode would have them. Medians over seeds, in brackets their "
         "standard deviation; a difference has both rows' in quadrature, and counts from "
         f"{SURE} of these on. All rows of an experiment have as many parameters within "
         "0.5 % and the same positions, starting at random in training. The paper trains on "

@@ -109,7 +109,7 @@ def peer_line(report, name, theirs, ours):
     times = [record and of_record(record) for record in (theirs, ours)]
     return line(
         name,
-        *(cell(report, v, spread=True) for v in times),
+        *(cell(report, v, interval=True) for v in times),
         cell(report, ratio_of_times(theirs, ours)),
         cell(report, at_equal_bandwidth(theirs, ours)),
     )

@@ -2,7 +2,7 @@
 
 import decode
 import paper
-from claims import CLOSE, FULL, RUN, Verdict, factor_text, missing
+from claims import CLOSE, FAR, FULL, RUN, Verdict, factor_text, missing
 from values import ratio
 
 LITTLE = 0.1  # a token's time changes little up to this share
@@ -30,9 +30,11 @@ class Verdicts:
         if ours is None:
             return self.missing(claim, command)
         verdict = "not reproduced"
-        if ours.value >= CLOSE * factor:
+        if ours.low > FAR * factor:
+            verdict = "exceeded"
+        elif ours.low >= CLOSE * factor:
             verdict = "reproduced"
-        elif ours.value - 2 * ours.spread > 1:
+        elif ours.low > 1:
             verdict = "partly reproduced"
         if ours.status == "untrusted":
             verdict += " but untrusted"
@@ -102,7 +104,8 @@ def _qkv_alone(verdicts):
     if ours is None:
         return verdicts.missing(claim)
     factor = paper.published("table1_800m", "qkv").token_speedup
-    verdict = "reproduced" if abs(ours.value - 1) <= LITTLE else "not reproduced"
+    within = ours.low >= 1 - LITTLE and ours.high <= 1 + LITTLE
+    verdict = "reproduced" if within else "not reproduced"
     opposite = " (opposite sign)" if (factor - 1) * (ours.value - 1) < 0 else ""
     return verdicts.add(claim, verdict, f"paper {factor:.3g}×, ours {factor_text(ours)}{opposite}")
 
@@ -115,8 +118,8 @@ def _grows(verdicts):
         return verdicts.missing(claim)
     same = verdicts.figure("table1_800m", "ff_qkv_cross", "block_speedup")
     beside = f"; with sparse cross-attention at 800M too: {factor_text(same)}" if same else ""
-    hardest = max(small.value, same.value if same else 0)
-    verdict = "reproduced" if large.value > hardest else "not reproduced"
+    hardest = max(small.high, same.high if same else 0)
+    verdict = "reproduced" if large.low > hardest else "not reproduced"
     theirs = [
         paper.published(*row).block_speedup
         for row in (("table1_800m", "ff_qkv"), ("table1_17b", "ff_qkv_cross"))
@@ -142,8 +145,8 @@ def _sparse_loss_17b(verdicts):
                 paper.published(experiment, "ff_qkv").token_ms
                 / paper.published(experiment, "ff_qkv_loss4").token_ms
             )
-            verdict = "reproduced" if gain.value >= CLOSE * factor else "partly reproduced"
-            verdict = verdict if gain.value > 1.05 else "not reproduced"
+            verdict = "reproduced" if gain.low >= CLOSE * factor else "partly reproduced"
+            verdict = verdict if gain.low > 1.05 else "not reproduced"
             weights = " in bf16" if suffix else ""
             return verdicts.add(
                 claim, verdict, f"paper {factor:.3g}×, ours{weights} {factor_text(gain)}"
@@ -156,16 +159,15 @@ def _sparsity(verdicts):
     n64, n128 = (verdicts.figure("table2", f"n{n}", "token_speedup") for n in (64, 128))
     if n64 is None or n128 is None:
         return verdicts.missing(claim)
-    verdict = "reproduced" if n128.value > n64.value > 1.2 else "not reproduced"
-    if min(n64.value, n128.value) > 1.2 and abs(n128.value - n64.value) < n64.spread + n128.spread:
+    verdict = "reproduced" if n128.low > n64.high and n64.low > 1.2 else "not reproduced"
+    if min(n64.low, n128.low) > 1.2 and n128.low <= n64.high and n64.low <= n128.high:
         verdict = "undecided"
     theirs = [paper.published("table2", row).token_speedup for row in ("n64", "n128")]
     return verdicts.add(
         claim,
         verdict,
         "paper {:.3g}× and {:.3g}×".format(*theirs)
-        + f", ours {factor_text(n64)} and {factor_text(n128)}, ± "
-        f"{max(n64.spread, n128.spread):.1g}",
+        + f", ours {factor_text(n64)} and {factor_text(n128)}",
     )
 
 
@@ -174,11 +176,7 @@ def _moe(verdicts):
     sparse, experts = (verdicts.figure("table2", row, "token_ms") for row in ("n64", "moe64"))
     if sparse is None or experts is None:
         return verdicts.missing(claim)
-    verdict = (
-        "reproduced"
-        if sparse.value + sparse.spread + experts.spread < experts.value
-        else "not reproduced"
-    )
+    verdict = "reproduced" if sparse.high < experts.low else "not reproduced"
     theirs = [paper.published("table2", row).token_ms for row in ("n64", "moe64")]
     evidence = (
         "paper {:.3g} ms against {:.3g} ms".format(*theirs)

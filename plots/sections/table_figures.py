@@ -5,7 +5,7 @@ import functools
 import chart
 import decode
 import paper
-from values import Value, measured, setting
+from values import exactly, measured, setting
 
 SERIES = ("paper", "ours", "limit by weights read", "limit by roofline")
 ENDINGS = {
@@ -58,7 +58,7 @@ def draw_bars(records, experiment):
 
 def printed(speedup):
     """The paper's figure as a Value, or None."""
-    return speedup and Value(speedup, "x", 0.0, "ok", "")
+    return speedup and exactly(speedup, "x")
 
 
 def shape_of(records, experiment):

@@ -4,9 +4,10 @@ import datetime
 
 import decode
 import paper
+import states
 from report import cell, gap, header, line, number, thread_counts
 from section import Section
-from sections import table_claims, table_figures, table_states
+from sections import table_claims, table_figures
 from values import ceiling, setting
 
 BF16 = "The paper's rows are float32."
@@ -15,6 +16,7 @@ BF16_DOT = (
     "bf16 dot product, which rounds activations too. The floor counts that instruction's "
     "rate for all that is computed."
 )
+OF_ALL_STATES = ("uncertain", "interval", "unstable", "disagreed")  # words of such notes
 NOT_RANKED = "Skips weights of zero activations; not ranked."
 FAR_APART = 30  # minutes: bandwidth of a shared machine changes from hour to hour
 ABOVE = 1.03  # a share of its limit above this is more than noise
@@ -128,11 +130,11 @@ def decode_table(report, experiment, threads, kind):
             line(
                 name,
                 number(getattr(theirs, f"{kind}_ms")) + note,
-                cell(report, ours, spread=True) + remark(report, experiment, row, threads, kind)
+                cell(report, ours, interval=True) + remark(report, experiment, row, threads, kind)
                 if ours
                 else gap(report, experiment, row, threads),
                 number(getattr(theirs, f"{kind}_speedup"), "×"),
-                cell(report, figures.get(f"{kind}_speedup"), "×"),
+                cell(report, figures.get(f"{kind}_speedup"), "×", interval=True),
                 *(number(figures[n].value, "×") if n in figures else "–" for n in KIND[kind]),
                 number(figures[share].value) + above_limit(report, experiment, row, threads, kind)
                 if share in figures
@@ -142,7 +144,9 @@ def decode_table(report, experiment, threads, kind):
         )
     return lines + [
         "",
-        whose_dense(records, experiment, threads, kind) + read_rates(records, experiment, threads),
+        whose_dense(records, experiment, threads, kind)
+        + read_rates(records, experiment, threads)
+        + how_paired(records),
     ]
 
 
@@ -186,9 +190,13 @@ def remark(report, experiment, row, threads, kind):
     texts = [
         text
         for text in (
-            record.get("note"),
-            apart(report.records, record, threads),
-            again(report.records, record),
+            (made_how(record),)
+            if record.get("state")
+            else (
+                record.get("note"),
+                apart(report.records, record, threads),
+                again(report.records, record),
+            )
         )
         if text
     ]
@@ -199,6 +207,12 @@ def remark(report, experiment, row, threads, kind):
         if texts
         else ""
     )
+
+
+def made_how(record):
+    """The record's note without what it says of all its decodes, whatever state they were in."""
+    parts = (record.get("note") or "").split("; ")
+    return "; ".join(p for p in parts if not any(word in p for word in OF_ALL_STATES))
 
 
 def apart(records, record, threads):
@@ -244,6 +258,23 @@ def read_rates(records, experiment, threads):
     if not rates:
         return ""
     return f" Memory read {number(min(rates))} to {number(max(rates))} GB/s beside these rows."
+
+
+def how_paired(records):
+    """In words, what stands behind speed-ups of one state."""
+    if not states.name_of(records):
+        return ""
+    return (
+        f" In the {records.state} state the fixed read comes to "
+        f"{number(records.states.centres[records.state])} GB/s. Speed-ups are medians over rounds "
+        "that both rows were in, in brackets their 95 % interval (rounds resampled in blocks of "
+        "10 s)"
+        + (
+            f"; medians of {len(records.sittings)} sittings, from the lowest to the highest end."
+            if len(records.sittings) > 1
+            else "."
+        )
+    )
 
 
 def size_table(report, experiment):
@@ -384,7 +415,12 @@ def write(report, own):
         if paper.note(about.name):
             report.add(paper.note(about.name))
         for threads, words in thread_counts(report.records):
-            write_at(report, about.name, threads, words)
+            for view, _ in states.views(report.records, threads):
+                state = f", {view.state} state" if states.name_of(view) in ("fast", "slow") else ""
+                write_at(report.of(view), about.name, threads, words + state)
+            lines = parts_table(report.records, about.name, threads)
+            if lines:
+                report.add(f"**Where a block's time goes, {words}**", "", *lines)
         sizes = size_table(report, about.name)
         if sizes:
             report.add("**What a row reads, counted**", "", *sizes)
@@ -403,12 +439,6 @@ def write_at(report, experiment, threads, words):
         lines = transformer_beside_terraformer(report, threads, suffix)
         if lines:
             report.add(f"**Tables 1 and 6 side by side, {words}**", "", *lines)
-    lines = table_states.table(report.records, experiment, threads)
-    if lines:
-        report.add(f"**Speed-ups of rounds, state by state, {words}**", "", *lines)
-    lines = parts_table(report.records, experiment, threads)
-    if lines:
-        report.add(f"**Where a block's time goes, {words}**", "", *lines)
 
 
 SECTION = Section(

@@ -77,7 +77,7 @@ def table(report):
         lines.append(
             line(
                 NAMES.get(row, row),
-                cell(report, scaled(step, 1e3), spread=True),
+                cell(report, scaled(step, 1e3), interval=True),
                 cell(report, over.get(row), "×"),
                 number(tokens / step.value if tokens else None),
                 record.get("note") or "–",
@@ -115,7 +115,7 @@ def write(report, _own):
         report.add(
             f"A step of the dense decoder-only model ({setting_words(records)}) at "
             f"{threads_of(records)} threads. Every framework in a process of its own, in "
-            "turn, in random order; medians of rounds ± half of their range."
+            "turn, in random order; medians of rounds, in brackets their 95 % interval."
         )
         report.add(*table(report))
     if "mfu" in found:

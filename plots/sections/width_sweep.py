@@ -104,7 +104,7 @@ def table(report, experiment, threads):
     lines = header("exponent of d_model", "paper", "bytes", "FLOPs", "block time")
     for family, theirs in (("dense", "2"), ("sparse", "1.5")):
         cells = [
-            cell(report, fits.get((family, what)), spread=True)
+            cell(report, fits.get((family, what)), interval=True)
             for what in ("bytes", "flops", "time")
         ]
         lines.append(line(family, theirs, *cells))

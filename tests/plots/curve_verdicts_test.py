@@ -81,10 +81,10 @@ class PowerTest(Verdicts):
         wild = without("iso_read_ff") + three("iso_read_ff", 1.75, spread=0.042)
         found = summarise.figures(self.load(wild))
         self.assertAlmostEqual(found["fig1.small.power"].value, 0.15)
-        self.assertAlmostEqual(found["fig1.small.power"].spread, 0.04)
+        self.assertAlmostEqual(found["fig1.small.power"].sd, 0.04)
         self.assertAlmostEqual(found["fig1.small.ff_qkv.share_of_iso_read_ff"].value, 0.02 / 0.15)
         lone = curve("dense", 1.6) + curve("iso_read_ff", 1.9)
-        self.assertEqual(summarise.figures(self.load(lone))["fig1.small.power"].spread, 0)
+        self.assertEqual(summarise.figures(self.load(lone))["fig1.small.power"].sd, 0)
         self.assertNotIn("fig1.small.power", summarise.figures(self.load(curve("dense", 1.6))))
 
 

@@ -113,13 +113,13 @@ class ExperimentTest(WithCurves):
         e = self.one(FIGURE1)
         value = e.result("dense", "log_perplexity")
         self.assertAlmostEqual(value.value, 1.6)
-        self.assertAlmostEqual(value.spread, 0.002)
+        self.assertAlmostEqual(value.sd, 0.002)
         self.assertAlmostEqual(e.seed_spread(), 0.002)
 
     def test_gaps_are_taken_seed_by_seed(self):
         e = self.one(FIGURE1)
         self.assertAlmostEqual(e.gap("ff_n8").value, 0.03)
-        self.assertAlmostEqual(e.gap("ff_n8").spread, 0)
+        self.assertAlmostEqual(e.gap("ff_n8").sd, 0)
         only = self.one(three("dense", 1.6) + curve("ff_n8", 1.7, seed=3))
         self.assertAlmostEqual(only.gap("ff_n8").value, 1.7 - 1.602)
 
@@ -232,7 +232,7 @@ class SummaryTest(WithCurves):
         entry = found["fig1.small.ff_qkv.gap"]
         self.assertAlmostEqual(entry["value"], 0.02)
         self.assertEqual(entry["unit"], "nats/token")
-        self.assertAlmostEqual(found["fig1.small.dense.log_perplexity"]["spread"], 0.002)
+        self.assertAlmostEqual(found["fig1.small.dense.log_perplexity"]["sd"], 0.002)
         self.assertEqual(found["fig1.small.dense.params"]["value"], 1e6)
         self.assertEqual(found["train.mfu"]["value"], 0.6)
         self.assertEqual(found["train.tokens_per_s"]["value"], 5e4)

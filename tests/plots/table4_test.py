@@ -54,7 +54,7 @@ class Table4Test(made_up.WithCurves):
         found = summarise.figures(records)
         entry = found["table4_reduced.terraformer.copy.token_accuracy"]
         self.assertAlmostEqual(entry.value, 0.98)
-        self.assertAlmostEqual(entry.spread, 0.0396232, places=6)
+        self.assertAlmostEqual(entry.sd, 0.0396232, places=6)
         self.assertAlmostEqual(
             found["table4_reduced.terraformer.copy.token_accuracy.best"].value, 1.0
         )
@@ -67,7 +67,7 @@ class Table4Test(made_up.WithCurves):
         _, e = self.of(REDUCED)
         value = number_tasks.difference(e, "copy", "token_accuracy")
         self.assertAlmostEqual(value.value, 0.98 - 0.3)
-        self.assertAlmostEqual(value.spread, math.hypot(0.0396232, 0.0790569), places=6)
+        self.assertAlmostEqual(value.sd, math.hypot(0.0396232, 0.0790569), places=6)
         self.assertEqual(number_tasks.verdict(e, "copy", "token_accuracy"), "ahead")
         self.assertEqual(number_tasks.verdict(e, "addition", "token_accuracy"), "not ahead")
         self.assertEqual(number_tasks.verdict(e, "addition", "sequence_accuracy"), "not ahead")
@@ -99,7 +99,8 @@ class Table4Test(made_up.WithCurves):
         text = report.text()
         self.assertIn("trained on at most 16 digits, evaluated on 32 to 38", text)
         self.assertIn(
-            "| copy, sequences | 0.0 | 80.0 ± 19.2 | +80.0 ± 19.2 | **ahead** | 0 | 93.9 |", text
+            "| copy, sequences | 0.0 | 80.0 (sd 19.2) | +80.0 (sd 19.2) | **ahead** | 0 | 93.9 |",
+            text,
         )
         self.assertIn("90.0 100.0 99.0 98.0 97.0", text)
         self.assertIn("| `no_sru.copy` | 200,000 | 99.9 |", text)
@@ -154,7 +155,7 @@ class Table4Test(made_up.WithCurves):
         found = summarise.figures(records)
         entry = found["table4_reduced.difference.no_sru.copy.token_accuracy"]
         self.assertAlmostEqual(entry.value, 0.98 - 0.45)
-        self.assertAlmostEqual(entry.spread, math.hypot(0.0396232, 0.05), places=6)
+        self.assertAlmostEqual(entry.sd, math.hypot(0.0396232, 0.05), places=6)
         self.assertNotIn("table4_reduced.difference.no_sru.addition.token_accuracy", found)
         self.assertNotIn("table4_reduced.difference.no_reversible.copy.token_accuracy", found)
         self.assertEqual(number_tasks.verdict(e, "copy", "token_accuracy", "no_sru"), "ahead")
@@ -162,7 +163,7 @@ class Table4Test(made_up.WithCurves):
         self.assertEqual(
             lines[2:],
             [
-                "| without the SRU | +53.0 ± 6.4 **ahead** | +80.0 ± 20.1 "
+                "| without the SRU | +53.0 (sd 6.4) **ahead** | +80.0 (sd 20.1) "
                 "**ahead** | not measured | not measured |"
             ],
         )
@@ -218,7 +219,7 @@ class Table8Test(made_up.WithCurves):
         records = self.load(self.rename_baseline(self.CURVES))
         lines = curves.paper_table(training_curves.experiments(records)["table8_small"])
         self.assertEqual(len(lines), 5)
-        self.assertIn("| 2,100 | 64 | 1.5200 ± 0.0020 | +0.0200", lines[-1])
+        self.assertIn("| 2,100 | 64 | 1.5200 (sd 0.0020) | +0.0200", lines[-1])
         self.assertIn("| 175,000 | 16 | 1.59 | +0.02 |", lines[-1])
 
     def test_verdict(self):

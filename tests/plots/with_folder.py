@@ -14,9 +14,12 @@ class WithFolder(unittest.TestCase):
         self.addCleanup(temporary.cleanup)
         self.folder = pathlib.Path(temporary.name)
 
-    def load(self, items, extra=""):
+    def load(self, items, extra="", published=False):
         """The records of a folder that holds these alone; `extra` ends every file."""
         files = {}
+        if published:
+            self.folder = self.folder / "published"
+            self.folder.mkdir()
         for older in self.folder.glob("*.jsonl"):
             older.unlink()
         for item in items:

@@ -1,0 +1,217 @@
+"""A folder's records as they are in one state of the machine's memory, sittings pooled.
+
+The closing record of a decode holds its decodes. From them every time, floor and efficiency is made
+again, of those decodes alone that were kept and whose read of the fixed GiB says that memory was in
+that state. A number is the median of its sittings' medians; its interval goes from the lowest lower
+end to the highest upper end, so that every sitting counts.
+"""
+
+import functools
+import statistics
+
+import evidence
+import records as rec
+from values import combine, of_record
+
+CLOSING = "token_ms"
+KINDS = ("token", "block")
+# Columns of the decodes: times, and under each decode's own ceilings its two floors.
+COLUMNS = tuple(
+    f"{kind}_{what}" for kind in KINDS for what in ("ms", "floor_ms", "overlap_floor_ms")
+)
+EFFICIENCIES = {
+    f"{kind}_{what}efficiency": (f"{kind}_{what}floor_ms", f"{kind}_ms")
+    for kind in KINDS
+    for what in ("", "overlap_")
+}
+FEWEST = 6  # rounds: fewer have no 95 % interval
+CERTAIN = 0.05  # half an interval wider than this share of its number is not trusted
+MAX_EFFICIENCY = 1.03  # above it, something is measured or counted wrongly
+
+
+def of_machine(records, threads):
+    """The States at so many threads, from the read beside every decode of the folder, or None."""
+    reads = [decode.read for decode in _decodes(records, threads)]
+    return evidence.states_of(reads) if reads else None
+
+
+def _decodes(records, threads):
+    """Those of a folder at so many threads that a read stands beside."""
+    return [
+        decode
+        for experiment, row, count in records.places()
+        if count == threads
+        for closing in records.sittings_of(experiment, row, threads, CLOSING)
+        for decode in evidence.decodes_of(closing)
+        if decode.read
+    ]
+
+
+def views(records, threads):
+    """[(records of one state, suffix of its ids)], the fast or only one first.
+
+    A folder whose records hold no decodes has one view, itself.
+    """
+    states = of_machine(records, threads)
+    if states is None:
+        return [(records, "")]
+    names = sorted(states.centres)  # fast before slow
+    return [
+        (InState(records, threads, states, name), "@slow" if name == "slow" else "")
+        for name in names
+    ]
+
+
+def barrier_us(view):
+    """Median of a meeting of the threads beside the decodes of a view's state."""
+    return statistics.median(
+        decode.values["barrier_us"]
+        for decode in _decodes(view, view.threads_here)
+        if view.states.name(decode.read) == view.state
+    )
+
+
+def name_of(view):
+    """The state of a view; empty of records without states."""
+    return getattr(view, "state", "")
+
+
+class InState:
+    """As rec.Records, of one state at one number of threads.
+
+    Whatever does not depend on the state, or does not know it, is in the first view alone.
+    """
+
+    def __init__(self, records, threads, states, state):
+        self._records, self.threads_here, self.states, self.state = records, threads, states, state
+        self.is_first = state != "slow"
+        self.gaps = dict(records.gaps)
+
+    def __getattr__(self, name):
+        return getattr(self._records, name)
+
+    @functools.cache  # noqa: B019  (as long-lived as the program)
+    def of_row(self, experiment, row, threads):
+        found = self._records.of_row(experiment, row, threads)
+        if threads != self.threads_here:
+            return found
+        if evidence.decodes_of(found.get(CLOSING, {})):
+            return self._restated(experiment, row, found)
+        if found and self._is_elsewhere(found):
+            return {}
+        return found
+
+    def get(self, experiment, row, threads, metric):
+        return self.of_row(experiment, row, threads).get(metric)
+
+    def paired(self, experiment, above, below, threads, metric):
+        """Value of above / below over the rounds of both rows; None if they took no turns."""
+        if threads != self.threads_here or metric not in COLUMNS:
+            return None
+        ratios, records = [], []
+        below_by = {
+            r["sitting"]: r for r in self._records.sittings_of(experiment, below, threads, CLOSING)
+        }
+        for theirs in self._records.sittings_of(experiment, above, threads, CLOSING):
+            ours = below_by.get(theirs["sitting"])
+            found = ours and evidence.paired(_kept(theirs), _kept(ours), metric, self._state())
+            if found:
+                ratios.append(found)
+                records += [self.get(experiment, r, threads, metric) for r in (above, below)]
+        if not ratios or not all(records):
+            return None
+        pooled = _pool(ratios)
+        status = rec.worst(
+            ["untrusted"] * pooled["doubtful"]
+            + [r["status"] for r in records if r["status"] != "untrusted"]
+        )
+        value = combine(
+            pooled["value"], "x", pooled["low"], pooled["high"], [of_record(r) for r in records]
+        )
+        return value._replace(status=status, sittings=len(ratios))
+
+    def _state(self):
+        return self.states, self.state
+
+    def _is_elsewhere(self, found):
+        """Whether records without decodes belong to another view.
+
+        Something timed alone, beside a reading of memory, was in the state of that reading.
+        """
+        rates = [
+            r["ceilings"]["read_gbps"]
+            for r in found.values()
+            if (r.get("ceilings") or {}).get("read_gbps")
+        ]
+        if rates:
+            return self.states.name(statistics.median(rates)) != self.state
+        return not self.is_first
+
+    def _restated(self, experiment, row, found):
+        """{metric: record} with times, floors and efficiencies of this state."""
+        here = dict(found)
+        closings = self._records.sittings_of(experiment, row, self.threads_here, CLOSING)
+        for metric in (*COLUMNS, *EFFICIENCIES):
+            here.pop(metric, None)
+            each = [
+                values
+                for closing in closings
+                if (values := self._values(closing, metric)) is not None
+            ]
+            if metric in found and each:
+                here[metric] = self._record(found[metric], metric, each)
+        if CLOSING not in here:
+            self.gaps[experiment, row, self.threads_here] = f"no decode in the {self.state} state"
+        return here
+
+    def _values(self, closing, metric):
+        """Of one sitting, with interval; None if there is nothing in this state."""
+        kept = _kept(closing)
+        if metric in EFFICIENCIES:
+            floor, time = EFFICIENCIES[metric]
+            kept = [
+                d._replace(values=d.values | {metric: d.values[floor] / d.values[time]})
+                for d in kept
+                if floor in d.values
+            ]
+        kept = [d for d in kept if metric in d.values]
+        return evidence.alone(kept, metric, self._state())
+
+    def _record(self, record, metric, each):
+        pooled = _pool(each)
+        doubtful = pooled["doubtful"] or (
+            metric in EFFICIENCIES and pooled["value"] > MAX_EFFICIENCY
+        )
+        return dict(
+            record,
+            value=pooled["value"],
+            interval=(pooled["low"], pooled["high"]),
+            repeats=sum(one.rounds for one in each),
+            status="untrusted" if doubtful else _status(record, metric),
+            state=self.state,
+            sittings=len(each),
+        )
+
+
+def _kept(closing):
+    return [d for d in evidence.decodes_of(closing) if d.values["kept"] and d.read]
+
+
+def _pool(each):
+    """Median of sittings, range of their intervals; doubtful if one of them is too wide."""
+    return {
+        "value": statistics.median(one.value for one in each),
+        "low": min(one.low for one in each),
+        "high": max(one.high for one in each),
+        "doubtful": any(
+            one.rounds < FEWEST or (one.high - one.low) / 2 > CERTAIN * one.value for one in each
+        ),
+    }
+
+
+def _status(record, metric):
+    """What a number is by how it was made, whatever was thought of all its decodes together."""
+    config = record.get("config") or {}
+    if config.get("blocks_held", 0) >= config.get("decoder_layers", 0):
+        return "ok"
+    return "extrapolated" if metric.startswith("token") else "scaled_down"

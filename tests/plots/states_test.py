@@ -1,0 +1,221 @@
+"""Two sittings in two states of memory: figures of each state, pairs, the published headline's checker."""
+
+import json
+import pathlib
+import random
+import statistics
+import subprocess
+import sys
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "plots"), str(pathlib.Path(__file__).resolve().parent)]
+import decode  # noqa: E402
+import headline  # noqa: E402
+import make_report  # noqa: E402
+import records as rec  # noqa: E402
+import states  # noqa: E402
+import summarise  # noqa: E402
+from with_folder import WithFolder  # noqa: E402
+
+COLUMNS = (
+    "round",
+    "at_s",
+    "kept",
+    "token_ms",
+    "block_ms",
+    "token_floor_ms",
+    "block_floor_ms",
+    "token_overlap_floor_ms",
+    "block_overlap_floor_ms",
+    "state_read_gbps",
+    "barrier_us",
+)
+RATE = {"fast": 60.0, "slow": 30.0}
+
+
+def quartiles(values):
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return {"value": middle, "low": low, "high": high, "spread": (high - low) / 2}
+
+
+def decodes(sitting, sparse, rounds=120):
+    """Rows of samples; the dense row follows memory, the sparse one is 2 ms in either state."""
+    draw = random.Random(sitting)
+    rows = []
+    for number in range(rounds):
+        fast = number < rounds // 2
+        rate = RATE["fast" if fast else "slow"]
+        mood = 1 + 0.02 * draw.random()  # both rows of a round meet it alike
+        own = 1 + 0.001 * random.Random(number + sparse).random()
+        token = (2.0 if sparse else 600 / rate) * mood * own
+        floor = (30 if sparse else 540) / rate
+        read = rate * (1 + 0.01 * draw.random())
+        rows.append(
+            [number, 2.0 * number, 1, token, token / 10, floor, floor / 10, floor / 2, floor / 20]
+            + [read, 0.3 if fast else 0.07]
+        )
+    return rows
+
+
+def sitting(name, number, **more):
+    """Records of one: a dense and a sparse row."""
+    found = []
+    for row in ("baseline", "ff_qkv"):
+        rows = decodes(number, row != "baseline")
+        shared = {
+            "experiment": "table1_800m",
+            "row": row,
+            "against": "baseline",
+            "threads": 2,
+            "unit": "ms",
+            "repeats": len(rows),
+            "status": "untrusted",
+            "note": "held; confidence interval 40 %",
+            "config": {"blocks_held": 24, "decoder_layers": 24},
+            "commit": "c1",
+            "dirty": False,
+            "cpu": "a processor",
+            "cores": 2,
+            "date": f"2026-01-0{number}T00:00:00Z",
+            **more,
+        }
+        for metric in (*states.COLUMNS, *states.EFFICIENCIES):
+            over, under = states.EFFICIENCIES.get(metric, (metric, None))
+            values = [
+                r[COLUMNS.index(over)] / (r[COLUMNS.index(under)] if under else 1) for r in rows
+            ]
+            found.append(shared | {"metric": metric} | quartiles(values))
+        closing = next(r for r in found if (r["row"], r["metric"]) == (row, "token_ms"))
+        found.remove(closing)
+        found.append(
+            closing | {"samples": {"columns": COLUMNS, "rows": rows, "group": f"{name}.1"}}
+        )
+    return found
+
+
+class Sittings(WithFolder):
+    def setUp(self):
+        super().setUp()
+        for number in (1, 2, 3):
+            self.add(number)
+
+    def add(self, number, about=None, **more):
+        name = f"2026-01-0{number}T0000Z"
+        folder = self.folder / "sittings" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        said = {"kind": "headline", "commit": "c1", "machine": "m", "minutes": 9, "complete": True}
+        (folder / "sitting.json").write_text(json.dumps(said | (about or {})))
+        lines = [json.dumps(r) for r in sitting(name, number, **more)]
+        (folder / "table1_800m.jsonl").write_text("\n".join(lines) + "\n")
+
+    def summary(self):
+        return summarise.summary(rec.Records(self.folder))
+
+    def test_each_state_has_its_own_figures(self):
+        found = self.summary()
+        fast, slow = (found[f"table1.800m.baseline.token_ms{s}"] for s in ("", "@slow"))
+        self.assertAlmostEqual(fast["value"], 10.1, delta=0.05)
+        self.assertAlmostEqual(slow["value"], 20.2, delta=0.1)
+        self.assertEqual((fast["state"], slow["state"]), ("fast", "slow"))
+        # Trusted in its state, however far both states together lie apart.
+        self.assertEqual((fast["status"], fast["sittings"]), ("ok", 3))
+        speedups = [found[f"table1.800m.ff_qkv.token_speedup{s}"] for s in ("", "@slow")]
+        for entry, wanted in zip(speedups, (5, 10)):
+            self.assertAlmostEqual(entry["value"], wanted, delta=0.01)
+            # Pairs of a round: what moves both rows alike is not in the interval.
+            self.assertLess(entry["high"] - entry["low"], 0.002 * wanted)
+        self.assertAlmostEqual(found["table1.800m.ff_qkv.token_roofline_limit"]["value"], 18)
+        self.assertAlmostEqual(found["memory.barrier_us"]["value"], 0.3)
+        self.assertAlmostEqual(found["memory.share@slow"]["value"], 0.5)
+
+    def test_every_sitting_counts(self):
+        whole = self.summary()["table1.800m.baseline.token_ms"]
+        for number, sittings in ((4, 4), (5, 4)):
+            self.add(number, {"machine": "other"} if number == 5 else None)
+            self.assertEqual(self.summary()["table1.800m.baseline.token_ms"]["sittings"], sittings)
+        records = rec.Records(self.folder)
+        self.assertIn("of another machine", records.damaged[0])
+        self.assertLessEqual(self.summary()["table1.800m.baseline.token_ms"]["low"], whole["low"])
+
+    def test_the_median_of_sittings_and_all_their_range(self):
+        records = rec.Records(self.folder)
+        view, _ = states.views(records, 2)[0]
+        pooled = view.get("table1_800m", "baseline", 2, "token_ms")
+        each = [
+            view._values(closing, "token_ms")
+            for closing in records.sittings_of("table1_800m", "baseline", 2, "token_ms")
+        ]
+        self.assertEqual(len(each), 3)
+        self.assertEqual(pooled["value"], statistics.median(e.value for e in each))
+        self.assertEqual(pooled["interval"], (min(e.low for e in each), max(e.high for e in each)))
+
+    def test_an_incomplete_sitting_is_left_out_and_named(self):
+        self.add(3, {"complete": False})
+        records = rec.Records(self.folder)
+        self.assertEqual(len(records.sittings), 2)
+        self.assertIn("incomplete", records.damaged[0])
+
+    def test_rows_that_took_no_turns_have_an_interval_of_both(self):
+        for path in self.folder.glob("sittings/*/*.jsonl"):
+            lines = [json.loads(line) for line in path.read_text().splitlines()]
+            for record in lines:
+                if record["row"] == "ff_qkv" and "samples" in record:
+                    record["samples"]["group"] = "another"
+            path.write_text("\n".join(map(json.dumps, lines)))
+        view, _ = states.views(rec.Records(self.folder), 2)[0]
+        self.assertIsNone(view.paired("table1_800m", "baseline", "ff_qkv", 2, "token_ms"))
+        found = decode.row_figures(view, "table1_800m", "ff_qkv", 2)["token_speedup"]
+        self.assertAlmostEqual(found.value, 5, delta=0.01)
+        self.assertGreater(found.high - found.low, 0.01)
+
+    def test_headline_and_report_show_states_side_by_side(self):
+        found = self.summary()
+        lines = headline.table(found)
+        self.assertIn("token speed-up, fast | token speed-up, slow", lines[0])
+        self.assertTrue(any("| 800M, sparse FF+QKV | 2.02 | 2.02 | 5× [" in line for line in lines))
+        said = " ".join(headline.sentences(found))
+        self.assertIn("there they share a core complex", said)
+        text = make_report.make(rec.Records(self.folder))
+        self.assertIn("**One token, all threads (2), slow state**", text)
+        self.assertIn("medians of 3 sittings", text)
+
+    def check(self, *arguments):
+        (self.folder / "summary.json").write_text(json.dumps(self.summary()))
+        return self.checked(*arguments)
+
+    def checked(self, *arguments):
+        done = subprocess.run(
+            [sys.executable, ROOT / "tools/check_published.py", self.folder, *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    def test_the_checker_passes_what_holds(self):
+        code, said = self.check()
+        self.assertEqual(code, 0, said)
+        self.assertIn("3 sittings, 2 rows, 8 times of the summary: nothing found", said)
+
+    def test_the_checker_finds_what_does_not_hold(self):
+        self.assertEqual(self.checked()[0], 1)  # no summary
+        self.assertIn("3 complete headline sittings, 4 are wanted", self.check("--least", "4")[1])
+        self.add(3, dirty=True)
+        self.assertIn("of an edited tree", self.check()[1])
+        self.add(3, commit="c2")
+        self.assertIn("commit c2, not c1", self.check()[1])
+        self.add(3)
+        self.assertEqual(self.check()[0], 0)
+        path = self.folder / "summary.json"
+        summary = json.loads(path.read_text())
+        summary["table1.800m.ff_qkv.block_ms"]["value"] *= 0.99
+        path.write_text(json.dumps(summary))
+        self.assertIn("table1.800m.ff_qkv.block_ms", self.checked()[1])
+        edited = next(self.folder.glob("sittings/*/*.jsonl"))
+        edited.write_text(edited.read_text().replace('"value": 2.0', '"value": 1.0', 1))
+        self.assertIn("its decodes give", self.check()[1])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""Checks that a folder of published sittings can be believed: tools/check_published.py FOLDER [--least N].
+
+  sittings   at least N (3) headline sittings, each complete, of one machine, at one commit, none of an edited tree
+  records    every time, floor and efficiency of a decode is the median of its decodes, with their quartiles
+  summary    every time of summary.json is the median over sittings of the medians of the decodes in its state, within
+             its interval; and summary.json is what plots/summarise.py makes of these records today
+
+Prints each finding and ends with 1 if there is any.
+"""
+
+import argparse
+import json
+import pathlib
+import statistics
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "plots"))
+import evidence
+import records as rec
+import states
+import summarise
+from sections import tables
+
+CLOSE = 1e-4  # the decodes are recorded to six digits
+SUFFIX = {"fast": "", "only": "", "slow": "@slow"}
+
+
+def differ(one, other):
+    return abs(one - other) > CLOSE * max(abs(one), abs(other), 1e-12)
+
+
+def quartiles(values):
+    ordered = sorted(values)
+
+    def at(share):
+        place = share * (len(ordered) - 1)
+        below = int(place)
+        above = min(below + 1, len(ordered) - 1)
+        return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+
+    return at(0.25), at(0.5), at(0.75)
+
+
+def of_sittings(folder, least):
+    """Findings on the sittings as wholes."""
+    records = rec.Records(folder)
+    headline = [s for s in records.sittings if s.kind == "headline"]
+    found = list(records.damaged)
+    if len(headline) < least:
+        found.append(f"{len(headline)} complete headline sittings, {least} are wanted")
+    for sitting in records.sittings:
+        for path in sorted((folder / "sittings" / sitting.name).glob("*.jsonl")):
+            for line in path.read_text(encoding="utf-8").splitlines():
+                record = json.loads(line)
+                where = f"{sitting.name}/{path.name}, {record['row']}, {record['metric']}"
+                if record.get("dirty"):
+                    found.append(f"{where}: of an edited tree")
+                if not str(sitting.commit).startswith(record["commit"]):
+                    found.append(f"{where}: commit {record['commit']}, not {sitting.commit}")
+    return sorted(set(found))
+
+
+def of_records(records):
+    """Findings on the medians and quartiles of every decode's record."""
+    found = []
+    for experiment, row, threads in records.places():
+        for closing in records.sittings_of(experiment, row, threads, states.CLOSING):
+            kept = [d for d in evidence.decodes_of(closing) if d.values["kept"]]
+            for metric in (*states.COLUMNS, *states.EFFICIENCIES):
+                over, under = states.EFFICIENCIES.get(metric, (metric, None))
+                values = [
+                    d.values[over] / (d.values[under] if under else 1)
+                    for d in kept
+                    if over in d.values
+                ]
+                record = next(
+                    (
+                        r
+                        for r in records.sittings_of(experiment, row, threads, metric)
+                        if r["sitting"] == closing["sitting"]
+                    ),
+                    None,
+                )
+                if not values or record is None:
+                    continue
+                recorded = (record["low"], record["value"], record["high"])
+                if any(map(differ, quartiles(values), recorded)):
+                    found.append(
+                        f"{closing['sitting']}/{experiment}, {row}, {threads} threads, {metric}: "
+                        f"recorded {recorded}, its decodes give {quartiles(values)}"
+                    )
+    return found
+
+
+def of_summary(records, summary):
+    """Findings on the times of summary.json, made again here from the decodes alone."""
+    found, checked = [], 0
+    for threads, prefix in ((records.all_threads(), ""), (1, "threads1.")):
+        machine = states.of_machine(records, threads)
+        if machine is None:
+            continue
+        for about in records.of(tables.decode.is_table):
+            for row in records.rows(about.name):
+                for kind in states.KINDS:
+                    for state in machine.centres:
+                        name = f"{prefix}{about.id}.{row}.{kind}_ms{SUFFIX[state]}"
+                        medians = [
+                            statistics.median(values)
+                            for closing in records.sittings_of(
+                                about.name, row, threads, states.CLOSING
+                            )
+                            if (
+                                values := [
+                                    d.values[f"{kind}_ms"]
+                                    for d in evidence.decodes_of(closing)
+                                    if d.values["kept"] and machine.name(d.read) == state
+                                ]
+                            )
+                        ]
+                        entry = summary.get(name)
+                        if bool(medians) != bool(entry):
+                            found.append(f"{name}: in one of summary.json and the decodes alone")
+                        elif entry:
+                            checked += 1
+                            middle = statistics.median(medians)
+                            if (
+                                differ(middle, entry["value"])
+                                or not entry["low"] <= entry["value"] <= entry["high"]
+                                or entry["sittings"] != len(medians)
+                            ):
+                                found.append(f"{name}: {entry}, its decodes give {middle}")
+    if json.loads(json.dumps(summarise.summary(records))) != summary:
+        found.append("summary.json is not what plots/summarise.py makes of these records")
+    return found, checked
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--least", type=int, default=3, metavar="N", help="headline sittings (3)")
+    arguments = parser.parse_args()
+    path = arguments.folder / "summary.json"
+    if not path.is_file():
+        sys.exit(f"{path} does not exist; ./run_all.sh --publish makes it")
+    records = rec.Records(arguments.folder)
+    on_summary, checked = of_summary(records, json.loads(path.read_text(encoding="utf-8")))
+    found = of_sittings(arguments.folder, arguments.least) + of_records(records) + on_summary
+    for finding in found:
+        print(finding)
+    print(
+        f"{len(records.sittings)} sittings, {len(records.places())} rows, {checked} times of the summary: "
+        + (f"{len(found)} findings" if found else "nothing found")
+    )
+    sys.exit(bool(found))
+
+
+if __name__ == "__main__":
+    main()
