@@ -50,6 +50,21 @@ void TrainConfig::validate() const {
                     " is not positive; 1 is the reference's for the schedule rsqrt");
   }
   require_at_least("warmup_steps", warmup_steps, 0);
+  const bool decays = schedule == Schedule::linear || schedule == Schedule::cosine;
+  if (decays && decay_steps <= warmup_steps) {
+    throw UserError("decay_steps " + std::to_string(decay_steps) + " is not above warmup_steps " +
+                    std::to_string(warmup_steps) + "; give the step at which schedule " +
+                    print_value(schedule) + " shall end, usually steps " + std::to_string(steps));
+  }
+  if (!decays && decay_steps != 0) {
+    throw UserError("decay_steps " + std::to_string(decay_steps) +
+                    " belongs to the schedules linear and cosine, not to " + print_value(schedule) +
+                    "; set decay_steps 0 or another schedule");
+  }
+  if (!(adam_epsilon > 0)) {
+    throw UserError("adam_epsilon " + print_value(adam_epsilon) +
+                    " is not positive; 1e-5 is the released code's");
+  }
   require_share("weight_decay", weight_decay);
   if (weight_decay > 0 && optimizer != OptimizerKind::adafactor) {
     throw UserError("weight_decay " + print_value(weight_decay) + " belongs to adafactor, not to " +

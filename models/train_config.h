@@ -18,10 +18,10 @@ constexpr std::array<const char*, 2> names_of(TokenizerKind) { return {"bytes", 
 enum class OptimizerKind { adafactor, adam };
 constexpr std::array<const char*, 2> names_of(OptimizerKind) { return {"adafactor", "adam"}; }
 
-/// How the learning rate goes with the step (paper 9.4).
-enum class Schedule { rsqrt, warmup_rsqrt, constant };
-constexpr std::array<const char*, 3> names_of(Schedule) {
-  return {"rsqrt", "warmup_rsqrt", "constant"};
+/// How the learning rate goes with the step (paper 9.4); linear and cosine end at 0.
+enum class Schedule { rsqrt, warmup_rsqrt, constant, linear, cosine };
+constexpr std::array<const char*, 5> names_of(Schedule) {
+  return {"rsqrt", "warmup_rsqrt", "constant", "linear", "cosine"};
 }
 
 struct TrainConfig {
@@ -44,6 +44,8 @@ struct TrainConfig {
   Schedule schedule = Schedule::rsqrt;
   double learning_rate = 1.0;  // the schedule's constant
   std::int64_t warmup_steps = 10000;
+  std::int64_t decay_steps = 0;  // linear, cosine: the step at which the rate has fallen to 0
+  double adam_epsilon = 1e-5;
   double weight_decay = 0;              // wd0 of Adafactor, per step
   std::int64_t weight_decay_steps = 0;  // over which it falls to 0; 0: stays
   double dropout = 0;
@@ -79,9 +81,12 @@ struct TrainConfig {
     visit("eval_digits_max", c.eval_digits_max, "digits_max in evaluation");
     visit("steps", c.steps, "optimiser steps");
     visit("optimizer", c.optimizer, "adafactor or adam");
-    visit("schedule", c.schedule, "rsqrt, warmup_rsqrt or constant");
-    visit("learning_rate", c.learning_rate, "constant that the schedule multiplies");
+    visit("schedule", c.schedule, "rsqrt, warmup_rsqrt, constant, linear or cosine");
+    visit("learning_rate", c.learning_rate,
+          "constant that the schedule multiplies; of linear and cosine the highest rate");
     visit("warmup_steps", c.warmup_steps, "of the schedule");
+    visit("decay_steps", c.decay_steps, "schedules linear and cosine: the step of rate 0");
+    visit("adam_epsilon", c.adam_epsilon, "added to the root of Adam's second moment");
     visit("weight_decay", c.weight_decay, "share of a weight taken off at every step");
     visit("weight_decay_steps", c.weight_decay_steps,
           "over which weight_decay falls to 0; 0: stays");

@@ -12,7 +12,6 @@ namespace {
 
 constexpr double kMeanDecay = 0.9;        // b1
 constexpr double kVarianceDecay = 0.999;  // b2
-constexpr float kEpsilon = 1e-5f;
 /// Elements of one unit of work; fixed, so that threads change no bit.
 constexpr std::int64_t kBlock = 4096;
 
@@ -23,7 +22,8 @@ struct Moments {
 
 class Adam : public Optimizer {
  public:
-  explicit Adam(const std::vector<Parameter*>& parameters) {
+  Adam(const TrainConfig& config, const std::vector<Parameter*>& parameters)
+      : epsilon_(float(config.adam_epsilon)) {
     std::int64_t count = 0;
     for (const Parameter* p : parameters) count += p->gradient ? p->count() : 0;
     require_memory(2 * sizeof(float) * std::uint64_t(count), "Adam's two moments of every weight",
@@ -61,9 +61,10 @@ class Adam : public Optimizer {
   }
 
  private:
-  static void update_block(std::int64_t n, const float* __restrict gradient, float* __restrict mean,
-                           float* __restrict variance, float* __restrict weights, float rate,
-                           float correction) {
+  void update_block(std::int64_t n, const float* __restrict gradient, float* __restrict mean,
+                    float* __restrict variance, float* __restrict weights, float rate,
+                    float correction) const {
+    const float epsilon = epsilon_;
     constexpr auto b1 = float(kMeanDecay), b2 = float(kVarianceDecay);
     constexpr auto rest1 = float(1 - kMeanDecay), rest2 = float(1 - kVarianceDecay);
     for (std::int64_t i = 0; i < n; ++i) {
@@ -72,17 +73,19 @@ class Adam : public Optimizer {
       const float v = b2 * variance[i] + rest2 * g * g;
       mean[i] = m;
       variance[i] = v;
-      weights[i] -= rate * m / (std::sqrt(v * correction) + kEpsilon);
+      weights[i] -= rate * m / (std::sqrt(v * correction) + epsilon);
     }
   }
 
+  const float epsilon_;
   std::vector<Moments> moments_;
 };
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_adam(const std::vector<Parameter*>& parameters) {
-  return std::make_unique<Adam>(parameters);
+std::unique_ptr<Optimizer> make_adam(const TrainConfig& config,
+                                     const std::vector<Parameter*>& parameters) {
+  return std::make_unique<Adam>(config, parameters);
 }
 
 }  // namespace scaling

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "kernels/check.h"
 #include "models/training/adafactor.h"
@@ -24,16 +25,35 @@ double weight_decay_at(const TrainConfig& config, std::int64_t step) {
 
 double learning_rate_at(const TrainConfig& config, std::int64_t step) {
   SCALING_CHECK(step >= 1);
-  if (config.schedule == Schedule::constant) return config.learning_rate;
   const double t = double(step), warmup = double(config.warmup_steps);
+  const bool rises = is_warming_up(config, step);
+  // The share of the decay that is left.
+  const double end = double(config.decay_steps);
+  const double left = end > warmup ? std::clamp((end - t) / (end - warmup), 0.0, 1.0) : 0;
+  switch (config.schedule) {
+    case Schedule::constant:
+      return config.learning_rate;
+    case Schedule::linear:
+      return config.learning_rate * (rises ? t / warmup : left);
+    case Schedule::cosine:
+      return config.learning_rate *
+             (rises ? t / warmup : (1 - std::cos(std::numbers::pi * left)) / 2);
+    case Schedule::rsqrt:
+    case Schedule::warmup_rsqrt:
+      break;
+  }
   const double rsqrt = config.learning_rate / std::sqrt(std::max(t, warmup));
-  const bool warms_up = config.schedule == Schedule::warmup_rsqrt && t < warmup;
-  return warms_up ? rsqrt * t / warmup : rsqrt;
+  return rises ? rsqrt * t / warmup : rsqrt;
+}
+
+bool is_warming_up(const TrainConfig& config, std::int64_t step) {
+  const bool has_ramp = config.schedule != Schedule::rsqrt && config.schedule != Schedule::constant;
+  return has_ramp && step < config.warmup_steps;
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const TrainConfig& config,
                                           const std::vector<Parameter*>& parameters) {
-  if (config.optimizer == OptimizerKind::adam) return make_adam(parameters);
+  if (config.optimizer == OptimizerKind::adam) return make_adam(config, parameters);
   return make_adafactor(config, parameters);
 }
 

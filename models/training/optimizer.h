@@ -35,7 +35,11 @@ double adafactor_decay_at(std::int64_t step);
 double weight_decay_at(const TrainConfig& config, std::int64_t step);
 /// Learning rate of a step (1, 2, ...) by the config's schedule (paper 9.4): rsqrt is
 /// learning_rate / sqrt(max(step, warmup_steps)), without a linear warm-up; warmup_rsqrt has one;
-/// constant is learning_rate.
+/// constant is learning_rate. linear and cosine rise linearly to learning_rate in warmup_steps and
+/// fall to 0 at decay_steps, where they stay (Loshchilov and Hutter 2017, equation 5, without
+/// restarts).
 double learning_rate_at(const TrainConfig& config, std::int64_t step);
+/// Whether the rate still rises at a step (1, 2, ...).
+bool is_warming_up(const TrainConfig& config, std::int64_t step);
 
 }  // namespace scaling

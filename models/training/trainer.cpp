@@ -283,7 +283,7 @@ void Trainer::Impl::stop(const std::string& what, const std::string& checkpoint)
 
 /// Throws for a loss of the step at hand that is finite, but out of hand with those before.
 void Trainer::Impl::watch(double loss) {
-  if (config.schedule == Schedule::warmup_rsqrt && step < config.warmup_steps) return;
+  if (is_warming_up(config, step)) return;
   if (std::int64_t(losses.size()) == kExplosionSteps) losses.erase(losses.begin());
   losses.push_back(loss);
   if (std::int64_t(losses.size()) < kExplosionSteps) return;

@@ -302,6 +302,26 @@ TEST(ScheduleTest, HasTheReferencesNumbers) {
   EXPECT_EQ(learning_rate_at(config, 7), 0.3);
 }
 
+TEST(ScheduleTest, LinearAndCosineEndAtZero) {
+  TrainConfig config;
+  config.learning_rate = 0.4;
+  config.warmup_steps = 100;
+  config.decay_steps = 1100;
+  for (const Schedule schedule : {Schedule::linear, Schedule::cosine}) {
+    config.schedule = schedule;
+    EXPECT_NEAR(learning_rate_at(config, 50), 0.2, 1e-12);
+    EXPECT_NEAR(learning_rate_at(config, 100), 0.4, 1e-12);
+    EXPECT_NEAR(learning_rate_at(config, 600), 0.2, 1e-12);
+    EXPECT_EQ(learning_rate_at(config, 1100), 0);
+    EXPECT_EQ(learning_rate_at(config, 5000), 0);
+    EXPECT_TRUE(is_warming_up(config, 99));
+    EXPECT_FALSE(is_warming_up(config, 100));
+  }
+  EXPECT_NEAR(learning_rate_at(config, 350), 0.4 * (1 + std::sqrt(0.5)) / 2, 1e-12);
+  config.schedule = Schedule::linear;
+  EXPECT_NEAR(learning_rate_at(config, 350), 0.3, 1e-12);
+}
+
 TEST(ScheduleTest, WeightDecayFallsLinearlyOrStays) {
   TrainConfig config;
   EXPECT_EQ(weight_decay_at(config, 1), 0);
