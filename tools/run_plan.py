@@ -8,7 +8,9 @@
                   build/peers, about 7 GB): 15 minutes more, 4 with --quick
   --corpus PATH   text to train on: a file, a folder or a quoted glob; default: generated
   --results DIR   folder of records; default results/local/<machine>
-  --publish       records into results/published; only from a clean git tree
+  --publish KIND  one whole sitting into results/published/<machine>/sittings/: headline (Tables 1, 2, 6, 7 and 8,
+                  {headline:.0f} minutes) or sweeps (sweeps, kernels, libraries; with --peers those too); only from a
+                  clean git tree
   --plan          print the plan and stop
 Interrupted (Ctrl-C) or failed, the same command goes on where it stopped.
 """
@@ -26,11 +28,19 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from sitting import Sitting
+
 ROOT = Path(__file__).resolve().parents[1]
 BIN = Path("build/release/experiments")
 MODES = ("quick", "full", "smoke")
-FLAGS = ("peers", "publish", "plan")
-VALUES = {"corpus": "a file, folder or glob", "results": "a folder"}
+FLAGS = ("peers", "plan")
+KINDS = ("headline", "sweeps")  # of sittings
+VALUES = {
+    "corpus": "a file, folder or glob",
+    "results": "a folder",
+    "publish": f"a kind of sitting, {' or '.join(KINDS)}",
+}
 PEERS = Path("experiments/peers")
 PEERS_GB = 10
 
@@ -39,10 +49,10 @@ PEERS_GB = 10
 class Options:
     mode: str = "default"
     peers: bool = False
-    publish: bool = False
     plan: bool = False
     corpus: str = ""
     results: str = ""
+    publish: str = ""
 
 
 @dataclass
@@ -72,6 +82,15 @@ def refuse(words, status=2):
     sys.exit(status)
 
 
+def read_plan():
+    with open(ROOT / "experiments" / "plan.toml", "rb") as file:
+        return tomllib.load(file)
+
+
+def help_text():
+    return __doc__.format(headline=sum(step["minutes"] for step in read_plan()["headline"]))
+
+
 def parse(arguments):
     """Options with paths made absolute, which are the caller's."""
     found, rest = Options(), list(arguments)
@@ -79,7 +98,7 @@ def parse(arguments):
         word = rest.pop(0)
         name = word.removeprefix("--") if word.startswith("--") else ""
         if word in ("--help", "-h"):
-            print(__doc__, end="")
+            print(help_text(), end="")
             sys.exit(0)
         elif name in MODES:
             found.mode = name
@@ -90,7 +109,7 @@ def parse(arguments):
                 refuse(f"run_all.sh: {word} needs {VALUES[name]}", 1)
             setattr(found, name, rest.pop(0))
         else:
-            refuse(f"run_all.sh: unknown option '{word}'\n{__doc__.rstrip()}")
+            refuse(f"run_all.sh: unknown option '{word}'\n{help_text().rstrip()}")
     if found.results and not found.results.startswith("/"):
         found.results = os.path.realpath(found.results)
     if found.corpus not in ("", "generated"):
@@ -117,8 +136,17 @@ def check(options):
     if options.peers and options.mode == "smoke":
         refuse("run_all.sh: --peers goes with --quick or alone, not with --smoke")
     if options.publish:
-        if options.results or options.mode == "smoke":
-            refuse("run_all.sh: --publish has its own folder; drop --results and --smoke")
+        if options.publish not in KINDS:
+            refuse(
+                f"run_all.sh: --publish '{options.publish}' is no kind of sitting; take {' or '.join(KINDS)}"
+            )
+        others = [f"--{options.mode}"] * (options.mode != "default")
+        others += [f"--{name}" for name in ("results", "corpus") if getattr(options, name)]
+        others += ["--peers"] * (options.peers and options.publish == "headline")
+        if others:
+            refuse(
+                f"run_all.sh: a sitting is always the same; drop {', '.join(others)} or --publish"
+            )
         command = ["git", "status", "--porcelain", "--", ".", ":!results", ":!plots"]
         changed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
         if changed.returncode:
@@ -133,9 +161,9 @@ def check(options):
 
 def plan_of(options):
     """[Step] of experiments/plan.toml."""
-    with open(ROOT / "experiments" / "plan.toml", "rb") as file:
-        plan = tomllib.load(file)
-    steps = plan["default"] + plan["full"] if options.mode == "full" else plan[options.mode]
+    plan = read_plan()
+    name = options.publish or options.mode
+    steps = plan["default"] + plan["full"] if name == "full" else plan[name]
     if options.peers:
         steps = steps + plan["peers"]["quick" if options.mode == "quick" else "default"]
     return [Step(**step) for step in steps]
@@ -147,7 +175,7 @@ def command_line(options):
     words += [
         f"--{name}"
         for name in (options.mode, *FLAGS)
-        if name in MODES or getattr(options, name, False)
+        if name in MODES or (name in FLAGS and getattr(options, name))
     ]
     words += [
         part
@@ -190,12 +218,20 @@ class Runner:
 
 
 class Measuring:
-    """The steps of a plan, into one folder of records."""
+    """The steps of a plan, into one folder of records, which may be a sitting's."""
 
-    def __init__(self, runner, options, results):
+    def __init__(self, runner, options, results, sitting=None):
         self.runner, self.options, self.results = runner, options, results
+        self.sitting = sitting
 
     def status_of(self, step):
+        started = time.monotonic()
+        status = self._status_of(step)
+        if self.sitting:
+            self.sitting.note(step.name, round(time.monotonic() - started, 1), status)
+        return status
+
+    def _status_of(self, step):
         try:
             command = self.words(step.command) or [BIN / step.program]
             flags = self.words(step.flags)
@@ -299,21 +335,26 @@ def run(runner, options, steps, temporary):
     print("== Build", flush=True)
     runner.must("./build.sh", "release", "drivers")
     results = options.results or temporary
-    if options.publish:
-        results = "results/published"
-    elif not results:  # the drivers know the machine's own folder
+    if not results:  # the drivers know the machine's own folder
         results = subprocess.run(
             [BIN / "decode_time", "--where"], stdout=subprocess.PIPE, text=True, check=True
         ).stdout.strip()
     results = Path(results)
+    sitting = Sitting(options.publish, results.name) if options.publish else None
+    if sitting:
+        sitting.begin()
+        results = sitting.home
+        print(f"== Sitting {'goes on' if sitting.goes_on else 'begins'}: {sitting.folder}")
     results.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
-    failed = measure(Measuring(runner, options, results), steps)
+    failed = measure(
+        Measuring(runner, options, sitting.folder if sitting else results, sitting), steps
+    )
+    if sitting:
+        sitting.end([step.name for step in steps])
     print("\n== Report", flush=True)
     for program in ("summarise", "draw", "make_report"):
         runner.must(sys.executable, f"plots/{program}.py", "--results", results)
-    if options.publish:
-        runner.must(sys.executable, "plots/readme_table.py")
     minutes, seconds = divmod(int(time.monotonic() - started), 60)
     print(f"measured in {minutes} min {seconds} s; report: {results}/report.md", flush=True)
     if failed:

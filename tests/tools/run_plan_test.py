@@ -26,6 +26,10 @@ default = [
 full = [{ minutes = 10, program = "perplexity", config = "training/fig3", corpus = true }]
 smoke = [{ minutes = 0.1, program = "ceilings", flags = "--quick" }]
 quick = [{ minutes = 0.1, program = "ceilings" }]
+headline = [
+  { minutes = 1, program = "ceilings" },
+  { minutes = 2, program = "decode_time", config = "decode/table1" },
+]
 [peers]
 quick = [
   { minutes = 1, program = "theirs", command = "{peers} theirs.py", flags = "--threads {cores}" },
@@ -45,7 +49,7 @@ if os.path.exists("does/" + name):
 """
 
 
-class RunPlanTest(unittest.TestCase):
+class MadeUpCheckout(unittest.TestCase):
     def setUp(self):
         temporary = tempfile.TemporaryDirectory()
         self.addCleanup(temporary.cleanup)
@@ -53,7 +57,8 @@ class RunPlanTest(unittest.TestCase):
         for folder in ("tools", "experiments", "build/release/experiments", "plots", "does"):
             (self.root / folder).mkdir(parents=True)
         shutil.copy(ROOT / "run_all.sh", self.root)
-        shutil.copy(ROOT / "tools" / "run_plan.py", self.root / "tools")
+        for name in ("run_plan.py", "sitting.py"):
+            shutil.copy(ROOT / "tools" / name, self.root / "tools")
         (self.root / "experiments" / "plan.toml").write_text(PLAN)
         for name in ("ceilings", "decode_time", "perplexity", "bench_kernels"):
             self.program(f"build/release/experiments/{name}")
@@ -90,6 +95,8 @@ class RunPlanTest(unittest.TestCase):
         path.unlink(missing_ok=True)
         return lines
 
+
+class RunPlanTest(MadeUpCheckout):
     def test_steps_run_in_order_into_the_machines_folder(self):
         done = self.run_all()
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -228,7 +235,9 @@ class PlanTest(unittest.TestCase):
     def test_every_step_has_its_config_and_its_program(self):
         with open(ROOT / "experiments" / "plan.toml", "rb") as file:
             plan = tomllib.load(file)
-        self.assertEqual(set(plan), {"default", "full", "quick", "smoke", "peers"})
+        self.assertEqual(
+            set(plan), {"default", "full", "quick", "smoke", "headline", "sweeps", "peers"}
+        )
         peers = plan.pop("peers")
         for step in (step for steps in (*plan.values(), *peers.values()) for step in steps):
             program = next(
