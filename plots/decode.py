@@ -133,6 +133,16 @@ def met_other_bandwidth(records, experiment, row, base, threads):
     )
 
 
+def cache_share(records, token_bytes):
+    """How much of what a token reads the last-level caches could hold; None where that is not known."""
+    cache = records.machine.get("l3_bytes")
+    if not cache or not token_bytes:
+        return None
+    return token_bytes._replace(
+        unit="1", **dict.fromkeys(("value", "low", "high"), min(1.0, cache / token_bytes.value))
+    )
+
+
 def row_figures(records, experiment, row, threads):
     """{ending: Value} of one row of a table; what cannot be derived is absent.
 
@@ -144,6 +154,7 @@ def row_figures(records, experiment, row, threads):
         return measured(records, experiment, of, threads, metric)
 
     figures = {metric: get(metric) for metric in MEASURED}
+    figures["cache_share"] = cache_share(records, figures["token_bytes"])
     if not all(is_ranked(r) for r in records.of_row(experiment, row, threads).values()):
         return {name: value for name, value in figures.items() if value is not None}
 

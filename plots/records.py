@@ -47,7 +47,7 @@ READS = {
 }
 READ_BY_SOME = {knob for choices in READS.values() for knobs in choices.values() for knob in knobs}
 # Knobs that published curves lack, and what all models had before there was a choice.
-LATER = {"normaliser": "softmax", "window_width": 257, "adam_epsilon": 1e-5}
+LATER = {"normaliser": "softmax", "window_width": 257, "adam_epsilon": 1e-5, "decay_steps": 0}
 NOTCH = 1.57
 OFF = (0, "", "none", None)  # False is 0
 
@@ -218,6 +218,15 @@ class Records:
     def of_row(self, experiment, row, threads):
         """{metric: record} of one row."""
         return self._latest.get((experiment, row, threads), {})
+
+    @functools.cached_property
+    def machine(self):
+        """What machine.json says of the machine; of sittings the first's, since they are of one; {} without one."""
+        folders = [self.folder / "sittings" / s.name for s in self.sittings] or [self.folder]
+        try:
+            return json.loads((folders[0] / "machine.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
 
     @property
     def is_published(self):

@@ -14,6 +14,7 @@ MEANING = {
     "than 5 %, or of fewer than six rounds; of records without decodes: a ratio of times between "
     "which memory's read rate differed by more than 10 %.",
 }
+OPTIONAL = ("as the system tells it", "sittings")
 NATIVE = {True: "for this machine's instruction set", False: "portable, chosen at run time"}
 
 
@@ -148,6 +149,20 @@ def failed_seeds(report, experiment, row):
     )
 
 
+def described(machine):
+    """machine.json in words; empty if there is none."""
+    if not machine:
+        return ""
+    caches = ", ".join(machine["l3_shared_by"])
+    return (
+        f"{machine['cpu']} (family-model-stepping {machine['family_model_stepping']}), "
+        f"{'virtual' if machine['virtual'] else 'no virtual machine'}, processors "
+        f"{', '.join(map(str, machine['processors']))}, last-level cache {machine['l3_bytes'] / 2**20:g} MiB "
+        f"(said to be shared by {caches}), {machine['memory_bytes'] / 2**30:.0f} GiB of memory, huge pages "
+        f"{machine['huge_pages'] or 'not told'}, Linux {machine['kernel']}"
+    )
+
+
 def write_head(report):
     records = report.records
     everything = records.all()
@@ -185,6 +200,11 @@ def write_head(report):
         protocols.append("partly --quick, with few samples")
     facts = [
         ("machine", machines(timed or everything)),
+        ("as the system tells it", described(records.machine)),
+        (
+            "sittings",
+            ", ".join(f"{s.name} ({s.kind}, {s.minutes:g} min)" for s in records.sittings),
+        ),
         ("build", "; ".join(builds)),
         ("commit", ", ".join(commits)),
         ("measured", f"{dates[0]} to {dates[-1]}" if dates else ""),
@@ -193,7 +213,13 @@ def write_head(report):
     if timed and len(distinct("cpu")) > len(distinct("cpu", timed)):
         facts.insert(1, ("curves trained on", machines(learned)))
     report.add(
-        "| | |", "|---|---|", *(f"| {name} | {text or 'not recorded'} |" for name, text in facts)
+        "| | |",
+        "|---|---|",
+        *(
+            f"| {name} | {text or 'not recorded'} |"
+            for name, text in facts
+            if text or name not in OPTIONAL
+        ),
     )
     if len(commits) > 1:
         report.add("Not all records come from one commit.")

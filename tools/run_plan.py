@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import machine
 from sitting import Sitting
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -346,6 +347,7 @@ def run(runner, options, steps, temporary):
         results = sitting.home
         print(f"== Sitting {'goes on' if sitting.goes_on else 'begins'}: {sitting.folder}")
     results.mkdir(parents=True, exist_ok=True)
+    machine.write(sitting.folder if sitting else results)
     started = time.monotonic()
     failed = measure(
         Measuring(runner, options, sitting.folder if sitting else results, sitting), steps

@@ -19,6 +19,7 @@ BF16_DOT = (
 OF_ALL_STATES = ("uncertain", "interval", "unstable", "disagreed")  # words of such notes
 NOT_RANKED = "Skips weights of zero activations; not ranked."
 FAR_APART = 30  # minutes: bandwidth of a shared machine changes from hour to hour
+WARM = 0.25  # of a token's bytes in caches: up to this a token drives its own weights out
 ABOVE = 1.03  # a share of its limit above this is more than noise
 SHARE = {"token": "token_share_of_roofline", "block": "share_of_roofline"}
 KIND = {
@@ -42,6 +43,7 @@ ENDINGS = (
     "token_overlap_efficiency",
     "block_overlap_share",
     "token_overlap_share",
+    "cache_share",
 )
 # Other names of the same rows: Table 2's dense model is its N = 1.
 ALIASES = {"table2.baseline": "table2.n1"}
@@ -288,6 +290,7 @@ def size_table(report, experiment):
                 found.setdefault(row, figures)
     if not found:
         return []
+    cached = any("cache_share" in f for f in found.values())
     touched = len({f["rows_touched"].value for f in found.values() if "rows_touched" in f}) > 1
     lines = header(
         "row",
@@ -296,6 +299,7 @@ def size_table(report, experiment):
         "a block",
         "MB a token",
         "a block",
+        *(["caches could hold of it"] if cached else []),
         *(["feed-forward rows"] if touched else []),
     )
     for row, figures in found.items():
@@ -309,9 +313,18 @@ def size_table(report, experiment):
                 ("block_bytes", 1e-6),
             )
         ]
+        if cached:
+            share = figures.get("cache_share")
+            cells.append(f"{share.value:.0%}" if share else "–")
         if touched:
             cells.append(cell(report, figures.get("rows_touched")))
         lines.append(line(f"`{row}`", *cells))
+    if any(f["cache_share"].value > WARM for f in found.values() if "cache_share" in f):
+        lines += [
+            "",
+            f"Where caches could hold more than {WARM:.0%} of what a token reads, a decode may be faster than from "
+            "memory alone; of the others a stream over everything leaves next to nothing in a cache.",
+        ]
     if touched:
         lines += [
             "",

@@ -9,9 +9,14 @@ import sys
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "plots"), str(pathlib.Path(__file__).resolve().parent)]
+sys.path[:0] = [
+    str(ROOT / "plots"),
+    str(ROOT / "tools"),
+    str(pathlib.Path(__file__).resolve().parent),
+]
 import decode  # noqa: E402
 import headline  # noqa: E402
+import machine  # noqa: E402
 import make_report  # noqa: E402
 import records as rec  # noqa: E402
 import states  # noqa: E402
@@ -86,6 +91,8 @@ def sitting(name, number, **more):
                 r[COLUMNS.index(over)] / (r[COLUMNS.index(under)] if under else 1) for r in rows
             ]
             found.append(shared | {"metric": metric} | quartiles(values))
+        counted = {"metric": "token_bytes", "value": 4e6, "status": "ok"}
+        found.append(shared | counted)
         closing = next(r for r in found if (r["row"], r["metric"]) == (row, "token_ms"))
         found.remove(closing)
         found.append(
@@ -106,6 +113,7 @@ class Sittings(WithFolder):
         folder.mkdir(parents=True, exist_ok=True)
         said = {"kind": "headline", "commit": "c1", "machine": "m", "minutes": 9, "complete": True}
         (folder / "sitting.json").write_text(json.dumps(said | (about or {})))
+        (folder / "machine.json").write_text(json.dumps(machine.describe() | {"l3_bytes": 10**6}))
         lines = [json.dumps(r) for r in sitting(name, number, **more)]
         (folder / "table1_800m.jsonl").write_text("\n".join(lines) + "\n")
 
@@ -179,6 +187,8 @@ class Sittings(WithFolder):
         text = make_report.make(rec.Records(self.folder))
         self.assertIn("**One token, all threads (2), slow state**", text)
         self.assertIn("medians of 3 sittings", text)
+        self.assertIn("last-level cache 0.953674 MiB", text)
+        self.assertEqual(found["table1.800m.ff_qkv.cache_share"]["value"], 0.25)
 
     def check(self, *arguments):
         (self.folder / "summary.json").write_text(json.dumps(self.summary()))

@@ -57,7 +57,7 @@ class MadeUpCheckout(unittest.TestCase):
         for folder in ("tools", "experiments", "build/release/experiments", "plots", "does"):
             (self.root / folder).mkdir(parents=True)
         shutil.copy(ROOT / "run_all.sh", self.root)
-        for name in ("run_plan.py", "sitting.py"):
+        for name in ("machine.py", "run_plan.py", "sitting.py"):
             shutil.copy(ROOT / "tools" / name, self.root / "tools")
         (self.root / "experiments" / "plan.toml").write_text(PLAN)
         for name in ("ceilings", "decode_time", "perplexity", "bench_kernels"):
