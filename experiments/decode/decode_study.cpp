@@ -22,10 +22,12 @@ namespace {
 constexpr double kDrawRate = 1.0e9, kReadRate = 30e9;
 // The rest is for the system and for what encoders and libraries take on their way.
 constexpr double kMemoryShare = 0.85;
+// Of a median's interval: above it a row's note says so.
+constexpr double kNotedUncertainty = 0.02;
 
 struct DecodeFlags {
   DecodeProtocol protocol = DecodeProtocol::steady;
-  double time_budget = 20;
+  double time_budget = 20, precision = 0.02;
   bool pin = false;
 
   template <class Self, class Visitor>
@@ -35,6 +37,9 @@ struct DecodeFlags {
           "three");
     visit("time-budget", f.time_budget, "seconds of measuring per row and thread count",
           Trait{.quick = "4", .in_key = InKey::no});
+    visit("precision", f.precision,
+          "half of the median's 95 % interval, as a share, that ends measuring early; 0: never",
+          Trait{.in_key = InKey::no});
     visit("pin", f.pin, "bind each thread to a processor");
   }
 };
@@ -96,6 +101,10 @@ class DecodeStudy : public ModelStudy {
     if (!(flags_.time_budget > 0)) {
       throw UserError("--time-budget is " + print_value(flags_.time_budget) +
                       " but must be a positive number of seconds");
+    }
+    if (!(flags_.precision >= 0 && flags_.precision < 1)) {
+      throw UserError("--precision is " + print_value(flags_.precision) +
+                      " but must be a share from 0 up to 1, e.g. 0.02");
     }
     set_protocol(options.quick);
     most_threads_ = options.threads.back();
@@ -184,6 +193,7 @@ class DecodeStudy : public ModelStudy {
   void set_protocol(bool quick) {
     is_quick_ = quick;
     protocol_.budget_seconds = flags_.time_budget;
+    protocol_.precision = flags_.precision;
     protocol_.decisive = kDecisiveColumns;
     if (quick) protocol_.least = 3;
     if (flags_.protocol == DecodeProtocol::paper) {
@@ -284,13 +294,13 @@ class DecodeStudy : public ModelStudy {
       candidates.push_back(decoders.back().candidate());
       measured.push_back(point);
     }
-    const std::string group = utc_date() + "." + std::to_string(::getpid());
+    const std::string group =
+        utc_date() + "." + std::to_string(::getpid()) + "." + std::to_string(turns_++);
     interleave(
         candidates, protocol_,
         [&](std::size_t i, const Trials& trials) {
           const Point& point = *measured[i];
-          DecodeNumbers numbers =
-              decode_numbers(models_.at(point.row), trials, protocol_.precision);
+          DecodeNumbers numbers = decode_numbers(models_.at(point.row), trials, kNotedUncertainty);
           numbers.extra.line = name_of(*this, point) + numbers.extra.line;
           numbers.extra.samples["group"] = group;
           sink.close(point, numbers.metrics, numbers.extra);
@@ -309,6 +319,7 @@ class DecodeStudy : public ModelStudy {
   DecodeFlags flags_;
   Protocol protocol_;
   int most_threads_ = 1;
+  int turns_ = 0;                              ///< times that rows have begun to take turns
   bool is_quick_ = false;                      ///< conditions are not noted then
   std::map<std::string, DecodeModel> models_;  ///< by row, until it has been measured
   std::map<Settings, std::string> compared_;   ///< with ref: what was wrong

@@ -52,7 +52,7 @@ class Rounds {
   bool takes_part(std::size_t i) const {
     const int kept = int(trials_[i].kept.size());
     if (kept < protocol_.least) return true;
-    return kept < protocol_.most && trials_[i].seconds < protocol_.budget_seconds;
+    return kept < protocol_.most && spent_ < protocol_.budget_seconds * double(trials_.size());
   }
 
   /// Whether a candidate needs no further trial.
@@ -99,6 +99,7 @@ class Rounds {
       trials.rejected.clear();
     }
     trials.seconds += seconds_since(start);
+    spent_ += seconds_since(start);
   }
 
  private:
@@ -121,7 +122,8 @@ class Rounds {
   bool hopeless(const Trials& trials) const {
     const int rejected = int(trials.rejected.size()), kept = int(trials.kept.size());
     const bool too_many = trials.attempts >= kAttemptsBeforeUnstable && rejected > 3 * kept;
-    const bool too_long = trials.seconds > 2 * protocol_.budget_seconds && rejected > kept;
+    const bool too_long = trials.seconds > 2 * protocol_.budget_seconds &&
+                          (rejected > kept || (rejected > 0 && kept < protocol_.least));
     return too_many || too_long;
   }
 
@@ -134,6 +136,7 @@ class Rounds {
   const std::span<const Candidate> candidates_;
   const Protocol& protocol_;
   std::vector<Trials> trials_;
+  double spent_ = 0;  ///< seconds of all trials
   Rng random_;
   const Clock::time_point start_;
   LastCeilings last_;

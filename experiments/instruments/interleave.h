@@ -5,7 +5,8 @@
 // differ by more than 5 % it is rejected, since the machine changed meanwhile. Where a trial is
 // long, it changes within: there each of its parts has its own two readings, and a trial is the
 // median of those parts whose readings agree, if half of them do. A candidate that has lost more
-// than 3 of 4 trials that way, or half of them when its time is up, keeps everything and says so.
+// than 3 of 4 trials that way, or half of them when twice its time is up, or any of them if it
+// still lacks the least, keeps everything and says so.
 #pragma once
 
 #include <cstdint>
@@ -44,11 +45,13 @@ struct Candidate {
 struct Protocol {
   int least = 6;  ///< trials to keep: the fewest that give a 95 % interval of the median
   int most = 2000;
-  double budget_seconds = 20;  ///< of a candidate, all included; the least of trials goes first
-  double precision = 0.02;     ///< wanted half-width of the 95 % interval of the median
-  std::size_t decisive = 1;    ///< the first columns, whose medians are wanted so precisely
-  bool warm_up_each = false;   ///< before each trial, not once
-  std::uint64_t seed = 1;      ///< of the order
+  /// Of a candidate, all included. Candidates share theirs, so that all are in every round; the
+  /// least of trials goes first.
+  double budget_seconds = 20;
+  double precision = 0.02;   ///< wanted half-width of the 95 % interval of the median; 0: spend all
+  std::size_t decisive = 1;  ///< the first columns, whose medians are wanted so precisely
+  bool warm_up_each = false;  ///< before each trial, not once
+  std::uint64_t seed = 1;     ///< of the order
 };
 
 /// What was measured between two readings of the ceilings, and their mean.

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <set>
+#include <thread>
 
 namespace scaling {
 namespace {
@@ -23,12 +25,14 @@ class FakeCandidate {
   int warm_ups = 0, prepared = 0, measured = 0;
   bool unsteady = false;
   double jitter = 0;
+  int nap_ms = 0;
   std::vector<LongPart> parts;
 
  private:
   Trial trial(int number) {
     EXPECT_EQ(number + 1, prepared);
     log_->push_back(name_);
+    std::this_thread::sleep_for(std::chrono::milliseconds(nap_ms));
     return {{10 + jitter * (number % 3), 1}, parts};
   }
   Ceilings ceilings() {
@@ -101,6 +105,27 @@ TEST(Interleave, BudgetEndsAnImpreciseCandidate) {
   FakeCandidate a("a", &log);
   a.jitter = 5;
   EXPECT_EQ(run({&a}, {.budget_seconds = 1e-9})[0].kept.size(), 6u);
+}
+
+TEST(Interleave, RowsShareTheirBudgetsSoThatAllAreInEveryRound) {
+  std::vector<std::string> log;
+  FakeCandidate quick("quick", &log), slow("slow", &log);
+  quick.jitter = slow.jitter = 5;
+  slow.nap_ms = 4;
+  const std::vector<Trials> trials = run({&quick, &slow}, {.budget_seconds = 0.1, .precision = 0});
+  // The slow one's own tenth of a second would have been over after 25; the round at the end is
+  // cut.
+  EXPECT_GT(trials[1].kept.size(), 30u);
+  EXPECT_NEAR(double(trials[0].kept.size()), double(trials[1].kept.size()), 1);
+}
+
+TEST(Interleave, ALackOfTrialsIsNotWaitedForLongerThanTwiceTheBudget) {
+  std::vector<std::string> log;
+  FakeCandidate a("a", &log);
+  a.unsteady = true;
+  const Trials trials = run({&a}, {.budget_seconds = 1e-9})[0];
+  EXPECT_TRUE(trials.unstable);
+  EXPECT_EQ(trials.attempts, 6);  // the least, of which none could be waited for
 }
 
 TEST(Interleave, RejectsWhatDisagreeingCeilingsBracketAndGivesThatUp) {
