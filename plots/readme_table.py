@@ -1,4 +1,6 @@
-"""Writes the headline table of README.md, between its markers, from results/published/summary.json.
+"""Writes the headline table of README.md, between its markers, from the published summary.json.
+
+That is of the machine below results/published/ that has the newest sitting; while there is none, of results/published/.
 
 With --check nothing is written; the exit status says whether the table is the one it would write.
 """
@@ -33,13 +35,20 @@ def table(summary, link):
     )
 
 
+def published():
+    """The folder that the headline is of."""
+    home = rec.ROOT / "results" / "published"
+    sittings = sorted(home.glob("*/sittings/*/sitting.json"), key=lambda path: path.parent.name)
+    return sittings[-1].parents[2] if sittings else home
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--check", action="store_true", help="only compare")
     arguments = parser.parse_args()
-    source = rec.ROOT / "results" / "published" / "summary.json"
+    source = published() / "summary.json"
     if not source.exists():
         sys.exit(f"{source.relative_to(rec.ROOT)} does not exist; ./run_all.sh --publish makes it")
     readme = rec.ROOT / "README.md"
@@ -52,7 +61,10 @@ def main():
         before
         + BEGIN
         + "\n"
-        + table(json.loads(source.read_text(encoding="utf-8")), "results/published/report.md")
+        + table(
+            json.loads(source.read_text(encoding="utf-8")),
+            str(published().relative_to(rec.ROOT) / "report.md"),
+        )
         + "\n"
         + END
         + after
@@ -61,7 +73,7 @@ def main():
         return
     if arguments.check:
         sys.exit(
-            "the headline table of README.md is not that of results/published/summary.json; "
+            f"the headline table of README.md is not that of {source.relative_to(rec.ROOT)}; "
             "run python3 plots/readme_table.py"
         )
     readme.write_text(new, encoding="utf-8")

@@ -11,11 +11,11 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 class PublishedTest(unittest.TestCase):
-    def made_again(self, folder, program, name):
+    def made_again(self, source, program, name):
         """The file `name` that a program writes from a copy of the folder without that file."""
-        source = ROOT / "results" / folder
         with tempfile.TemporaryDirectory() as temporary:
-            copy = pathlib.Path(temporary) / folder
+            # In a folder of the same name above: whose records are published is told by it.
+            copy = pathlib.Path(temporary) / source.relative_to(ROOT)
             shutil.copytree(source, copy, ignore=shutil.ignore_patterns("curves", name))
             done = subprocess.run(
                 [sys.executable, ROOT / "plots" / program, "--results", copy],
@@ -28,9 +28,27 @@ class PublishedTest(unittest.TestCase):
                 encoding="utf-8"
             )
 
+    def test_sittings_hold_what_the_summary_says(self):
+        for path in (ROOT / "results" / "published").glob("*/sittings"):
+            done = subprocess.run(
+                [
+                    sys.executable,
+                    ROOT / "tools" / "check_published.py",
+                    path.parent,
+                    "--least",
+                    "1",
+                ],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
     def test_summaries_and_reports(self):
         self.maxDiff = 4000
-        for folder in ("published", "published_xeon"):
+        folders = [path.parent for path in (ROOT / "results").glob("published*/**/summary.json")]
+        self.assertTrue(folders)
+        for folder in folders:
             for program, name in (
                 ("summarise.py", "summary.json"),
                 ("make_report.py", "report.md"),
