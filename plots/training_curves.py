@@ -11,7 +11,7 @@ SIZES = ("small", "mini")  # the larger one first: it decides
 EXPERTS = ("moe_block", "moe_switch")
 CORPUS = ("corpus", "text_key", "validation")
 # Settings by which the same curve may differ: how its sizes were found, where its text lay.
-INCIDENTAL = ("solve", "reference_row", "cache", "corpus", "validation")
+INCIDENTAL = ("solve", "reference_row", "twin", "equal_reads", "cache", "corpus", "validation")
 SEEDS = ("seed", "data_seed")
 
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "experiments/study/counts.h"
 #include "kernels/check.h"
@@ -49,6 +50,10 @@ Curve parse_curve(const FileRow& row, const std::string& first_row) {
       if (!first_row.empty() && !is_control(curve.solve)) curve.solve = solve;
     } else if (name == "reference_row") {
       curve.reference_row = value;
+    } else if (name == "twin") {
+      curve.twin = value;
+    } else if (name == "equal_reads") {
+      curve.equal_reads = value;
     } else if (name == "seeds") {
       curve.seeds = parse_seeds(value);
     } else {
@@ -117,6 +122,22 @@ void check_length(const Curve& curve) {
   }
 }
 
+/// A row is judged by its loss above its twin, as a share of what equal reads lose above that.
+void check_contrast(const Curve& curve, const std::vector<Curve>& curves) {
+  if (curve.twin.empty() != curve.equal_reads.empty()) {
+    throw UserError("row '" + curve.name + "': twin and equal_reads make one contrast; name both");
+  }
+  for (const auto& [knob, row] :
+       {std::pair("twin", curve.twin), std::pair("equal_reads", curve.equal_reads)}) {
+    const bool is_known = std::any_of(curves.begin(), curves.end(),
+                                      [&row = row](const Curve& one) { return one.name == row; });
+    if (!row.empty() && (!is_known || row == curve.name)) {
+      throw UserError("row '" + curve.name + "': its " + knob + " '" + row +
+                      "' is no other row of this experiment");
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<KnobInfo> curve_knobs() {
@@ -132,6 +153,8 @@ std::vector<KnobInfo> curve_knobs() {
                    "", no_key});
   knobs.push_back(
       {"reference_row", "row that a row is matched with; default: the first", "", no_key});
+  knobs.push_back({"twin", "row that a sparse row is judged against", "", no_key});
+  knobs.push_back({"equal_reads", "its twin with as few weights read", "", no_key});
   return knobs;
 }
 
@@ -147,7 +170,10 @@ std::vector<Curve> curves_of(const RowFile& file) {
   try {
     std::map<std::string, bool> begun;
     for (const Curve& curve : curves) solve_row(curve.name, curves, begun);
-    for (const Curve& curve : curves) check_length(curve);
+    for (const Curve& curve : curves) {
+      check_length(curve);
+      check_contrast(curve, curves);
+    }
   } catch (const UserError& error) {
     throw UserError(file.path + ": " + error.what());
   }
@@ -175,6 +201,8 @@ Settings settings_of(Curve curve) {
   Settings settings = knobs_of(curve).all();
   settings.emplace_back("solve", print_value(curve.solve));
   settings.emplace_back("reference_row", curve.reference_row);
+  settings.emplace_back("twin", curve.twin);
+  settings.emplace_back("equal_reads", curve.equal_reads);
   return settings;
 }
 

@@ -6,8 +6,11 @@
 //   row = ff_n8: feed_forward=sparse sparsity=8
 //   row = iso_read_ff: solve=iso_read_ff reference_row=ff_n8
 //
-// Two knobs are a row's own: `solve` (solve.h; match_parameters if nothing is said, nothing for
-// the first row) and `reference_row`, the row it is matched with (the first if nothing is said).
+// Knobs of a row's own: `solve` (solve.h; match_parameters if nothing is said, nothing for the
+// first row) and `reference_row`, the row it is matched with (the first if nothing is said). Two
+// more name the contrast that a sparse row will be judged by: `twin`, the same model with dense in
+// place of what is judged, and `equal_reads`, the twin made so small that it reads as little as the
+// row.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +26,7 @@ namespace scaling {
 struct Curve {
   std::string name;
   std::string reference_row;
+  std::string twin, equal_reads;  ///< rows, or empty
   Solve solve = Solve::none;
   ModelConfig model;  ///< solved
   TrainConfig train;
@@ -30,8 +34,9 @@ struct Curve {
   std::vector<std::uint64_t> seeds = {1};
 };
 
-/// What a row, the file or a flag may set: knobs of the model, of training, then seeds, solve and
-/// reference_row. Training needs f32 and every block; seeds come from `seeds`.
+/// What a row, the file or a flag may set: knobs of the model, of training, then seeds, solve,
+/// reference_row, twin and equal_reads. Training needs f32 and every block; seeds come from
+/// `seeds`.
 std::vector<KnobInfo> curve_knobs();
 
 /// Every row of the file, solved and checked. Throws UserError naming the file and the row for
@@ -45,7 +50,7 @@ const Curve& curve_of_row(const std::vector<Curve>& curves, const std::string& r
 /// The curve's configs with one seed in them.
 Curve with_seed(Curve curve, std::uint64_t seed);
 
-/// Every knob of a curve as text: those of the model, of training, solve and reference_row.
+/// Every knob of a curve as text: those of the model, of training, then those of a row's own.
 Settings settings_of(Curve curve);
 
 /// Target tokens of one optimiser step, padding included; the most, where batches differ.

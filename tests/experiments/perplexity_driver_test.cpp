@@ -123,6 +123,9 @@ TEST(Curves, RefusesWhatItDoesNotUnderstand) {
   expect_mentions(refusal("row = a\nrow = b: solve=magic\n"), {"magic", "iso_read_ff"});
   expect_mentions(refusal("row = a\nrow = b: solve=iso_read_ff\n"), {"row 'b'", "reference_row"});
   expect_mentions(refusal("row = a\nrow = b: reference_row=c\n"), {"'c'", "no row"});
+  expect_mentions(refusal("row = a\nrow = b: twin=a equal_reads=c\n"), {"'c'", "no other row"});
+  expect_mentions(refusal("row = a\nrow = b: twin=b equal_reads=a\n"), {"'b'", "no other row"});
+  expect_mentions(refusal("row = a\nrow = b: twin=a\n"), {"row 'b'", "equal_reads"});
   expect_mentions(refusal("row = a\nrow = b: reference_row=c\nrow = c: reference_row=b\n"),
                   {"waits for it"});
   expect_mentions(refusal("row = a\nrow = a\n"), {"two rows", "'a'"});
