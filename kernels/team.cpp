@@ -23,7 +23,7 @@ inline void pause() {
 }
 
 /// Processors of the calling thread's affinity mask.
-std::vector<int> allowed_processors() {
+std::vector<int> processors_of_this_thread() {
   cpu_set_t mask;
   CPU_ZERO(&mask);
   std::vector<int> processors;
@@ -36,10 +36,17 @@ std::vector<int> allowed_processors() {
   return processors;
 }
 
-void bind(pthread_t thread, int processor) {
+/// Those of the process, as the first to ask finds them: a bound thread sees its own alone, and so
+/// would every team after it.
+const std::vector<int>& allowed_processors() {
+  static const std::vector<int> processors = processors_of_this_thread();
+  return processors;
+}
+
+void bind(pthread_t thread, const std::vector<int>& processors) {
   cpu_set_t mask;
   CPU_ZERO(&mask);
-  CPU_SET(processor, &mask);
+  for (const int p : processors) CPU_SET(std::size_t(p), &mask);
   pthread_setaffinity_np(thread, sizeof mask, &mask);
 }
 
@@ -63,16 +70,14 @@ void Barrier::wait() {
   }
 }
 
-Team::Team(int threads, bool pin) : threads_(threads), barrier_(threads) {
+Team::Team(int threads, bool pin) : threads_(threads), pin_(pin), barrier_(threads) {
   SCALING_CHECK(threads >= 1);
+  const std::vector<int>& processors = allowed_processors();
   for (int t = 1; t < threads; ++t) workers_.emplace_back([this, t] { work(t); });
-  if (pin) {
-    const std::vector<int> processors = allowed_processors();
-    const auto processor = [&](int t) { return processors[std::size_t(t) % processors.size()]; };
-    bind(pthread_self(), processor(0));
-    for (int t = 1; t < threads; ++t) {
-      bind(workers_[std::size_t(t - 1)].native_handle(), processor(t));
-    }
+  // A thread begins on the processors of the one that starts it, which another team may have bound.
+  for (int t = pin ? 0 : 1; t < threads; ++t) {
+    const pthread_t thread = t ? workers_[std::size_t(t - 1)].native_handle() : pthread_self();
+    bind(thread, pin ? std::vector{processors[std::size_t(t) % processors.size()]} : processors);
   }
 }
 
@@ -81,6 +86,7 @@ Team::~Team() {
   round_.fetch_add(1);
   round_.notify_all();
   for (std::thread& worker : workers_) worker.join();
+  if (pin_) bind(pthread_self(), allowed_processors());
 }
 
 void Team::run(const std::function<void(int)>& fn) {

@@ -39,7 +39,8 @@ class Barrier {
 /// returned. Between runs the workers spin for a moment, then sleep. fn must not throw.
 class Team {
  public:
-  /// pin: bind thread t to the t-th processor this process may use.
+  /// pin: bind thread t to the t-th processor of those that the process had before any team bound
+  /// a thread. The thread that ends the team gets all of them again.
   explicit Team(int threads, bool pin = false);
   ~Team();
   Team(const Team&) = delete;
@@ -53,6 +54,7 @@ class Team {
   void work(int thread);
 
   const int threads_;
+  const bool pin_;
   Barrier barrier_;
   const std::function<void(int)>* job_ = nullptr;
   alignas(64) std::atomic<unsigned> round_{0};

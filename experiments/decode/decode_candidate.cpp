@@ -1,8 +1,11 @@
 // Clocks of a decode, with the feed-forward's rows that it touches counted outside them.
 #include "experiments/decode/decode_candidate.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 
 #include "experiments/study/interrupt.h"
@@ -39,6 +42,13 @@ class TouchedRows {
   std::vector<std::vector<bool>> seen_;
 };
 
+/// Bytes that leave nothing else in a last-level cache: four times what the system says of it.
+std::uint64_t more_than_caches_hold() {
+  constexpr long kUntold = 256 << 20;
+  const long told = sysconf(_SC_LEVEL3_CACHE_SIZE);
+  return 4 * std::uint64_t(told > 0 ? told : kUntold);
+}
+
 void note(const Conditions& found, Columns& columns) {
   columns[kStateRead] = found.read_gbps;
   columns[kBarrier] = found.barrier_us;
@@ -70,6 +80,11 @@ DecodeCandidate::DecodeCandidate(const DecodeModel& loaded, const KernelSet& ker
       next_(std::size_t(loaded.row.tokens())) {
   ceiling_bytes_ = std::min(
       {std::uint64_t(loaded.held_token().bytes), loaded.model->arena().used(), kMaxCeilingBytes});
+  if (!loaded_.row.decode.cold) return;
+  const std::uint64_t bytes = more_than_caches_hold();
+  require_memory(bytes, "the memory that cold rows read between tokens", "free some");
+  elsewhere_ = Arena(bytes);
+  std::memset(elsewhere_.take(bytes), 1, bytes);
 }
 
 Candidate DecodeCandidate::candidate() {
@@ -91,6 +106,9 @@ StepTiming DecodeCandidate::step(Rng& ids) {
   check_interrupt();
   const auto vocabulary = std::uint32_t(loaded_.model->config().vocab_size);
   for (int& id : ids_) id = int(1 + ids.below(vocabulary - 1));
+  if (loaded_.row.decode.cold) {
+    measure_one_pass(ceiling_team_, elsewhere_.data(), elsewhere_.used(), ReadStreams::one);
+  }
   return decoder_.step(ids_, next_);
 }
 
@@ -155,8 +173,10 @@ Columns DecodeCandidate::columns(double token_seconds, double block_seconds) con
 
 Ceilings DecodeCandidate::ceilings() {
   Ceilings c;
+  const bool cold = loaded_.row.decode.cold;
   c.read_bytes_per_second =
-      measure_read_rate(ceiling_team_, loaded_.model->arena().data(), ceiling_bytes_);
+      measure_read_rate(ceiling_team_, cold ? elsewhere_.data() : loaded_.model->arena().data(),
+                        cold ? elsewhere_.used() : ceiling_bytes_);
   c.fma_flops_per_second =
       measure_product_rate(ceiling_team_, kernels_, loaded_.row.model.weight_type);
   return c;

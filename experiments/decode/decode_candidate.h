@@ -8,6 +8,7 @@
 #include "experiments/decode/decode_row.h"
 #include "experiments/instruments/conditions.h"
 #include "experiments/instruments/interleave.h"
+#include "kernels/arena.h"
 #include "kernels/random.h"
 #include "models/transformer/decoder.h"
 
@@ -72,7 +73,7 @@ class DecodeCandidate {
 
  private:
   void begin();
-  /// One token a sequence, of random ids.
+  /// One token a sequence, of random ids; of a cold row after other memory has gone through caches.
   StepTiming step(Rng& ids);
   void warm_up();
   Trial decode(int number);
@@ -88,6 +89,7 @@ class DecodeCandidate {
   ConditionsMeter* const meter_;
   const DecodeProtocol protocol_;
   Decoder decoder_;
+  Arena elsewhere_;  ///< of a cold row: more than caches hold
   std::uint64_t ceiling_bytes_;
   bool has_long_tokens_ = false;  ///< known after the warm-up
   std::vector<int> ids_, next_;

@@ -15,6 +15,7 @@ struct DecodeKnobs {
   std::int64_t source_length = 16;  ///< encoder positions
   std::string kernels = "simd";     ///< kernel set
   bool own_threads = false;         ///< the library starts its own threads; our team is one thread
+  bool cold = false;                ///< nothing of the model is in a cache when a token begins
 
   template <class Self, class Visitor>
   static void fields(Self& k, Visitor&& visit) {
@@ -22,6 +23,7 @@ struct DecodeKnobs {
     visit("source_length", k.source_length, "encoder positions");
     visit("kernels", k.kernels, "kernel set");
     visit("own_threads", k.own_threads, "the library uses its own threads");
+    visit("cold", k.cold, "caches are emptied of the model before each token");
   }
 };
 

@@ -61,7 +61,7 @@ TEST(Driver, MeasuresRecordsAndResumes) {
     }
   }
   EXPECT_EQ(metrics.size(), kMetrics);
-  for (const auto& [metric, count] : metrics) EXPECT_EQ(count, 10) << metric;
+  for (const auto& [metric, count] : metrics) EXPECT_EQ(count, 12) << metric;
 
   const std::string before = contents(file.path());
   const Outcome again = decode_time(smoke(folder));
@@ -79,13 +79,15 @@ TEST(Driver, MeasuresRecordsAndResumes) {
 TEST(Driver, ClosingRecordsHoldTheirDecodes) {
   const Folder folder;
   const Outcome run = decode_time("--config '" + kSmoke +
-                                  "' --time-budget 0.05 --rows baseline,sparse --threads 1 "
+                                  "' --time-budget 0.05 --rows baseline,sparse,cold --threads 1 "
                                   "--results '" +
                                   folder.path() + "'");
   ASSERT_EQ(run.status, 0) << run.text;
   std::set<std::string> closed;
+  std::map<std::pair<std::string, std::string>, double> recorded;
   const RecordFile file(folder.path(), "tiny_smoke");
   for (const Record& r : file.records()) {
+    recorded[{r.row, r.metric}] = r.value;
     EXPECT_EQ(r.samples.is_null(), r.metric != "token_ms");
     if (r.samples.is_null()) continue;
     closed.insert(r.row);
@@ -103,13 +105,17 @@ TEST(Driver, ClosingRecordsHoldTheirDecodes) {
     const std::vector<double> times = column("token_ms");
     EXPECT_EQ(int(times.size()), r.repeats);
     EXPECT_NEAR(quantile(times, 0.5), r.value, 1e-5 * r.value);
+    std::vector<double> shares;
+    const std::vector<double> floors = column("token_floor_ms");
+    for (std::size_t i = 0; i < times.size(); ++i) shares.push_back(floors[i] / times[i]);
+    EXPECT_NEAR(quantile(shares, 0.5), recorded.at({r.row, "token_efficiency"}), 1e-4);
     for (const double rate : column("state_read_gbps")) EXPECT_GT(rate, 0.05);
     for (const double time : column("barrier_us")) EXPECT_GT(time, 0);
     const std::vector<double> rounds = column("round"), began = column("at_s");
     EXPECT_TRUE(std::is_sorted(rounds.begin(), rounds.end()));
     EXPECT_TRUE(std::is_sorted(began.begin(), began.end()));
   }
-  EXPECT_EQ(closed, (std::set<std::string>{"baseline", "sparse"}));
+  EXPECT_EQ(closed, (std::set<std::string>{"baseline", "cold", "sparse"}));
 }
 
 /// An overlapping program is bound by the larger of its sums, one phase after another by the sum
@@ -264,13 +270,13 @@ TEST(Driver, AKilledRunKeepsItsRowsAndTheNextContinues) {
     }
     const std::size_t kept = RecordFile(folder.path(), "tiny_smoke").records().size();
     EXPECT_GT(kept, 0u);
-    EXPECT_LT(kept, 10 * kMetrics);
+    EXPECT_LT(kept, 12 * kMetrics);
     const Outcome next =
         decode_time("--config '" + kSmoke + "' --threads 1,2 --time-budget 0.05 --results '" +
                     folder.path() + "'");
     EXPECT_EQ(next.status, 0) << next.text;
     expect_mentions(next.text, {"already measured"});
-    EXPECT_EQ(RecordFile(folder.path(), "tiny_smoke").records().size(), 10 * kMetrics);
+    EXPECT_EQ(RecordFile(folder.path(), "tiny_smoke").records().size(), 12 * kMetrics);
   }
 }
 
