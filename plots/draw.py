@@ -5,6 +5,7 @@ import sys
 import chart
 import records as rec
 import sections
+import states
 
 
 def figures(records):
@@ -17,7 +18,11 @@ def figures(records):
 
 
 def draw_all(records, drawn):
-    """[(name, reason)] of the figures, {name: function}, that could not be drawn."""
+    """[(name, reason)] of the figures, {name: function}, that could not be drawn.
+
+    Of two states of memory the fast one is drawn, as in the ids without a state.
+    """
+    records, _ = states.views(records, records.all_threads())[0]
     folder = records.folder / "figures"
     folder.mkdir(exist_ok=True)
     skipped = []

@@ -76,6 +76,12 @@ def name_of(view):
     return getattr(view, "state", "")
 
 
+def at_threads(view, threads):
+    """2 threads, fast memory: what the axis of a figure says of its times."""
+    state = f", {view.state} memory" if name_of(view) in ("fast", "slow") else ""
+    return f"{threads} threads{state}"
+
+
 class InState:
     """As rec.Records, of one state at one number of threads.
 

@@ -1,6 +1,7 @@
 """Decode time against tokens decoded at once: per token, and the speed-up over the dense block."""
 
 import chart
+import states
 from report import cell, header, line
 from sections import sweeps
 from values import ratio, scaled, sweep
@@ -95,7 +96,7 @@ def draw(records, experiment):
     chart.plain_log(bottom.xaxis, sorted({x for p in curves.values() for x, _ in p}))
     top.set_ylabel("block, ms per token")
     bottom.set_ylabel("speed-up of a block, ×")
-    bottom.set_xlabel(f"tokens decoded at once ({threads} threads)")
+    bottom.set_xlabel(f"tokens decoded at once ({states.at_threads(records, threads)})")
     chart.legend_above(top, columns=3)
     bottom.legend(loc="best")
     return figure

@@ -2,6 +2,7 @@
 
 import chart
 import decode
+import states
 from report import cell, header, line, number
 from sections import sweeps
 from values import ceiling, setting, sweep
@@ -124,7 +125,7 @@ def draw(records, experiment):
     axes.tick_params(axis="x", rotation=60)
     chart.plain_log(axes.yaxis)
     axes.set_xlabel("cached positions")
-    axes.set_ylabel(f"block, ms ({threads} threads)")
+    axes.set_ylabel(f"block, ms ({states.at_threads(records, threads)})")
     chart.legend_above(axes)
     return figure
 

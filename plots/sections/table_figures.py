@@ -5,6 +5,7 @@ import functools
 import chart
 import decode
 import paper
+import states
 from values import exactly, measured, setting
 
 SERIES = ("paper", "ours", "limit by weights read", "limit by roofline")
@@ -51,7 +52,8 @@ def draw_bars(records, experiment):
     chart.legend_above(axes[0])
     weights = "bf16 weights" if experiment.endswith("bf16") else "f32 weights"
     axes[1].set_xlabel(
-        f"sparse parts ({shape_of(records, experiment)}, {weights}, {threads} threads)"
+        f"sparse parts ({shape_of(records, experiment)}, {weights}, "
+        f"{states.at_threads(records, threads)})"
     )
     return figure
 
@@ -171,6 +173,6 @@ def draw_sparsity(records, experiment):
     chart.plain_log(axes.xaxis, sorted({n for n, _ in points} | {1, 64, 128}))
     chart.plain_log(axes.yaxis)
     axes.set_xlabel("N: one neuron in N is computed (1: dense)")
-    axes.set_ylabel("time of a token, ms")
+    axes.set_ylabel(f"token, ms ({states.at_threads(records, threads)})")
     chart.legend_above(axes)
     return figure

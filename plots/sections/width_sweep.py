@@ -1,6 +1,7 @@
 """Decode time against the model's width: exponents, and where FLOPs bend the floor."""
 
 import chart
+import states
 from claims import Verdict, missing
 from report import cell, header, line, number
 from sections import sweeps
@@ -180,7 +181,7 @@ def draw(records, experiment):
     axes.tick_params(axis="x", rotation=60)
     chart.plain_log(axes.yaxis)
     axes.set_xlabel("d_model")
-    axes.set_ylabel(f"block, ms ({threads} threads)")
+    axes.set_ylabel(f"block, ms ({states.at_threads(records, threads)})")
     lines = ["fitted exponent", f"{'':7}{'bytes':>6}{'FLOPs':>6}{'time':>6}"]
     for family in PAPER:
         cells = [

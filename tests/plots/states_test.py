@@ -14,13 +14,16 @@ sys.path[:0] = [
     str(ROOT / "tools"),
     str(pathlib.Path(__file__).resolve().parent),
 ]
+import chart  # noqa: E402
 import decode  # noqa: E402
+import draw  # noqa: E402
 import headline  # noqa: E402
 import machine  # noqa: E402
 import make_report  # noqa: E402
 import records as rec  # noqa: E402
 import states  # noqa: E402
 import summarise  # noqa: E402
+from sections import table_figures  # noqa: E402
 from with_folder import WithFolder  # noqa: E402
 
 COLUMNS = (
@@ -189,6 +192,18 @@ class Sittings(WithFolder):
         self.assertIn("medians of 3 sittings", text)
         self.assertIn("last-level cache 0.953674 MiB", text)
         self.assertEqual(found["table1.800m.ff_qkv.cache_share"]["value"], 0.25)
+
+    def test_figures_are_of_the_fast_state(self):
+        drawn = []
+
+        def keep(records):
+            drawn.append(records)
+            raise chart.Missing("only kept")
+
+        draw.draw_all(rec.Records(self.folder), {"mine": keep})
+        figure = table_figures.draw_bars(drawn[0], "table1_800m")
+        self.assertIn("5", [text.get_text() for text in figure.axes[0].texts])
+        self.assertIn("2 threads, fast memory", figure.axes[1].get_xlabel())
 
     def check(self, *arguments):
         (self.folder / "summary.json").write_text(json.dumps(self.summary()))
