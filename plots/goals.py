@@ -6,6 +6,7 @@ import decode
 import states
 import summarise
 from claims import FULL, PEERS, RUN
+from document import Line, Rule
 from report import cell, line, number
 from sections import peers, stacks, tables
 from sections.curves import TRAIN
@@ -258,10 +259,8 @@ def write(report):
         "measured beside that row. An end of the interval decides: the lower one of what should be "
         "large, the upper one of what should be small. Of two states of memory the fast one is meant.",
     )
-    table = [
-        "| goal | figure | measured | wanted | verdict | what the hardware allows |",
-        "|---|---|---:|---:|---|---|",
-    ]
+    names = ("goal", "figure", "measured", "wanted", "verdict", "what the hardware allows")
+    table = [Line(names), Rule([name in ("measured", "wanted") for name in names])]
     before = None
     for goal, name, value, text in lines:
         table.append(

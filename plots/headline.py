@@ -1,17 +1,23 @@
 """The headline: a table of the rows that are quoted, states side by side, and what it comes to in words.
 
-Made from summary.json alone, for README.md and for the first screen of the report.
+Made from {id: Value} of summary.json's ids alone, for README.md and for the first screen of the report.
 """
 
+import math
 from typing import NamedTuple
 
+import decode
 import paper
-from report import number
+import training_curves
+from document import Cell
+from report import header, line, number
+from sections.peers import EQUAL_BANDWIDTH, SHAPES
+from values import rounded
 
 SLOW = "@slow"
 
 
-class Row(NamedTuple):
+class Quoted(NamedTuple):
     experiment: str
     prefix: str  # the `id` of its config, with which its ids in summary.json begin
     row: str
@@ -27,24 +33,24 @@ class Row(NamedTuple):
 
 
 ROWS = (
-    Row("table1_800m", "table1.800m", "baseline", "800M, dense"),
-    Row("table1_800m", "table1.800m", "ff", "800M, sparse FF"),
-    Row("table1_800m", "table1.800m", "ff_qkv", "800M, sparse FF+QKV"),
-    Row("table1_800m", "table1.800m", "ff_qkv_cross", "800M, sparse FF+QKV, cross too"),
-    Row("table1_17b", "table1.17b", "baseline", "17B, dense"),
-    Row("table1_17b", "table1.17b", "ff_qkv_cross", "17B, sparse FF+QKV"),
-    Row("table1_17b_bf16", "table1.17b", "baseline.bf16", "17B, dense, bf16"),
-    Row("table1_17b_bf16", "table1.17b", "ff_qkv_cross.bf16", "17B, sparse FF+QKV, bf16"),
-    Row(
+    Quoted("table1_800m", "table1.800m", "baseline", "800M, dense"),
+    Quoted("table1_800m", "table1.800m", "ff", "800M, sparse FF"),
+    Quoted("table1_800m", "table1.800m", "ff_qkv", "800M, sparse FF+QKV"),
+    Quoted("table1_800m", "table1.800m", "ff_qkv_cross", "800M, sparse FF+QKV, cross too"),
+    Quoted("table1_17b", "table1.17b", "baseline", "17B, dense"),
+    Quoted("table1_17b", "table1.17b", "ff_qkv_cross", "17B, sparse FF+QKV"),
+    Quoted("table1_17b_bf16", "table1.17b", "baseline.bf16", "17B, dense, bf16"),
+    Quoted("table1_17b_bf16", "table1.17b", "ff_qkv_cross.bf16", "17B, sparse FF+QKV, bf16"),
+    Quoted(
         "table1_17b_bf16",
         "table1.17b",
         "ff_qkv_cross_dot.bf16",
         "17B, sparse FF+QKV, bf16, activations rounded",
     ),
-    Row("table8", "table8", "terraformer", "800M Terraformer, FF+QKV+loss, SRU"),
-    Row("table6_17b_bf16", "table6", "dense.bf16", "17B Terraformer, dense, bf16"),
-    Row("table6_17b_bf16", "table6", "ff_qkv_loss4.bf16", "17B Terraformer, FF+QKV+loss, bf16"),
-    Row(
+    Quoted("table8", "table8", "terraformer", "800M Terraformer, FF+QKV+loss, SRU"),
+    Quoted("table6_17b_bf16", "table6", "dense.bf16", "17B Terraformer, dense, bf16"),
+    Quoted("table6_17b_bf16", "table6", "ff_qkv_loss4.bf16", "17B Terraformer, FF+QKV+loss, bf16"),
+    Quoted(
         "table6_17b_bf16",
         "table6",
         "ff_qkv_loss4_dot.bf16",
@@ -53,31 +59,34 @@ ROWS = (
 )
 
 
-def states_of(summary):
+def states_of(found):
     """{suffix of ids: name} of the states that the figures are of; {"": ""} where none is known."""
-    if "memory.read_gbps" not in summary:
+    if "memory.read_gbps" not in found:
         return {"": ""}
-    names = {"": summary["memory.read_gbps"]["state"]}
-    return names | ({SLOW: "slow"} if "memory.read_gbps" + SLOW in summary else {})
+    names = {"": found["memory.read_gbps"].state}
+    return names | ({SLOW: "slow"} if "memory.read_gbps" + SLOW in found else {})
 
 
-def cell(entry, unit="", interval=False):
-    if not entry:
-        return "–"
-    text = f"{entry['value']:.3g}{unit}"
-    low, high = entry.get("low"), entry.get("high")
-    if interval and None not in (low, high) and high - low > 1e-6 * abs(entry["value"]):
-        text += f" [{low:.3g}–{high:.3g}]"
-    return text if entry["status"] == "ok" else f"{text} ({entry['status'].replace('_', ' ')})"
+def cell(value, unit="", interval=False):
+    if not value:
+        return Cell("–")
+    # Rounded as summary.json is, so that README.md, made of that, says the same.
+    text = f"{rounded(value.value):.3g}{unit}"
+    width = value.high - value.low
+    if interval and math.isfinite(width) and width > 1e-6 * abs(value.value):
+        text += f" [{value.low:.3g}–{value.high:.3g}]"
+    if value.status != "ok":
+        text += f" ({value.status.replace('_', ' ')})"
+    return Cell(text, value)
 
 
 def factor(value):
-    return "" if value is None else f"{value:.3g}×"
+    return Cell("" if value is None else f"{value:.3g}×", value)
 
 
-def table(summary, is_brief=False):
-    """Lines of Markdown. Brief: without shares, and without rows of the kernel set bf16_dot."""
-    states = states_of(summary)
+def table(found, is_brief=False):
+    """Lines of a table, none without numbers. Brief: no shares, no rows of the kernel set bf16_dot."""
+    states = states_of(found)
     several = len(states) > 1
 
     def named(words, state):
@@ -90,11 +99,11 @@ def table(summary, is_brief=False):
             names.append("paper's")
     if not is_brief:
         names += [named("share of roofline", state) for state in states.values()]
-    lines = ["| " + " | ".join(names) + " |", "|---" * len(names) + "|"]
+    lines = []
     for row in ROWS:
 
         def get(ending, suffix, row=row):
-            return summary.get(f"{row.prefix}.{row.row}.{ending}{suffix}")
+            return found.get(f"{row.prefix}.{row.row}.{ending}{suffix}")
 
         if not any(get("token_ms", suffix) for suffix in states) or (is_brief and row.is_dot):
             continue
@@ -111,49 +120,104 @@ def table(summary, is_brief=False):
             cells += [
                 "" if row.is_dense else cell(get("share_of_roofline", suffix)) for suffix in states
             ]
-        lines.append("| " + " | ".join(cells) + " |")
-    return lines if len(lines) > 2 else []
+        lines.append(line(*cells))
+    return [*header(*names, are_numbers=False), *lines] if lines else []
 
 
-def sentences(summary):
-    """What a reader should know before quoting the table, each of one figure or two."""
-    found = []
-    states = states_of(summary)
-    if "memory.read_gbps" in summary:
-        found.append(_of_memory(summary, states))
-    for prefix, row, words in (
-        ("table1.800m", "ff_qkv_cross", "At 800M, all sparse but the loss"),
-        ("table1.17b", "ff_qkv_cross.bf16", "At 17B in bf16"),
-    ):
-        factors = [
-            (summary.get(f"{prefix}.{row}.block_speedup{s}"), name) for s, name in states.items()
-        ]
-        limit = summary.get(f"{prefix}.{row}.roofline_limit")
-        shares = [(e, name) for e, name in factors if e]
-        if shares and limit:
-            found.append(
-                f"{words}, a block is "
-                + " and ".join(
-                    cell(e, "×", interval=True) + (f" ({name})" if len(states) > 1 else "")
-                    for e, name in shares
-                )
-                + f" as fast as the fastest dense one; the machine's limits would allow "
-                f"{number(limit['value'], '×')}."
-            )
-    doubtful = sum(
-        e["status"] == "untrusted" for name, e in summary.items() if name.endswith("_speedup")
+def legend(found):
+    """What the table's cells mean, and how far to trust them."""
+    speedups = [value for name, value in found.items() if "_speedup" in name]
+    doubtful = sum(value.status == "untrusted" for value in speedups)
+    return "Speed-ups are over the fastest dense measured, in brackets their 95 % interval." + (
+        f" {doubtful} of all {len(speedups)} speed-ups below are marked untrusted: do not quote them."
+        if doubtful
+        else ""
     )
-    if doubtful:
-        found.append(f"{doubtful} speed-ups are marked untrusted: do not quote them.")
-    return found
 
 
-def _of_memory(summary, states):
+def sentences(found):
+    """Five that a reader should know before quoting the table; those that were measured."""
+    said = (
+        _of_memory(found),
+        _of_blocks(found, "At 800M, all sparse but the loss", "table1.800m.ff_qkv_cross"),
+        _of_blocks(found, "At 17B in bf16", "table1.17b.ff_qkv_cross.bf16")
+        or _of_blocks(found, "At 17B", "table1.17b.ff_qkv_cross"),
+        _of_libraries(found),
+        _of_curves(found),
+    )
+    return [sentence for sentence in said if sentence]
+
+
+def _of_blocks(found, words, row):
+    states = states_of(found)
+    speedups = [
+        (value, name)
+        for suffix, name in states.items()
+        if (value := found.get(f"{row}.block_speedup{suffix}"))
+    ]
+    limit = found.get(f"{row}.roofline_limit")
+    if not speedups or not limit:
+        return ""
+    return (
+        f"{words}, a block is "
+        + " and ".join(
+            cell(value, "×", interval=True) + (f" ({name})" if len(states) > 1 else "")
+            for value, name in speedups
+        )
+        + " as fast as the fastest dense one; the machine's limits would allow "
+        f"{number(limit.value, '×')}."
+    )
+
+
+def _of_libraries(found):
+    """How good the dense block is that speed-ups divide: beside the fastest of other libraries."""
+    for shape in SHAPES:
+        ratios = {
+            library: value
+            for library in decode.PEERS
+            if (
+                value := found.get(f"peers.{shape}.{library}.over_ours{EQUAL_BANDWIDTH}")
+                or found.get(f"peers.{shape}.{library}.over_ours")
+            )
+        }
+        if ratios:
+            best = min(ratios, key=lambda library: ratios[library].value)
+            return (
+                f"Of {len(ratios)} other libraries the fastest, {best}, takes "
+                f"{cell(ratios[best], '×', interval=True)} the time of our dense {shape.upper()} block."
+            )
+    return ""
+
+
+def _of_curves(found):
+    """What the sparse layers cost in quality, at the largest size that was trained."""
+    for size in training_curves.SIZES:
+        sparse, least = found.get(f"fig1.{size}.ff_qkv.gap"), found.get(f"fig1.{size}.power")
+        if sparse and least:
+            return (
+                f"Trained with as many parameters ({size}), FF+QKV ends {_nats(sparse)} nats a token "
+                f"above dense; a dense feed-forward of as few reads ends {_nats(least)} above it."
+            )
+    return ""
+
+
+def _nats(value):
+    return f"{value.value:+.3f}" + (f" (sd {value.sd:.3f})" if value.sd else "")
+
+
+def _of_memory(found):
+    states = states_of(found)
+    if "memory.read_gbps" not in found:
+        read, peak = found.get("ceilings.read_gbps"), found.get("ceilings.fma_gflops")
+        if not read or not peak:
+            return ""
+        return (
+            f"Memory gave {cell(read)} GB/s and the cores {cell(peak)} GFLOP/s when measured alone."
+        )
     words = []
     for suffix, name in states.items():
         rate, barrier, share = (
-            summary[f"memory.{what}{suffix}"]["value"]
-            for what in ("read_gbps", "barrier_us", "share")
+            found[f"memory.{what}{suffix}"].value for what in ("read_gbps", "barrier_us", "share")
         )
         words.append(
             f"{number(rate)} GB/s and a barrier of {number(barrier, digits=2)} µs"
@@ -161,7 +225,7 @@ def _of_memory(summary, states):
         )
     text = f"Memory gave {' or '.join(words)}."
     if len(states) > 1:
-        barriers = [summary[f"memory.barrier_us{s}"]["value"] for s in ("", SLOW)]
+        barriers = [found[f"memory.barrier_us{suffix}"].value for suffix in ("", SLOW)]
         if max(barriers) > 2 * min(barriers):
             text += (
                 " The threads met the sooner where memory was slower: there they share a core complex "

@@ -1,13 +1,17 @@
 """Writes report.md beside the records: every table, ours beside the paper's and the limits."""
 
+import collections
+import re
+
 import claims
+import first_screen
 import goals
-import headline
 import records as rec
 import sections
 import states
-import summarise
-from report import Report, write_head
+from report import Report
+
+TABLE = re.compile(r"## Table (\d+)")
 
 
 def write_known(report):
@@ -15,17 +19,6 @@ def write_known(report):
     notes = report.records.folder / "notes.md"
     if notes.exists():
         report.add(notes.read_text(encoding="utf-8").rstrip())
-
-
-def write_headline(report):
-    """The first screen: what was measured where is above it, what it comes to below."""
-    found = summarise.summary(report.records)
-    lines = headline.table(found)
-    if lines:
-        report.add("## Headline", "", *lines)
-        said = headline.sentences(found)
-        if said:
-            report.add(*(f"- {sentence}" for sentence in said))
 
 
 def verdicts(records):
@@ -38,35 +31,51 @@ def verdicts(records):
 
 
 def write_claims(report):
+    found = verdicts(report.records)
+    judged = [v for v in found if v.verdict != claims.NOT_MEASURED]
+    counts = collections.Counter(v.verdict for v in judged)
     report.add(
         "## What the paper says, and what was found",
         "",
-        f"*Reproduced*: the lower end of the interval reaches {claims.CLOSE:.0%} of the paper's "
+        f"{len(judged)} claims at {report.records.all_threads()} threads: "
+        + (", ".join(f"{n} {verdict}" for verdict, n in counts.most_common()) or "none judged")
+        + f". *Reproduced*: the lower end of the interval reaches {claims.CLOSE:.0%} of the paper's "
         f"factor, or the order is the stated one; *exceeded*: it is above {claims.FAR:g} × the factor; "
-        "*partly*: the lower end is above 1. "
-        f"At {report.records.all_threads()} threads.",
+        "*partly*: the lower end is above 1.",
     )
-    found = verdicts(report.records)
-    report.verdicts([v for v in found if v.verdict != claims.NOT_MEASURED])
+    report.verdicts(judged)
     report.not_measured(
         [v.command for v in found if v.verdict == claims.NOT_MEASURED], ("claim", "claims")
     )
 
 
-def make(records):
+def place(chapter):
+    """Sorts chapters: the paper's tables by their numbers, then what is no table of the paper's."""
+    table = TABLE.match(chapter[0][0])
+    return (0, int(table[1])) if table else (1, 0)
+
+
+def written(records):
+    """The Report of a folder; the project's own goals are in that of a published one alone."""
     report = Report(records)
-    write_head(report)
-    write_headline(report)
+    first_screen.write(report)
     write_known(report)
     write_claims(report)
-    if records.is_published:
-        goals.write(report)
+    before = len(report.chapters)
     for section, own in sections.of(records):
         section.write(report, own)
-    report.end_section()
+    report.chapters[before:] = sorted(report.chapters[before:], key=place)
+    if records.is_published:
+        goals.write(report)
+    first_screen.write_build(report)
     if records.damaged:
         report.add("## Unreadable records, left out", "", *(f"- {d}" for d in records.damaged))
-    return report.text()
+    return report
+
+
+def make(records):
+    """Its Markdown."""
+    return written(records).text()
 
 
 def main():

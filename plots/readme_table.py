@@ -11,6 +11,7 @@ import sys
 
 import headline
 import records as rec
+from values import of_entry
 
 BEGIN, END = "<!-- headline:begin -->", "<!-- headline:end -->"
 
@@ -27,7 +28,9 @@ def table(summary, link):
     )
     return "\n".join(
         [
-            *headline.table(summary, is_brief=True),
+            *headline.table(
+                {name: of_entry(entry) for name, entry in summary.items()}, is_brief=True
+            ),
             "",
             f"Measured at commit {', '.join(commits)}, all threads; the tables are in "
             f"[the report]({link}).",

@@ -246,6 +246,15 @@ class Records:
     def all(self):
         return [record for found in self._latest.values() for record in found.values()]
 
+    def of_all_sittings(self):
+        """As all(), but every sitting's own instead of what they come to together."""
+        return [
+            record
+            for metrics in self._sittings.values()
+            for records in metrics.values()
+            for record in records
+        ]
+
     def benchmark(self, name):
         """Google Benchmark's output, or None; an unreadable one is `damaged`.
 

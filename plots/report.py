@@ -1,10 +1,10 @@
-"""The report: Markdown, its cells and what all its tables share; a missing number is a gap with its note."""
+"""The report: its blocks, its cells and what all its tables share; a missing number is a gap with its note."""
 
 import copy
 import math
 
-import records as rec
-from values import of_record, setting
+from document import Cell, Figure, Line, Note, Rule
+from values import setting
 
 MEANING = {
     "scaled_down": "Scaled down: fewer distinct decoder blocks in memory than the model has; their "
@@ -14,15 +14,16 @@ MEANING = {
     "than 5 %, or of fewer than six rounds; of records without decodes: a ratio of times between "
     "which memory's read rate differed by more than 10 %.",
 }
-OPTIONAL = ("as the system tells it", "sittings")
-NATIVE = {True: "for this machine's instruction set", False: "portable, chosen at run time"}
 
 
 class Report:
-    """Markdown; notes stand at the end of the section that calls them, numbered in that order."""
+    """Chapters, each a list of blocks, each a list of lines; the notes that a block calls end it.
+
+    Notes are numbered block by block. Lines are Markdown; see document.py for what they know.
+    """
 
     def __init__(self, records):
-        self.records, self.lines, self.notes = records, [], []
+        self.records, self.chapters, self.notes = records, [], []
 
     def of(self, view):
         """The same report, of records in one state."""
@@ -31,25 +32,22 @@ class Report:
         return same
 
     def add(self, *lines):
-        if lines and lines[0].startswith("## "):
-            self.end_section()
-        self.lines += [*lines, ""]
-
-    def end_section(self):
-        """The notes called since the last section ended, in place."""
-        notes, self.notes = self.notes, []
-        if notes:
-            self.add("Notes:", "", *(f"{i}. {n}" for i, n in enumerate(notes, start=1)))
+        """A block; one that begins with "## " begins a chapter."""
+        if not self.chapters or lines[0].startswith("## "):
+            self.chapters.append([])
+        notes = [Note(i, text) for i, text in enumerate(self.notes, start=1)]
+        self.notes.clear()
+        self.chapters[-1].append([*lines, *([""] if notes else []), *notes])
 
     def note(self, text):
-        """The mark of a note of this section: "[1]"."""
+        """The mark of a note of the next block: "[1]"."""
         if text not in self.notes:
             self.notes.append(text)
         return f"[{self.notes.index(text) + 1}]"
 
     def figure(self, name):
         if (self.records.folder / "figures" / f"{name}.png").exists():
-            self.add(f"[![{name}](figures/{name}.png)](figures/{name}.svg)")
+            self.add(Figure(name))
 
     def repeat(self, command):
         self.add(f"Repeat: `{command}`")
@@ -58,9 +56,8 @@ class Report:
         """A table of anything with claim, verdict and evidence."""
         if verdicts:
             self.add(
-                "| claim | verdict | numbers |",
-                "|---|---|---|",
-                *(f"| {v.claim} | **{v.verdict}** | {v.evidence} |" for v in verdicts),
+                *header("claim", "verdict", "numbers", are_numbers=False),
+                *(line(v.claim, f"**{v.verdict}**", v.evidence) for v in verdicts),
             )
 
     def not_measured(self, commands, what):
@@ -73,6 +70,11 @@ class Report:
             self.add(
                 f"Not measured: {len(commands)} {what[len(commands) > 1]}; {', '.join(counted)}."
             )
+
+    @property
+    def lines(self):
+        """All of them, an empty one behind every block."""
+        return [line for chapter in self.chapters for block in chapter for line in [*block, ""]]
 
     def text(self):
         return "\n".join(self.lines)
@@ -88,17 +90,22 @@ def thread_counts(records):
 def number(value, unit="", digits=3):
     """`digits` significant digits, no exponent: 1,595  12.3  0.0456."""
     if value is None:
-        return "–"
+        return Cell("–")
     decimals = digits - 1 - math.floor(math.log10(abs(value))) if value else 0
-    return f"{value:,.{max(decimals, 0)}f}{unit}"
+    return Cell(f"{value:,.{max(decimals, 0)}f}{unit}", value)
 
 
 def cell(report, value, unit="", interval=False):
     """A derived number with its status as a note; a gap if there is none."""
     if value is None:
-        return "–"
-    text = number(value.value, unit) + (interval_text(value) if interval else "")
+        return Cell("–")
+    text = Cell(number(value.value, unit) + (interval_text(value) if interval else ""), value)
     return text + (report.note(MEANING[value.status]) if value.status in MEANING else "")
+
+
+def bare(value, unit=""):
+    """A derived number alone."""
+    return Cell(number(value.value, unit), value) if value else Cell("–")
 
 
 def interval_text(value):
@@ -112,12 +119,13 @@ def interval_text(value):
     return f" [{number(value.low, digits=min(digits, 5))}, {number(value.high, digits=min(digits, 5))}]"
 
 
-def header(*names):
-    return ["| " + " | ".join(names) + " |", "|---" + "|---:" * (len(names) - 1) + "|"]
+def header(*names, are_numbers=True):
+    """The first two lines of a table; whether all columns but the first are of numbers."""
+    return [Line(names), Rule([False, *[are_numbers] * (len(names) - 1)])]
 
 
 def line(*cells):
-    return "| " + " | ".join(cells) + " |"
+    return Line(cells)
 
 
 def sizes(record, *pairs):
@@ -132,7 +140,7 @@ def gap(report, experiment, row, threads):
     reason = report.records.gaps.get(
         (experiment, row, threads), "not measured at this thread count"
     )
-    return "gap " + report.note(f"`{experiment}`, `{row}`, {threads} threads: {reason}.")
+    return "gap " + report.note(f"{reason[0].upper()}{reason[1:]}.")
 
 
 def failed_seeds(report, experiment, row):
@@ -147,81 +155,3 @@ def failed_seeds(report, experiment, row):
         if failures
         else ""
     )
-
-
-def described(machine):
-    """machine.json in words; empty if there is none."""
-    if not machine:
-        return ""
-    caches = ", ".join(machine["l3_shared_by"])
-    return (
-        f"{machine['cpu']} (family-model-stepping {machine['family_model_stepping']}), "
-        f"{'virtual' if machine['virtual'] else 'no virtual machine'}, processors "
-        f"{', '.join(map(str, machine['processors']))}, last-level cache {machine['l3_bytes'] / 2**20:g} MiB "
-        f"(said to be shared by {caches}), {machine['memory_bytes'] / 2**30:.0f} GiB of memory, huge pages "
-        f"{machine['huge_pages'] or 'not told'}, Linux {machine['kernel']}"
-    )
-
-
-def write_head(report):
-    records = report.records
-    everything = records.all()
-    report.add(
-        "# Decode time and perplexity: the paper's tables and curves on this machine",
-        "",
-        "Generated by `plots/make_report.py` from the records beside it; do not edit.",
-    )
-
-    study = {name: records.about(name).study for name in records.experiments()}
-    learned = [r for r in everything if study[r["experiment"]] == "training"]
-    timed = [r for r in everything if study[r["experiment"]] != "training"]
-
-    def distinct(field, among=tuple(everything)):
-        return sorted({str(r[field]) for r in among if r.get(field) not in (None, "")})
-
-    def machines(among):
-        return "; ".join(
-            f"{c}, {n} cores" for c in distinct("cpu", among) for n in distinct("cores", among)
-        )
-
-    ours = [r for r in everything if study[r["experiment"]] != "peers"]
-    builds = sorted(
-        {
-            f"{r.get('compiler')}, {r.get('flags')}, {NATIVE[bool(r.get('native'))]}"
-            for r in ours
-            if r.get("compiler")
-        }
-    )
-
-    commits = sorted({of_record(r).commit for r in everything})
-    protocols = sorted({p for r in everything if (p := setting(r, "protocol"))})
-    dates = distinct("date")
-    if any(map(rec.is_quick, everything)):
-        protocols.append("partly --quick, with few samples")
-    facts = [
-        ("machine", machines(timed or everything)),
-        ("as the system tells it", described(records.machine)),
-        (
-            "sittings",
-            ", ".join(f"{s.name} ({s.kind}, {s.minutes:g} min)" for s in records.sittings),
-        ),
-        ("build", "; ".join(builds)),
-        ("commit", ", ".join(commits)),
-        ("measured", f"{dates[0]} to {dates[-1]}" if dates else ""),
-        ("protocol", "; ".join(protocols)),
-    ]
-    if timed and len(distinct("cpu")) > len(distinct("cpu", timed)):
-        facts.insert(1, ("curves trained on", machines(learned)))
-    report.add(
-        "| | |",
-        "|---|---|",
-        *(
-            f"| {name} | {text or 'not recorded'} |"
-            for name, text in facts
-            if text or name not in OPTIONAL
-        ),
-    )
-    if len(commits) > 1:
-        report.add("Not all records come from one commit.")
-    if len(distinct("cpu", timed)) > 1:
-        report.add("**Records of several machines lie in one folder: do not compare them.**")

@@ -1,12 +1,11 @@
 """Writes summary.json, the headline figures of a results folder under fixed ids."""
 
 import json
-import math
 
 import records as rec
 import sections
 import states
-from values import exactly
+from values import exactly, rounded
 
 
 def figures(records):
@@ -50,14 +49,10 @@ def summary(records):
 
 def _entry(v):
     entry = {
-        **{end: _rounded(getattr(v, end)) for end in ("value", "low", "high")},
+        **{end: rounded(getattr(v, end)) for end in ("value", "low", "high")},
         **{field: getattr(v, field) for field in ("unit", "state", "sittings", "status", "commit")},
     }
-    return entry | ({"sd": _rounded(v.sd)} if v.sd else {})
-
-
-def _rounded(number):
-    return float(f"{number:.6g}") if math.isfinite(number) else None
+    return entry | ({"sd": rounded(v.sd)} if v.sd else {})
 
 
 def main():

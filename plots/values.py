@@ -23,6 +23,18 @@ class Value(NamedTuple):
     state: str = ""  # of the machine's memory; empty: not known
     sittings: int = 1  # that the number is the median of
     sd: float = 0.0  # over seeds; 0 of what has none
+    commands: tuple = ()  # that measure it
+
+
+def of_entry(entry):
+    """The Value that summary.json holds as `entry`; an end that is null there is infinite."""
+    none = {"low": -math.inf, "high": math.inf}
+    return Value(**(entry | {end: none[end] for end in none if entry[end] is None}))
+
+
+def rounded(number):
+    """As summary.json holds numbers; None if it is not finite."""
+    return float(f"{number:.6g}") if math.isfinite(number) else None
 
 
 def exactly(value, unit, status="ok", commit=""):
@@ -39,6 +51,7 @@ def of_record(record):
         commit,
         record.get("state", ""),
         record.get("sittings", 1),
+        commands=(record["command"],) if record.get("command") else (),
     )
 
 
@@ -94,6 +107,7 @@ def combine(value, unit, low, high, inputs, sd=0.0):
         states.pop() if len(states) == 1 else "",
         min((i.sittings for i in inputs), default=1),
         sd,
+        tuple(dict.fromkeys(command for i in inputs for command in i.commands)),
     )
 
 

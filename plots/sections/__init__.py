@@ -16,18 +16,18 @@ from sections import (
     width_sweep,
 )
 
-# In the report's order. A new study adds its section here.
+# In the report's order, the paper's tables by their numbers before. A new study adds its section here.
 SECTIONS = (
     tables.SECTION,
-    width_sweep.SECTION,
-    context_sweep.SECTION,
-    batch_sweep.SECTION,
+    curves.SECTION,
+    number_tasks.SECTION,
     stacks.SECTION,
     attention.SECTION,
     recall.SECTION,
-    curves.SECTION,
+    width_sweep.SECTION,
+    context_sweep.SECTION,
+    batch_sweep.SECTION,
     training_steps.SECTION,
-    number_tasks.SECTION,
     layers.SECTION,
     machine.SECTION,
     peers.SECTION,

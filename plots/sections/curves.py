@@ -8,6 +8,7 @@ import chart
 import paper
 import section
 import training_curves
+from document import Cell
 from report import cell, failed_seeds, header, line
 from sections import curve_verdicts
 from sections.curve_power import POWER_GAP, POWER_SPREADS, SURE, power
@@ -153,9 +154,9 @@ def other_length(report, experiment, row):
 def perplexity(value, sign=""):
     """Four decimals, and the spread over seeds where there are several."""
     if value is None:
-        return "–"
+        return Cell("–")
     spread = f" (sd {value.sd:.4f})" if value.sd else ""
-    return f"{value.value:{sign}.4f}{spread}"
+    return Cell(f"{value.value:{sign}.4f}{spread}", value)
 
 
 def paper_table(experiment):

@@ -9,6 +9,7 @@ import chart
 import paper
 import section
 import training_curves
+from document import Cell
 from report import failed_seeds, header, line
 from values import combine, of_record, over_seeds, scaled, setting
 
@@ -123,9 +124,9 @@ def numbers(records, _own):
 def percent(value, sign=""):
     """99.9 (sd 0.1)."""
     if value is None:
-        return "–"
+        return Cell("–")
     spread = f" (sd {100 * value.sd:.1f})" if value.sd else ""
-    return f"{100 * value.value:{sign}.1f}{spread}"
+    return Cell(f"{100 * value.value:{sign}.1f}{spread}", scaled(value, 100))
 
 
 def rows_table(report, experiment):
@@ -387,4 +388,4 @@ def figures(_records, own):
     }
 
 
-SECTION = section.Section(owns=OWNS, numbers=numbers, figures=figures, write=write, place=1)
+SECTION = section.Section(owns=OWNS, numbers=numbers, figures=figures, write=write, place=2)

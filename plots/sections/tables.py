@@ -5,7 +5,7 @@ import datetime
 import decode
 import paper
 import states
-from report import cell, gap, header, line, number, thread_counts
+from report import bare, cell, gap, header, line, number, thread_counts
 from section import Section
 from sections import table_claims, table_figures
 from values import ceiling, setting
@@ -137,8 +137,8 @@ def decode_table(report, experiment, threads, kind):
                 else gap(report, experiment, row, threads),
                 number(getattr(theirs, f"{kind}_speedup"), "×"),
                 cell(report, figures.get(f"{kind}_speedup"), "×", interval=True),
-                *(number(figures[n].value, "×") if n in figures else "–" for n in KIND[kind]),
-                number(figures[share].value) + above_limit(report, experiment, row, threads, kind)
+                *(bare(figures.get(name), "×") for name in KIND[kind]),
+                bare(figures[share]) + above_limit(report, experiment, row, threads, kind)
                 if share in figures
                 else "–",
                 cell(report, figures.get(f"{kind}_efficiency")),

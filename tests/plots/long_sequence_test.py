@@ -163,7 +163,7 @@ class SectionTest(WithFolder):
         self.assertIn("| 32,768 | gap [1] | 0.163 | – |", text)
         self.assertIn("2,048 positions on", text)
         self.assertIn("| 64 | 0.164 (0.0820) | 0.264 (0.132) |", text)
-        self.assertIn("too long", " ".join(report.notes))
+        self.assertIn("\n1. Skipped: too long.", text)
 
     def test_a_third_attention_has_columns_and_words(self):
         report = report_cells.Report(self.load(CORES + WINDOWS))
@@ -189,7 +189,7 @@ class SectionTest(WithFolder):
     def test_without_records_there_is_no_section(self):
         report = report_cells.Report(rec.Records(self.folder))
         attention.write(report, report.records.of(attention.SECTION.owns))
-        self.assertEqual(report.lines, [])
+        self.assertEqual(report.chapters, [])
 
 
 class FigureTest(WithFolder):

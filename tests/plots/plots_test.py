@@ -17,6 +17,7 @@ import chart  # noqa: E402
 import decode  # noqa: E402
 import draw  # noqa: E402
 import goals  # noqa: E402
+import headline  # noqa: E402
 import legacy  # noqa: E402
 import make_report  # noqa: E402
 import paper  # noqa: E402
@@ -1023,7 +1024,7 @@ class ReportTest(WithFolder):
         )
         text = make_report.make(self.load(items, "nonsense\n"))
         self.assertIn("Extrapolated:", text)
-        self.assertIn("`table1_800m`, `qkv`, 2 threads: failed: too big.", text)
+        self.assertIn("1. Failed: too big.", text)
         self.assertIn("| `qkv` | 6.20 | gap [", text)
         self.assertIn("table1_800m.jsonl:14:", text)
         self.assertIn("| 1.90 | 0.800 | 3.05× | 5.00× | 5.00× | 6.00× | 0.833 |", text)
@@ -1166,6 +1167,47 @@ class RooflineTest(WithFolder):
         )
         self.assertIn("Kernels of the roofline at 2 threads, commit c7.", make_report.make(records))
         self.assertEqual(machine.draw(records).axes[0].get_ylabel(), "GFLOP/s (2 threads)")
+
+
+class HeadlineTest(unittest.TestCase):
+    def test_five_sentences_with_the_numbers_of_their_ids(self):
+        def value(number, low=None, high=None, **more):
+            return values.Value(number, "x", low or number, high or number, "ok", "c", **more)
+
+        found = {
+            "ceilings.read_gbps": value(49.6),
+            "ceilings.fma_gflops": value(500),
+            "table1.800m.ff_qkv_cross.block_speedup": value(10.5, 9.74, 11.3),
+            "table1.800m.ff_qkv_cross.roofline_limit": value(12.8),
+            "table1.17b.ff_qkv_cross.block_speedup": value(51.8, 51.1, 52.5),
+            "table1.17b.ff_qkv_cross.roofline_limit": value(68.6),
+            "peers.800m.eigen.over_ours": value(1.2),
+            "peers.800m.jax.over_ours": value(9.9),
+            "peers.800m.jax.over_ours_at_equal_bandwidth": value(1.04),
+            "fig1.mini.ff_qkv.gap": value(0.02, sd=0.065),
+            "fig1.mini.power": value(0.158),
+        }
+        said = headline.sentences(found)
+        for sentence, words in zip(
+            said,
+            (
+                "49.6 GB/s and the cores 500 GFLOP/s",
+                "10.5× [9.74–11.3] as fast as the fastest dense one; the machine's limits would allow 12.8×",
+                "At 17B, a block is 51.8× [51.1–52.5]",
+                "Of 2 other libraries the fastest, jax, takes 1.04× the time of our dense 800M block",
+                "(mini), FF+QKV ends +0.020 (sd 0.065) nats a token above dense; a dense feed-forward "
+                "of as few reads ends +0.158 above it",
+            ),
+        ):
+            self.assertIn(words, sentence)
+        self.assertEqual(len(said), 5)
+        found["table1.17b.ff_qkv_cross.bf16.block_speedup"] = value(33)
+        found["table1.17b.ff_qkv_cross.bf16.roofline_limit"] = value(42.9)
+        self.assertIn("At 17B in bf16, a block is 33×", headline.sentences(found)[2])
+        self.assertEqual(headline.sentences({}), [])
+        self.assertNotIn("untrusted", headline.legend(found))
+        found["table1.17b.ff_qkv_cross.token_speedup"] = value(9)._replace(status="untrusted")
+        self.assertIn("1 of all 4 speed-ups below are marked untrusted", headline.legend(found))
 
 
 class ReadmeTest(unittest.TestCase):

@@ -23,6 +23,7 @@ import make_report  # noqa: E402
 import records as rec  # noqa: E402
 import states  # noqa: E402
 import summarise  # noqa: E402
+import values  # noqa: E402
 from sections import table_figures  # noqa: E402
 from with_folder import WithFolder  # noqa: E402
 
@@ -181,7 +182,8 @@ class Sittings(WithFolder):
         self.assertGreater(found.high - found.low, 0.01)
 
     def test_headline_and_report_show_states_side_by_side(self):
-        found = self.summary()
+        summary = self.summary()
+        found = {name: values.of_entry(entry) for name, entry in summary.items()}
         lines = headline.table(found)
         self.assertIn("token speed-up, fast | token speed-up, slow", lines[0])
         self.assertTrue(any("| 800M, sparse FF+QKV | 2.02 | 2.02 | 5× [" in line for line in lines))
@@ -191,7 +193,12 @@ class Sittings(WithFolder):
         self.assertIn("**One token, all threads (2), slow state**", text)
         self.assertIn("medians of 3 sittings", text)
         self.assertIn("last-level cache 0.953674 MiB", text)
-        self.assertEqual(found["table1.800m.ff_qkv.cache_share"]["value"], 0.25)
+        self.assertIn("| measured | 2026-01-01 00:00 to 2026-01-03 00:00 UTC |", text)
+        self.assertIn(
+            "| memory | a fixed GiB is read at 60.3 GB/s fast (50% of the decodes), 30.1 GB/s slow",
+            text,
+        )
+        self.assertEqual(found["table1.800m.ff_qkv.cache_share"].value, 0.25)
 
     def test_figures_are_of_the_fast_state(self):
         drawn = []

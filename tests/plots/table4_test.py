@@ -136,7 +136,7 @@ class Table4Test(made_up.WithCurves):
         records = self.load(made_up.FIGURE1)
         report = Report(records)
         number_tasks.write(report, [])
-        self.assertEqual(report.lines, [])
+        self.assertEqual(report.chapters, [])
         self.assertFalse([name for name in summarise.figures(records) if "table4" in name])
         with self.assertRaises(chart.Missing):
             number_tasks.draw_accuracies(records, NAME)
