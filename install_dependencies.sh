@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian or Ubuntu packages that are missing; asks for sudo only if some are and it is not root.
-#   --checks  also clang-format, clang-tidy, shellcheck and python3-venv (for ruff), which only tools/lint.sh uses
+#   --checks  also clang-format, clang-tidy, shellcheck and python3-venv (for ruff), which only tools/lint.sh uses, and
+#             chromium, which a test of report.html runs in
 #   --peers   also what a Python virtual environment needs
 set -euo pipefail
 
@@ -9,13 +10,15 @@ required=(g++:g++ cmake:cmake ninja-build:ninja pkg-config:pkg-config git:git
   libeigen3-dev libxtensor-dev libbenchmark-dev libboost-dev libboost-program-options-dev libhwy-dev
   nlohmann-json3-dev librandom123-dev libgtest-dev
   zlib1g-dev libzstd-dev libsentencepiece-dev libxxhash-dev
-  python3 python3-numpy python3-pandas python3-matplotlib)
-# Peers: kernel sets that exist when their library does.
+  python3 python3-numpy python3-pandas python3-matplotlib python3-markdown)
+# Peers: kernel sets that exist when their library does. With --checks also the browser, whose test is skipped without.
 optional=(libopenblas-openmp-dev libdnnl-dev)
 
 for argument in "$@"; do
   case $argument in
-    --checks) required+=(clang-format:clang-format clang-tidy:clang-tidy shellcheck:shellcheck python3-venv) ;;
+    --checks)
+      required+=(clang-format:clang-format clang-tidy:clang-tidy shellcheck:shellcheck python3-venv)
+      optional+=(chromium:chromium) ;;
     --peers) required+=(python3-venv) ;;
     *) echo "install_dependencies.sh: unknown option '$argument'; known: --checks --peers" >&2; exit 2 ;;
   esac
@@ -46,7 +49,7 @@ run=()
 if (( EUID != 0 )); then
   if ! command -v sudo >/dev/null; then
     if (( ${#missing[@]} == 0 )); then
-      echo "note: without ${missing_optional[*]} those peers are left out (not root, no sudo)" >&2
+      echo "note: without ${missing_optional[*]} what needs them is left out (not root, no sudo)" >&2
       exit 0
     fi
     echo "error: these packages are missing, and this is neither root nor is there sudo; as root, run:" >&2
@@ -72,5 +75,5 @@ if (( ${#missing[@]} )) && ! install "${missing[@]}"; then
   exit 1
 fi
 for package in "${missing_optional[@]}"; do
-  install "$package" || echo "note: $package could not be installed; that peer is left out" >&2
+  install "$package" || echo "note: $package could not be installed; what needs it is left out" >&2
 done

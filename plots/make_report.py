@@ -1,4 +1,4 @@
-"""Writes report.md beside the records: every table, ours beside the paper's and the limits."""
+"""Writes report.md and report.html beside the records: every table, ours beside the paper's and the limits."""
 
 import collections
 import re
@@ -6,6 +6,7 @@ import re
 import claims
 import first_screen
 import goals
+import page
 import records as rec
 import sections
 import states
@@ -81,11 +82,12 @@ def make(records):
 def main():
     arguments = rec.parse_arguments(__doc__)
     records = rec.Records(arguments.results)
-    path = arguments.results / "report.md"
-    path.write_text(make(records), encoding="utf-8")
+    report = written(records)
+    for name, text in (("report.md", report.text()), ("report.html", page.render(report))):
+        (arguments.results / name).write_text(text, encoding="utf-8")
     for message in records.damaged:
         print(f"damaged record left out: {message}")
-    print(path)
+    print(f"{arguments.results / 'report.md'} and report.html")
 
 
 if __name__ == "__main__":

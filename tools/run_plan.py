@@ -358,7 +358,10 @@ def run(runner, options, steps, temporary):
     for program in ("summarise", "draw", "make_report"):
         runner.must(sys.executable, f"plots/{program}.py", "--results", results)
     minutes, seconds = divmod(int(time.monotonic() - started), 60)
-    print(f"measured in {minutes} min {seconds} s; report: {results}/report.md", flush=True)
+    print(
+        f"measured in {minutes} min {seconds} s; report: {results}/report.md and, for a browser, report.html",
+        flush=True,
+    )
     if failed:
         refuse(f"not complete: {' '.join(failed)}; the same command repeats only those", 1)
 
@@ -374,7 +377,7 @@ def main():
     )
     for step in steps:
         print(f"  {step.minutes:4g} min  {step.name}")
-    print("  then summary.json, figures and report.md", flush=True)
+    print("  then summary.json, figures, report.md and report.html", flush=True)
     if options.plan:
         return
     know_the_processor()

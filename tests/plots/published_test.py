@@ -11,12 +11,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 class PublishedTest(unittest.TestCase):
-    def made_again(self, source, program, name):
-        """The file `name` that a program writes from a copy of the folder without that file."""
+    def made_again(self, source, program, names):
+        """[(text, published)] of the files that a program writes from a copy of the folder without them."""
         with tempfile.TemporaryDirectory() as temporary:
             # In a folder of the same name above: whose records are published is told by it.
             copy = pathlib.Path(temporary) / source.relative_to(ROOT)
-            shutil.copytree(source, copy, ignore=shutil.ignore_patterns("curves", name))
+            shutil.copytree(source, copy, ignore=shutil.ignore_patterns("curves", *names))
             done = subprocess.run(
                 [sys.executable, ROOT / "plots" / program, "--results", copy],
                 capture_output=True,
@@ -24,9 +24,10 @@ class PublishedTest(unittest.TestCase):
                 check=False,
             )
             self.assertEqual(done.returncode, 0, done.stderr)
-            return (copy / name).read_text(encoding="utf-8"), (source / name).read_text(
-                encoding="utf-8"
-            )
+            return [
+                tuple((folder / name).read_text(encoding="utf-8") for folder in (copy, source))
+                for name in names
+            ]
 
     def test_sittings_hold_what_the_summary_says(self):
         for path in (ROOT / "results" / "published").glob("*/sittings"):
@@ -49,13 +50,13 @@ class PublishedTest(unittest.TestCase):
         folders = [path.parent for path in (ROOT / "results").glob("published*/**/summary.json")]
         self.assertTrue(folders)
         for folder in folders:
-            for program, name in (
+            for program, *names in (
                 ("summarise.py", "summary.json"),
-                ("make_report.py", "report.md"),
+                ("make_report.py", "report.md", "report.html"),
             ):
-                with self.subTest(f"{folder}/{name}"):
-                    again, published = self.made_again(folder, program, name)
-                    self.assertEqual(again.split("\n"), published.split("\n"))
+                with self.subTest(f"{folder}: {program}"):
+                    for again, published in self.made_again(folder, program, names):
+                        self.assertEqual(again.split("\n"), published.split("\n"))
 
 
 if __name__ == "__main__":

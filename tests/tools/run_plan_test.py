@@ -119,7 +119,9 @@ class RunPlanTest(MadeUpCheckout):
         )
         self.assertIn("== Plan: 7.5 minutes at most", done.stdout)
         self.assertIn("== [2/4] table1: 2.5 min at most, about 7 min left in all", done.stdout)
-        self.assertIn("report: results/local/here/report.md", done.stdout)
+        self.assertIn(
+            "report: results/local/here/report.md and, for a browser, report.html", done.stdout
+        )
 
     def test_a_text_goes_to_the_curves_alone_and_paths_are_the_callers(self):
         (self.root.parent / "text.txt").write_text("words")
