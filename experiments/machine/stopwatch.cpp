@@ -112,8 +112,11 @@ void StopwatchStudy::measure(Points group, Sink& sink) {
     }
     std::vector<Metric> metrics;
     for (const auto& [name, values] : counters) metrics.push_back({name, "", values});
+    Extra extra;
+    extra.samples = {{"columns", {time.name}}, {"rows", nlohmann::ordered_json::array()}};
+    for (const double value : time.values) extra.samples["rows"].push_back({value});
     metrics.push_back(std::move(time));
-    sink.close(*point, metrics);
+    sink.close(*point, metrics, extra);
   }
 }
 

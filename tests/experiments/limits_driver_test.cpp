@@ -113,6 +113,27 @@ TEST(BenchKernels, ChecksAndTimesWhatTheFilterNamesOnce) {
   EXPECT_EQ(contents(folder / "kernels.jsonl"), before);
 }
 
+TEST(BenchKernels, EveryRepetitionIsOnRecord) {
+  const Folder folder;
+  const Outcome outcome = run_driver("bench_kernels",
+                                     "--benchmark_filter='^softmax/.*/ref/' "
+                                     "--benchmark_repetitions=3" +
+                                         into(folder));
+  ASSERT_EQ(outcome.status, 0) << outcome.text;
+  int timed = 0;
+  const RecordFile file(folder.path(), "kernels");
+  for (const Record& r : file.records()) {
+    if (r.metric != "us") continue;
+    ++timed;
+    EXPECT_EQ(r.samples["columns"].dump(), R"(["us"])");
+    ASSERT_EQ(r.samples["rows"].size(), 3);
+    std::vector<double> values;
+    for (const auto& row : r.samples["rows"]) values.push_back(row[0]);
+    EXPECT_DOUBLE_EQ(summarize(values).median, r.value);
+  }
+  EXPECT_GT(timed, 0);
+}
+
 TEST(BenchKernels, MistakesExitWithTwo) {
   for (const auto& [arguments, words] :
        std::vector<std::pair<std::string, std::string>>{{"--benchmark_filter=nothing", "filter"},
