@@ -2,6 +2,7 @@
 """Checks that a folder of published sittings can be believed: tools/check_published.py FOLDER [--least N].
 
   sittings   at least N (3) headline sittings, each complete, of one machine, at one commit, none of an edited tree
+  threads    in the middle decode of a row some task waited for a processor in no more than a tenth of the time
   records    every time, floor and efficiency of a decode is the median of its decodes, with their quartiles
   summary    every time of summary.json is the median over sittings of the medians of the decodes in its state, within
              its interval; and summary.json is what plots/summarise.py makes of these records today
@@ -23,6 +24,7 @@ import summarise
 from sections import tables
 
 CLOSE = 1e-4  # the decodes are recorded to six digits
+MOST_WAITING = 0.1  # two threads bound to one processor, or someone else's work: no decode of ours
 SUFFIX = {"fast": "", "only": "", "slow": "@slow"}
 
 
@@ -59,6 +61,24 @@ def of_sittings(folder, least):
                 if not str(sitting.commit).startswith(record["commit"]):
                     found.append(f"{where}: commit {record['commit']}, not {sitting.commit}")
     return sorted(set(found))
+
+
+def of_threads(records):
+    """Findings on rows whose threads lacked processors."""
+    found = []
+    for experiment, row, threads in records.places():
+        for closing in records.sittings_of(experiment, row, threads, states.CLOSING):
+            shares = [
+                share
+                for decode in evidence.decodes_of(closing)
+                if (share := decode.values.get("pressure")) is not None
+            ]
+            if shares and statistics.median(shares) > MOST_WAITING:
+                found.append(
+                    f"{closing['sitting']}/{experiment}, {row}, {threads} threads: tasks waited for a "
+                    f"processor in {statistics.median(shares):.0%} of the time"
+                )
+    return found
 
 
 def of_records(records):
@@ -147,7 +167,12 @@ def main():
         sys.exit(f"{path} does not exist; ./run_all.sh --publish makes it")
     records = rec.Records(arguments.folder)
     on_summary, checked = of_summary(records, json.loads(path.read_text(encoding="utf-8")))
-    found = of_sittings(arguments.folder, arguments.least) + of_records(records) + on_summary
+    found = (
+        of_sittings(arguments.folder, arguments.least)
+        + of_threads(records)
+        + of_records(records)
+        + on_summary
+    )
     for finding in found:
         print(finding)
     print(

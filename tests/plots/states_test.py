@@ -39,6 +39,7 @@ COLUMNS = (
     "block_overlap_floor_ms",
     "state_read_gbps",
     "barrier_us",
+    "pressure",
 )
 RATE = {"fast": 60.0, "slow": 30.0}
 
@@ -48,8 +49,11 @@ def quartiles(values):
     return {"value": middle, "low": low, "high": high, "spread": (high - low) / 2}
 
 
-def decodes(sitting, sparse, rounds=120):
-    """Rows of samples; the dense row follows memory, the sparse one is 2 ms in either state."""
+def decodes(sitting, sparse, waiting, rounds=120):
+    """Rows of samples; the dense row follows memory, the sparse one is 2 ms in either state.
+
+    waiting: share of the time in which some task waited for a processor.
+    """
     draw = random.Random(sitting)
     rows = []
     for number in range(rounds):
@@ -62,16 +66,16 @@ def decodes(sitting, sparse, rounds=120):
         read = rate * (1 + 0.01 * draw.random())
         rows.append(
             [number, 2.0 * number, 1, token, token / 10, floor, floor / 10, floor / 2, floor / 20]
-            + [read, 0.3 if fast else 0.07]
+            + [read, 0.3 if fast else 0.07, waiting]
         )
     return rows
 
 
-def sitting(name, number, **more):
+def sitting(name, number, waiting=0.01, **more):
     """Records of one: a dense and a sparse row."""
     found = []
     for row in ("baseline", "ff_qkv"):
-        rows = decodes(number, row != "baseline")
+        rows = decodes(number, row != "baseline", waiting)
         shared = {
             "experiment": "table1_800m",
             "row": row,
@@ -237,6 +241,8 @@ class Sittings(WithFolder):
         self.assertIn("of an edited tree", self.check()[1])
         self.add(3, commit="c2")
         self.assertIn("commit c2, not c1", self.check()[1])
+        self.add(3, waiting=0.9)
+        self.assertIn("tasks waited for a processor in 90% of the time", self.check()[1])
         self.add(3)
         self.assertEqual(self.check()[0], 0)
         path = self.folder / "summary.json"
