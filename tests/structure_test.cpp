@@ -70,6 +70,7 @@ const std::vector<std::pair<std::string, Prefixes>> kMayInclude = {
     {"experiments/study/",
      {"experiments/study/", "study/build_info.h", "models/knobs.h", "kernels/", "boost/",
       "nlohmann/"}},
+    {"experiments/peers/libraries/", {"experiments/peers/libraries/", "ggml", "mkl.h", "oneapi/"}},
     {"experiments/instruments/",
      {"experiments/study/", "experiments/instruments/", "models/", "kernels/", "nlohmann/"}},
     {"apps/", {"experiments/study/", "models/", "kernels/", "boost/"}}};
@@ -133,6 +134,9 @@ TEST(Structure, RuleItselfRefusesUpwardIncludes) {
   EXPECT_FALSE(may_include("experiments/instruments/x.h", "experiments/decode/decode_study.h"));
   EXPECT_FALSE(may_include("experiments/decode_time.cpp", "tests/close.h"));
   EXPECT_FALSE(may_include("apps/generate.cpp", "experiments/instruments/memory.h"));
+  EXPECT_FALSE(may_include("experiments/peers/libraries/x.h", "kernels/kernels.h"));
+  EXPECT_FALSE(may_include("experiments/decode/x.h", "experiments/peers/libraries/peer.h"));
+  EXPECT_TRUE(may_include("experiments/peers/libraries/x.h", "ggml-cpu.h"));
   EXPECT_TRUE(may_include("models/training/x.h", "nlohmann/json.hpp"));
   EXPECT_TRUE(may_include("models/layers/x.h", "models/config.h"));
   EXPECT_TRUE(may_include("experiments/stacks/x.h", "experiments/stacks/y.h"));

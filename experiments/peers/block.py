@@ -40,7 +40,7 @@ class Shape:
 SHAPES = {
     "800m": Shape(1024, 16, 4096, 6144, 64, 96, 16),
     "17b": Shape(9216, 96, 40960, 65536, 256, 32, 64),
-    "tiny": Shape(48, 4, 96, 128, 8, 8, 6),
+    "tiny": Shape(64, 4, 128, 128, 8, 8, 8),
 }
 LAYERS = {"800m": 24, "17b": 6, "tiny": 3}
 VARIANTS = ("dense", "ff_qkv_cross")
@@ -85,7 +85,9 @@ def weight_shapes(shape, variant):
 
 
 def weight_bytes(shape, variant, bytes_per_weight):
-    return sum(int(np.prod(s)) for s in weight_shapes(shape, variant).values()) * bytes_per_weight
+    """Of a block; a quantised weight is a fraction of bytes, and vectors count as weights do."""
+    weights = sum(int(np.prod(s)) for s in weight_shapes(shape, variant).values())
+    return int(weights * bytes_per_weight)
 
 
 def make_weights(shape, variant, rng):

@@ -26,7 +26,7 @@ def fingerprint(data):
 
 def sources(folder=HERE):
     """Of everything here that may change a measurement: the programs and the packages they need."""
-    files = [*folder.glob("*.py"), folder / "requirements.txt"]
+    files = [*folder.glob("*.py"), folder / "requirements.txt", *folder.glob("libraries/*")]
     files = sorted(f for f in files if f.exists() and not f.name.startswith("test_"))
     return fingerprint(b"\0".join(f.name.encode() + b"\0" + f.read_bytes() for f in files))
 

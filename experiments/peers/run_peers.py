@@ -1,7 +1,8 @@
-"""Times one decoder block in eager PyTorch and jitted JAX and writes records beside the other experiments'.
+"""Times one decoder block in eager PyTorch, jitted JAX, ggml, MKL and oneDNN and writes records beside the other
+experiments'.
 
-Needs the packages of requirements.txt (run_all.sh --peers makes a virtual environment with them). Each row
-runs in a process of its own, bound to as many cores as it may use, and is checked against numpy first. Our
+Needs the packages of requirements.txt and what build_libraries.py makes (run_all.sh --peers makes a virtual
+environment with both). Memory is on huge pages, as ours is. Each row runs in a process of its own, bound to as many cores as it may use, and is checked against numpy first. Our
 driver `ceilings`, where it is built, measures the machine's limits right before and after; if memory was not
 as fast after as before, the row is timed again, three times in all at most.
 """
@@ -18,19 +19,30 @@ from record import HERE, ROOT, RecordFile
 EXPERIMENT = "peers_python"
 TIME_ONE = HERE / "time_one.py"
 MAX_EFFICIENCY = 1.03  # above it, something is measured or counted wrongly
-# bf16 weights where the framework computes with them as they are: the sparse block's choices flip when JAX rounds
-# the controller's products to bf16, so that it cannot be checked against the definition.
+# Weight types that the peer computes with as they are: the sparse block's choices flip when JAX rounds the controller's
+# products to bf16, so that it cannot be checked against the definition.
 ROWS = [
-    (f"{shape}.{name}{'.bf16' if dtype == 'bf16' else ''}", peer, shape, variant, dtype)
+    (f"{shape}.{name}{'' if dtype == 'f32' else f'.{dtype}'}", peer, shape, variant, dtype)
     for shape in ("800m", "17b")
     for dtype, name, peer, variant in (
         ("f32", "pytorch", "pytorch", "dense"),
         ("f32", "jax", "jax", "dense"),
         ("f32", "jax.ff_qkv_cross", "jax", "ff_qkv_cross"),
+        ("f32", "onednn_current", "onednn", "dense"),
+        ("f32", "mkl", "mkl", "dense"),
+        ("f32", "ggml", "ggml", "dense"),
         ("bf16", "pytorch", "pytorch", "dense"),
         ("bf16", "jax", "jax", "dense"),
+        ("bf16", "onednn_current", "onednn", "dense"),
+        ("bf16", "mkl", "mkl", "dense"),
+        ("bf16", "ggml", "ggml", "dense"),
+        ("q8_0", "ggml", "ggml", "dense"),
+        ("q4_0", "ggml", "ggml", "dense"),
     )
 ]
+HUGE_PAGES = (
+    "glibc.malloc.hugetlb=1"  # what malloc takes for weights asks for them, in every library
+)
 
 
 def parse():
@@ -75,7 +87,14 @@ def measure(row, threads, seconds, ceilings):
     ]
     if ceilings:
         command += ["--ceilings", str(ceilings)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    tunables = ":".join(t for t in (os.environ.get("GLIBC_TUNABLES"), HUGE_PAGES) if t)
+    done = subprocess.run(
+        command,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+        env={**os.environ, "GLIBC_TUNABLES": tunables},
+    )
     try:
         return json.loads(done.stdout.splitlines()[-1])
     except (IndexError, ValueError):
@@ -130,6 +149,7 @@ def records_of(row, threads, seconds, outcome, key):
             "source_length": 16,
             "blocks_held": outcome.get("blocks_held", 0),
             "way": outcome.get("way", ""),
+            "huge_page_share": outcome.get("huge_page_share"),
             "seconds": seconds,
         },
         "command": f"experiments/peers/run_peers.py --rows {name} --threads {threads} --seconds {seconds:g} --results DIR",

@@ -45,7 +45,8 @@ class RecordTest(WithFolder):
         before = record.sources(self.folder)
         (self.folder / "test_time_one.py").write_text("1")
         self.assertEqual(record.sources(self.folder), before)
-        for name in ("time_one.py", "requirements.txt"):
+        (self.folder / "libraries").mkdir()
+        for name in ("time_one.py", "requirements.txt", "libraries/mkl_block.cpp"):
             (self.folder / name).write_text("2")
             self.assertNotEqual(record.sources(self.folder), before)
             before = record.sources(self.folder)

@@ -115,7 +115,10 @@ class RunPeersTest(unittest.TestCase):
 
     def peer(self, outcome):
         """A program like time_one.py that notes its arguments and prints the outcome."""
-        text = f"import sys\nopen({str(self.folder / 'calls')!r}, 'a').write(' '.join(sys.argv[1:]) + chr(10))\n"
+        text = (
+            f"import os, sys\nwith open({str(self.folder / 'calls')!r}, 'a') as calls:\n"
+            "    print(os.environ['GLIBC_TUNABLES'], *sys.argv[1:], file=calls)\n"
+        )
         return program(
             self.folder,
             "peer.py",
@@ -169,6 +172,31 @@ class RunPeersTest(unittest.TestCase):
             "--peer pytorch --shape 800m --variant dense --dtype f32 --threads 1", self.calls()[0]
         )
         self.assertIn(f"--ceilings {sys.executable}", self.calls()[0])
+
+    def test_rows_of_libraries_name_their_weights(self):
+        names = [row[0] for row in run_peers.ROWS]
+        self.assertEqual(len(names), len(set(names)))
+        rows = "800m.onednn_current,17b.mkl.bf16,800m.ggml.q4_0"
+        records, _ = self.run_peers(
+            {**TIMED, "huge_page_share": 0.98}, "--rows", rows, "--threads", "1"
+        )
+        self.assertEqual(
+            [(r["config"]["peer"], r["config"]["weight_type"]) for r in records],
+            [("onednn", "f32"), ("mkl", "bf16"), ("ggml", "q4_0")],
+        )
+        self.assertEqual(records[0]["config"]["huge_page_share"], 0.98)
+        self.assertIn("--peer ggml --shape 800m --variant dense --dtype q4_0", self.calls()[2])
+
+    def test_memory_is_asked_for_in_huge_pages_beside_what_the_user_asks_for(self):
+        rows = ("--rows", "800m.mkl", "--threads", "1")
+        with mock.patch.dict(os.environ):
+            os.environ.pop("GLIBC_TUNABLES", None)
+            self.run_peers(TIMED, *rows)
+            os.environ["GLIBC_TUNABLES"] = "glibc.malloc.check=0"
+            self.run_peers(TIMED, *rows, "--force")
+        tunables = [line.split()[0] for line in self.calls()]
+        huge = "glibc.malloc.hugetlb=1"
+        self.assertEqual(tunables, [huge, f"glibc.malloc.check=0:{huge}"])
 
     def test_an_unstable_row_says_so(self):
         outcome = {**TIMED, "ceilings": {"read_gbps": 50.0, "fma_gflops": 300.0}, "unstable": True}
@@ -243,8 +271,20 @@ class NumpyPeer:
             return x
 
 
+class Refusing:
+    """The definition, and a way that this processor lacks."""
+
+    NAME, WAYS = "numpy", {"lacking": None, "only": None}
+
+    @staticmethod
+    def Peer(shape, variant, way, dtype):
+        if way == "lacking":
+            raise RuntimeError("no such instruction")
+        return NumpyPeer.Peer(shape, variant, way, dtype)
+
+
 class TimeOneTest(unittest.TestCase):
-    def outcome_of(self, *arguments, available=1 << 40):
+    def outcome_of(self, *arguments, available=1 << 40, peer=NumpyPeer):
         command = [
             "time_one.py",
             "--peer",
@@ -259,7 +299,7 @@ class TimeOneTest(unittest.TestCase):
         ]
         with (
             mock.patch.object(sys, "argv", command),
-            mock.patch.dict(sys.modules, {"pytorch_peer": NumpyPeer}),
+            mock.patch.dict(sys.modules, {"pytorch_peer": peer}),
             mock.patch.dict(os.environ),
             mock.patch.object(time_one, "available_bytes", lambda: available),
             contextlib.redirect_stdout(io.StringIO()) as said,
@@ -283,6 +323,35 @@ class TimeOneTest(unittest.TestCase):
         self.assertEqual((outcome["status"], outcome["blocks_held"]), ("scaled_down", 2))
         self.assertIn("2 of 3 blocks", outcome["note"])
         self.assertEqual(self.outcome_of(available=size)["status"], "skipped")
+
+    def test_a_library_that_is_not_there_is_skipped_with_the_remedy(self):
+        outcome = self.outcome_of("--peer", "mkl")
+        self.assertEqual(outcome["status"], "skipped")
+        self.assertIn("build_libraries.py makes it", outcome["note"])
+
+    def test_a_way_that_is_refused_is_left_out(self):
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            outcome = self.outcome_of(peer=Refusing)
+        self.assertEqual((outcome["status"], outcome["way"]), ("ok", "only"))
+        self.assertIn("lacking: no such instruction, not timed", said.getvalue())
+
+    def test_other_weights_than_the_peers_are_noticed(self):
+        """The definition's weights are narrowed, the peer's, which should do it itself, are not."""
+        with contextlib.redirect_stderr(io.StringIO()):
+            self.assertEqual(self.outcome_of("--dtype", "q4_0")["status"], "untrusted")
+            self.assertEqual(self.outcome_of("--dtype", "bf16")["status"], "ok")
+
+    def test_of_quantised_blocks_there_are_more_than_any_cache_holds(self):
+        sizes = {"f32": 60_000_000, "bf16": 30_000_000, "q4_0": 8_000_000}
+        wanted = {
+            dtype: time_one.blocks_wanted(
+                mock.Mock(shape="800m", variant="dense", dtype=dtype), size
+            )
+            for dtype, size in sizes.items()
+        }
+        self.assertEqual(wanted, {"f32": 24, "bf16": 24, "q4_0": 175})
+        sparse = mock.Mock(shape="800m", variant="ff_qkv_cross", dtype="f32")
+        self.assertEqual(time_one.blocks_wanted(sparse, 100_000_000), block.LAYERS["800m"])
 
     def test_ceilings_stand_beside_the_time_and_take_their_memory(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -11,14 +11,18 @@ from pathlib import Path
 import ceilings
 
 COLD_BYTES = 1_400_000_000
+TRIED_BYTES = 350_000_000  # of blocks that each way is tried with
+CHECKED_BYTES = 1 << 28  # a smaller block is checked whole
+FRAMEWORKS, LIBRARIES = ("pytorch", "jax"), ("ggml", "mkl", "onednn")
+DTYPES = ("f32", "bf16", "q8_0", "q4_0")
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--peer", choices=("pytorch", "jax"), required=True)
+    parser.add_argument("--peer", choices=FRAMEWORKS + LIBRARIES, required=True)
     parser.add_argument("--shape", required=True)
     parser.add_argument("--variant", default="dense")
-    parser.add_argument("--dtype", choices=("f32", "bf16"), default="f32")
+    parser.add_argument("--dtype", choices=DTYPES, default="f32")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument(
@@ -33,48 +37,41 @@ def available_bytes():
     return memory["MemAvailable"]
 
 
-def rounded(weights, dtype):
-    """The weights as the peer will hold them, in f32."""
-    if dtype == "f32":
-        return {name: value.copy() for name, value in weights.items()}
-    import numpy as np
-
-    def to_bf16(v):
-        bits = v.view(np.uint32).astype(np.uint64)
-        return (
-            ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
-        )
-
-    return {
-        name: to_bf16(value) if value.ndim > 1 else value.copy() for name, value in weights.items()
-    }
-
-
-def check(peer_module, way, variant, dtype):
-    """Runs a tiny stack for a few tokens; the largest relative error, in the norm, against numpy."""
+def check(peer_module, way, variant, dtype, shape_name="tiny", layers=3, tokens=20):
+    """Runs a stack for a few tokens; the largest relative error, in the norm, against numpy."""
     import numpy as np
 
     import block
+    import narrow
 
-    shape = block.SHAPES["tiny"]
+    shape = block.SHAPES[shape_name]
     rng = np.random.default_rng(3)
     peer = peer_module.Peer(shape, variant, way, dtype)
     reference = []
-    for _ in range(block.LAYERS["tiny"]):
+    for _ in range(layers):
         weights = block.make_weights(shape, variant, rng)
         state = block.make_state(shape, variant, rng)
         reference.append(
-            (rounded(weights, dtype), {name: value.copy() for name, value in state.items()})
+            (narrow.rounded(weights, dtype), {name: value.copy() for name, value in state.items()})
         )
         peer.add_block(weights, state)
     worst = 0.0
-    for t in range(20):
+    for t in range(tokens):
         x = rng.standard_normal(shape.d_model, np.float32)
         got = peer.step(x, t)
         for weights, state in reference:
             x = block.reference_step(shape, variant, weights, state, x, t)
         worst = max(worst, float(np.linalg.norm(got - x) / np.linalg.norm(x)))
     return worst
+
+
+def error_of(peer_module, way, args, block_bytes):
+    """The larger error of a tiny stack and, where that is soon done, of one block of the size that is timed."""
+    error = check(peer_module, way, args.variant, args.dtype)
+    if args.variant == "dense" and block_bytes < CHECKED_BYTES:
+        whole = check(peer_module, way, args.variant, args.dtype, args.shape, layers=1, tokens=3)
+        error = max(error, whole)
+    return error
 
 
 def build(peer_module, shape_name, variant, dtype, way, blocks):
@@ -121,57 +118,91 @@ def timed_beside_ceilings(run, program, threads):
     return times, {"ceilings": limits, "unstable": unstable}
 
 
+def huge_page_share():
+    """Of this process's memory without a file; None where the system does not tell."""
+    try:
+        with open("/proc/self/smaps_rollup", encoding="ascii") as file:
+            sizes = {line.split(":")[0]: line.split()[1] for line in file if " kB" in line}
+        return round(int(sizes["AnonHugePages"]) / int(sizes["Anonymous"]), 3)
+    except (OSError, KeyError, ZeroDivisionError):
+        return None
+
+
+def module_of(args):
+    """What has NAME, WAYS and Peer; library_peer.Missing if the library is not there."""
+    if args.peer == "jax":
+        import jax_peer
+
+        return jax_peer
+    if args.peer == "pytorch":
+        import pytorch_peer
+
+        return pytorch_peer
+    import library_peer
+
+    return library_peer.Library(args.peer, args.dtype)
+
+
+def blocks_wanted(args, size):
+    """As many as the model has, and fewer once no cache could hold what a token reads. A sparse block reads little of
+    what it holds. Of quantised blocks there are as many as that takes: the model's might fit."""
+    import block
+    import narrow
+
+    layers = block.LAYERS[args.shape]
+    if args.variant != "dense":
+        return layers
+    cold = -(-COLD_BYTES // size)
+    return cold if args.dtype in narrow.QUANTISED else min(layers, cold)
+
+
+def give_up(status, note):
+    print(json.dumps({"status": status, "note": note}))
+
+
 def main():
     args = parse()
     cores = sorted(os.sched_getaffinity(0))[: args.threads]
     os.sched_setaffinity(0, cores)
     os.environ["OMP_NUM_THREADS"] = str(args.threads)
     os.environ["JAX_PLATFORMS"] = "cpu"
-    import block
-
-    if args.peer == "jax":
-        import jax_peer as peer_module
-    else:
-        import pytorch_peer as peer_module
     import numpy as np
 
+    import block
+    import library_peer
+    import narrow
+
+    try:
+        peer_module = module_of(args)
+    except library_peer.Missing as why:
+        return give_up("skipped", str(why))
     shape = block.SHAPES[args.shape]
-    item = 2 if args.dtype == "bf16" else 4
-    size = block.weight_bytes(shape, args.variant, item)
+    size = block.weight_bytes(shape, args.variant, narrow.BYTES[args.dtype])
     # One block's largest matrices exist twice, and in f32, for a moment while they are converted.
     spare = block.weight_bytes(shape, args.variant, 4) * 1.2
     reserve = spare + (ceilings.NEEDED_BYTES if args.ceilings else 0)
     room = int((available_bytes() * 0.9 - reserve) // size)
-    # A token should read more than caches hold; a sparse block reads little of what it holds.
-    enough = -(-COLD_BYTES // size) if args.variant == "dense" else block.LAYERS[args.shape]
     layers = block.LAYERS[args.shape]
-    blocks = max(0, min(layers, enough, room))
+    blocks = max(0, min(blocks_wanted(args, size), room))
     if blocks < 1:
-        print(
-            json.dumps(
-                {
-                    "status": "skipped",
-                    "note": f"a block needs {(size + reserve) / 2**30:.1f} GiB, "
-                    f"{available_bytes() / 2**30:.1f} GiB are available",
-                }
-            )
+        needed, available = (size + reserve) / 2**30, available_bytes() / 2**30
+        return give_up(
+            "skipped", f"a block needs {needed:.1f} GiB, {available:.1f} GiB are available"
         )
-        return
     tolerance = 1e-4 if args.dtype == "f32" else 0.05
     tried = {}
     for way in peer_module.WAYS:
-        error = check(peer_module, way, args.variant, args.dtype)
+        try:
+            error = error_of(peer_module, way, args, size)
+        except RuntimeError as refusal:  # what this processor, or this version, cannot do
+            print(f"{args.peer} {way}: {refusal}, not timed", file=sys.stderr)
+            continue
         if not error <= tolerance:
             print(f"{args.peer} {way}: relative error {error:.2g}, not timed", file=sys.stderr)
             continue
         tried[way] = float("inf")
     if not tried:
-        print(
-            json.dumps(
-                {"status": "untrusted", "note": f"differs from numpy by more than {tolerance}"}
-            )
-        )
-        return
+        return give_up("untrusted", f"no way is within {tolerance} of numpy")
     for way in tried if len(tried) > 1 else ():
         peer = build(
             peer_module,
@@ -179,7 +210,7 @@ def main():
             args.variant,
             args.dtype,
             way,
-            min(blocks, 6 if size < 2**28 else 1),
+            min(blocks, -(-TRIED_BYTES // size)),
         )
         tried[way] = float(np.median(timed(peer, shape.d_model, args.seconds / 8, 3))) / len(
             peer.weights
@@ -188,6 +219,7 @@ def main():
         print(f"  {way}: {tried[way] * 1e3:.3f} ms a block", file=sys.stderr)
     way = min(tried, key=tried.get)
     peer = build(peer_module, args.shape, args.variant, args.dtype, way, blocks)
+    pages = huge_page_share()
     times, beside = timed_beside_ceilings(
         lambda: timed(peer, shape.d_model, args.seconds, 10), args.ceilings, args.threads
     )
@@ -201,6 +233,7 @@ def main():
         "blocks_held": blocks,
         "way": way,
         "versions": peer_module.NAME,
+        "huge_page_share": pages,
         "note": "",
         **beside,
     }

@@ -144,7 +144,8 @@ class RunPlanTest(MadeUpCheckout):
         self.assertEqual(self.run_all("--corpus", "text.txt").returncode, 0)
         self.assertEqual([line for line in self.calls() if "--corpus" in line], [])
 
-    def test_programs_of_python_run_by_the_interpreter_that_the_plan_says(self):
+    def peers(self):
+        """An environment that is ready; what a run with it prints."""
         for folder in ("build/peers/bin", "experiments/peers"):
             (self.root / folder).mkdir(parents=True)
         for name in ("build/peers/ready", "experiments/peers/requirements.txt"):
@@ -153,14 +154,25 @@ class RunPlanTest(MadeUpCheckout):
             self.program(name)
         with mock.patch.dict(os.environ):
             os.environ.pop("SCALING_PEERS", None)
-            done = self.run_all("--quick", "--peers", "--results", "mine")
+            return self.run_all("--quick", "--peers", "--results", "mine")
+
+    def test_programs_of_python_run_by_the_interpreter_that_the_plan_says(self):
+        done = self.peers()
         self.assertEqual(done.returncode, 0, done.stderr)
-        theirs, both = self.calls()[3:5]
+        build, theirs, _, both = self.calls()[3:7]
+        self.assertEqual(build, "python experiments/peers/build_libraries.py")
         cores = len(os.sched_getaffinity(0))
         into = f"--results {self.root.parent}/mine"
         self.assertEqual(theirs, f"python theirs.py {into} --threads {cores}")
         self.assertTrue(both.startswith("both.py --python pytorch=build/peers/bin/python "))
         self.assertTrue(both.endswith(into))
+
+    def test_without_a_library_the_other_peers_are_timed(self):
+        self.does("python", "sys.exit('build_libraries' in sys.argv[1])")
+        done = self.peers()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("left out are skipped", done.stderr)
+        self.assertIn("python theirs.py", " ".join(self.calls()))
 
     def test_a_failing_step_leaves_the_others_and_is_named(self):
         self.does("decode_time", "sys.exit(0 if '--where' in sys.argv else 3)")
