@@ -4,7 +4,9 @@ import section
 import states
 from values import ceiling, measured, of_record, other_bandwidths, product, ratio, scaled, setting
 
-PEERS = ("eigen", "openblas", "onednn", "pytorch", "jax")
+LINKED_PEERS = ("eigen", "openblas", "onednn")  # kernel sets of the same program
+OTHER_PEERS = ("pytorch", "jax", "onednn_current", "mkl", "ggml")  # in processes of their own
+PEERS = LINKED_PEERS + OTHER_PEERS
 DENSE_PARTS = ("feed_forward", "projection", "cross_projection", "loss")
 MEASURED = (
     "token_ms",
@@ -50,17 +52,20 @@ def has_peers_block(record):
 
 
 def peer_rows(records, shape, weight_type, threads, metric):
-    """[(library, record, Value of our own dense row in the same file or None)], every variant."""
+    """[(library, record, Value of our own dense row in the same file or None)], every variant.
+
+    Of this weight type alone: quantised weights are fewer bytes, and divide no time of wider ones.
+    """
     found = []
     for experiment, prefix in ((f"peers_{shape}", ""), ("peers_python", f"{shape}.")):
         own = measured(records, experiment, "baseline", threads, metric)
         for row in records.rows(experiment):
-            library = row[len(prefix) :].replace(".bf16", "").removesuffix("_own")
             record = records.get(experiment, row, threads, metric)
-            if not row.startswith(prefix) or record is None or library not in PEERS:
+            if not row.startswith(prefix) or record is None:
                 continue
             row_type = "bf16" if row.endswith(".bf16") else setting(record, "weight_type", "f32")
-            if row_type == weight_type:
+            library = row[len(prefix) :].removesuffix(f".{row_type}").removesuffix("_own")
+            if library in PEERS and row_type == weight_type:
                 found.append((library, record, own))
     return found
 

@@ -31,6 +31,14 @@ def both_threads(ids):
     return tuple(prefix + name for name in ids for prefix in ("", "threads1."))
 
 
+def over_ours(libraries):
+    return tuple(
+        f"peers.{shape}.{library}.over_ours{EQUAL_BANDWIDTH}"
+        for shape in SHAPES
+        for library in libraries
+    )
+
+
 GOALS = (
     Goal(
         "dense block: its floor over its time",
@@ -43,14 +51,17 @@ GOALS = (
         ),
     ),
     Goal(
-        "a library's dense block: its time over ours",
+        "a linked library's dense block: its time over ours",
         ">=",
         0.97,
-        tuple(
-            f"peers.{shape}.{library}.over_ours{EQUAL_BANDWIDTH}"
-            for shape in SHAPES
-            for library in decode.PEERS
-        ),
+        over_ours(decode.LINKED_PEERS),
+    ),
+    Goal(
+        "another library's dense block: its time over ours",
+        ">=",
+        0.97,
+        over_ours(decode.OTHER_PEERS),
+        PEERS,
     ),
     Goal(
         "FF+QKV block in jitted JAX: its time over ours",

@@ -11,19 +11,24 @@ EQUAL_BANDWIDTH_NOTE = (
     "machine that was faster for one of the two does not decide; the goal of "
     "0.97 goes by this one where both bandwidths are known."
 )
+YARDSTICK_NOTE = (
+    "Quantised weights, of fewer bits than any of ours: a yardstick beside our bf16 block, which "
+    "divides no speed-up."
+)
 SHAPES = ("800m", "17b")
+TYPES = ("f32", "bf16", "q8_0", "q4_0")  # of weights; the last two are ggml's
 
 
 def owns(about):
     return (about.study, about.section) in (("decode", "peers"), ("peers", ""))
 
 
-def peer(records, shape, library, threads):
+def peer(records, shape, library, threads, weight_type="f32"):
     """The record of a library's dense block: of its own threads and our row slices, and whatever
     else it was tried with, the faster at equal bandwidth where all have one; or None."""
     found = [
         record
-        for name, record, _ in peer_rows(records, shape, "f32", threads, "block_ms")
+        for name, record, _ in peer_rows(records, shape, weight_type, threads, "block_ms")
         if name == library
     ]
     known = all(ceiling(r, "read_gbps") for r in found)
@@ -32,11 +37,26 @@ def peer(records, shape, library, threads):
     )
 
 
-def peers_dense(records, shape, threads):
-    """The record of our own dense block that libraries are compared with, or None."""
+def peers_dense(records, shape, threads, weight_type="f32"):
+    """The record of our own dense block that libraries are compared with, or None: of the same
+    weights, of bf16 for narrower ones."""
+    if weight_type != "f32":
+        return records.get(f"table1_{shape}_bf16", "baseline.bf16", threads, "block_ms")
     return records.get(f"peers_{shape}", "baseline", threads, "block_ms") or records.get(
         f"table1_{shape}", "baseline", threads, "block_ms"
     )
+
+
+def dense_pairs(records, shape, threads):
+    """[(library, weight type, its record, our record or None)], as far as measured."""
+    found = []
+    for weight_type in TYPES:
+        ours = peers_dense(records, shape, threads, weight_type)
+        for library in PEERS:
+            theirs = peer(records, shape, library, threads, weight_type)
+            if theirs:
+                found.append((library, weight_type, theirs, ours))
+    return found
 
 
 def sparse_peer(records, shape, threads):
@@ -51,11 +71,9 @@ def numbers_at(records, _own, threads):
     """{id: Value} of other libraries' blocks and of ours beside them."""
     found = {}
     for shape in SHAPES:
-        ours = peers_dense(records, shape, threads)
-        for library in PEERS:
-            found.update(
-                _beside(f"peers.{shape}.{library}", peer(records, shape, library, threads), ours)
-            )
+        for library, weight_type, theirs, ours in dense_pairs(records, shape, threads):
+            suffix = "" if weight_type == "f32" else f".{weight_type}"
+            found.update(_beside(f"peers.{shape}.{library}{suffix}", theirs, ours))
         found.update(
             _beside(f"peers.{shape}.jax.ff_qkv_cross", *sparse_peer(records, shape, threads))
         )
@@ -82,11 +100,11 @@ def peer_table(report, threads):
     records = report.records
     lines = []
     for shape in SHAPES:
-        ours = peers_dense(records, shape, threads)
-        for library in PEERS:
-            theirs = peer(records, shape, library, threads)
-            if theirs:
-                lines.append(peer_line(report, f"{shape} dense, {library}", theirs, ours))
+        for library, weight_type, theirs, ours in dense_pairs(records, shape, threads):
+            words = "" if weight_type == "f32" else f" {weight_type}"
+            mark = report.note(YARDSTICK_NOTE) if weight_type.startswith("q") else ""
+            name = f"{shape} dense{words}, {library}{mark}"
+            lines.append(peer_line(report, name, theirs, ours))
         theirs, ours = sparse_peer(records, shape, threads)
         if theirs:
             lines.append(peer_line(report, f"{shape} FF+QKV, jax", theirs, ours))

@@ -379,6 +379,47 @@ class DeriveTest(WithFolder):
         ):
             self.assertAlmostEqual(self.figures(TABLE1 + [bad])["block_speedup"].value, 5, msg=bad)
 
+    def test_the_fastest_dense_of_a_weight_type_divides_and_narrower_ones_never_do(self):
+        bf16 = [
+            record("table1_800m_bf16", f"{name}.bf16", "block_ms", value, against="baseline.bf16")
+            for name, value in (("baseline", 2.0), ("ff_qkv", 0.5))
+        ]
+        for r in bf16:
+            r["config"] = {**r["config"], "weight_type": "bf16"}
+        theirs = [
+            record("peers_python", f"800m.{name}", "block_ms", value, config={"weight_type": kind})
+            for name, kind, value in (
+                ("mkl", "f32", 3.6),
+                ("ggml", "f32", 3.2),
+                ("onednn_current.bf16", "bf16", 1.5),
+                ("ggml.bf16", "bf16", 1.8),
+                ("ggml.q8_0", "q8_0", 1.0),
+                ("ggml.q4_0", "q4_0", 0.25),
+            )
+        ]
+        records = self.load(TABLE1 + bf16 + theirs)
+        for table, row_of, value, whose in (
+            ("table1_800m", "baseline", 3.2, "ggml"),
+            ("table1_800m_bf16", "baseline.bf16", 1.5, "onednn_current"),
+        ):
+            found = decode.dense_reference(records, table, row_of, 2, "block_ms")
+            self.assertEqual((found[0].value, found[1]), (value, whose))
+        found = summarise.summary(records)
+        for name, value in (
+            ("table1.800m.ff_qkv.block_speedup", 3.2 / 0.8),
+            ("table1.800m.ff_qkv.bf16.block_speedup", 1.5 / 0.5),
+            ("peers.800m.mkl.over_ours", 0.9),
+            ("peers.800m.ggml.bf16.over_ours", 0.9),
+            ("peers.800m.ggml.q4_0.over_ours", 0.125),  # over our bf16
+            ("peers.800m.ggml.q4_0.block_ms", 0.25),
+        ):
+            self.assertAlmostEqual(found[name]["value"], value, msg=name)
+        text = make_report.make(records)
+        self.assertIn("| 800m dense, ggml | 3.20 | 4.00 | 0.800 |", text)
+        self.assertIn("| 800m dense bf16, onednn_current | 1.50 | 2.00 | 0.750 |", text)
+        self.assertRegex(text, r"\| 800m dense q4_0, ggml\[\d+\] \| 0.250 \| 2.00 \| 0.125 \|")
+        self.assertIn("a yardstick beside our bf16 block", text)
+
     def test_a_peer_alone_counts_at_equal_bandwidth_where_both_are_known(self):
         ours = [{**r, **ceilings(30.0)} for r in TABLE1]
         # 3.2 ms at 40 GB/s would be 4.27 ms at ours: no faster than our 4.0.
@@ -1035,7 +1076,7 @@ class ReportTest(WithFolder):
         )
         self.assertNotIn("## Goals", text)  # they are the project's, not of a user's machine
         text = make_report.make(self.load(items, "nonsense\n", published=True))
-        self.assertRegex(text, r"Not measured: \d+ figures; .*`./run_all.sh --peers` measures 5\.")
+        self.assertRegex(text, r"Not measured: \d+ figures; .*`./run_all.sh --peers` measures 15\.")
         self.assertNotIn("**not measured**", text)
         self.assertIn("--config experiments/configs/decode/table1_800m.cfg", text)
 
