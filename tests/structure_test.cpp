@@ -89,8 +89,8 @@ Prefixes of_a_study(const std::string& folder) {
 
 bool is_system(const std::string& name) {
   static const std::set<std::string> with_dots = {
-      "sched.h", "pthread.h",   "immintrin.h", "unistd.h", "fcntl.h", "omp.h",
-      "cpuid.h", "x86intrin.h", "signal.h",    "time.h",   "glob.h",  "malloc.h"};
+      "sched.h",     "pthread.h", "immintrin.h", "unistd.h", "fcntl.h",  "omp.h",  "cpuid.h",
+      "x86intrin.h", "signal.h",  "time.h",      "glob.h",   "malloc.h", "dlfcn.h"};
   const bool standard = name.find('.') == std::string::npos && name.find('/') == std::string::npos;
   return standard || with_dots.count(name) > 0 ||
          starts_with_any(name, {"sys/", "linux/", "sanitizer/"});

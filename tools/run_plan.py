@@ -299,9 +299,9 @@ class Measuring:
 
 
 def know_the_processor(cpuinfo="/proc/cpuinfo"):
-    """Debian 12's OpenBLAS takes processors with AVX-512 that it does not know for slower ones: AMD's
-    for a Haswell, Intel's newest without AMX for a Prescott, with products at half their rate and
-    less. Whoever made it, what has the extensions of a Skylake-X runs the kernels of one.
+    """Tells Debian 12's OpenBLAS, beneath Debian's PyTorch, what our own programs tell it
+    (kernels/openblas/functions.h): whoever made it, what has the extensions of a Skylake-X runs the
+    kernels of one.
     """
     words = set(Path(cpuinfo).read_text(encoding="utf-8").split())
     if {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= words:

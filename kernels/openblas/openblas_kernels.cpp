@@ -1,18 +1,10 @@
 // Dense products by OpenBLAS, on f32 weights; all else is simd's.
-#include <cblas.h>
-
 #include <algorithm>
 #include <string>
 
 #include "kernels/libraries.h"
+#include "kernels/openblas/functions.h"
 #include "kernels/openmp_threads.h"
-
-// In OpenBLAS's own cblas.h but not in the plain one that may be found in its place.
-extern "C" {
-void openblas_set_num_threads(int threads);
-char* openblas_get_config(void);
-char* openblas_get_corename(void);
-}
 
 namespace scaling {
 namespace {
@@ -29,11 +21,11 @@ void dense(const WeightView& w, const float* bias, const float* x, int tokens, f
   const float* weights = w.f32() + outputs.begin * w.cols;
   const int in = int(w.cols), out = int(outputs.size());
   if (tokens == 1) {
-    cblas_sgemv(CblasRowMajor, CblasNoTrans, out, in, 1, weights, in, x, 1, 0, y + outputs.begin,
-                1);
+    openblas::functions().sgemv(CblasRowMajor, CblasNoTrans, out, in, 1, weights, in, x, 1, 0,
+                                y + outputs.begin, 1);
   } else {
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, tokens, out, in, 1, x, in, weights, in, 0,
-                y + outputs.begin, int(w.rows));
+    openblas::functions().sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, tokens, out, in, 1, x, in,
+                                weights, in, 0, y + outputs.begin, int(w.rows));
   }
   if (!bias && !relu) return;
   for (int t = 0; t < tokens; ++t) {
@@ -53,10 +45,11 @@ void dense_transposed(const WeightView& w, const float* h, int tokens, float* y,
   const float* weights = w.f32() + inputs.begin * w.cols;
   const int in = int(inputs.size()), out = int(w.cols);
   if (tokens == 1) {
-    cblas_sgemv(CblasRowMajor, CblasTrans, in, out, 1, weights, out, h + inputs.begin, 1, 1, y, 1);
+    openblas::functions().sgemv(CblasRowMajor, CblasTrans, in, out, 1, weights, out,
+                                h + inputs.begin, 1, 1, y, 1);
   } else {
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, tokens, out, in, 1, h + inputs.begin,
-                int(w.rows), weights, out, 1, y, out);
+    openblas::functions().sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, tokens, out, in, 1,
+                                h + inputs.begin, int(w.rows), weights, out, 1, y, out);
   }
 }
 
@@ -64,22 +57,22 @@ void gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, st
           const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float beta, float* c,
           std::int64_t ldc) {
   use_openmp_threads(threads_of_calls);
-  cblas_sgemm(CblasRowMajor, transpose_a ? CblasTrans : CblasNoTrans,
-              transpose_b ? CblasTrans : CblasNoTrans, int(m), int(n), int(k), 1, a, int(lda), b,
-              int(ldb), beta, c, int(ldc));
+  openblas::functions().sgemm(CblasRowMajor, transpose_a ? CblasTrans : CblasNoTrans,
+                              transpose_b ? CblasTrans : CblasNoTrans, int(m), int(n), int(k), 1, a,
+                              int(lda), b, int(ldb), beta, c, int(ldc));
 }
 
 void set_threads(int threads) {
   threads_of_calls = threads;
-  openblas_set_num_threads(threads);
+  openblas::functions().set_num_threads(threads);
 }
 
 std::string description() {
   // "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ...": the version is the second word.
-  const std::string config = openblas_get_config();
+  const std::string config = openblas::functions().get_config();
   const std::size_t space = config.find(' ');
   const std::string version = config.substr(0, config.find(' ', space + 1));
-  return version + ", core " + openblas_get_corename();
+  return version + ", core " + openblas::functions().get_corename();
 }
 
 const KernelSet& kernels() {
