@@ -7,7 +7,10 @@ interval is Student's. Of several contrasts in one figure the least certain verd
 1979), so that all of them together are wrong in one of twenty figures at most.
 """
 
+import bisect
+import functools
 import math
+import operator
 import statistics
 from typing import NamedTuple
 
@@ -15,6 +18,7 @@ from values import combine, of_record
 
 ENOUGH = 0.25  # share of equal reads' loss
 LEVEL = 0.05
+MOST_SEEDS = 1000  # more are as good as never
 METRIC = "log_perplexity"
 
 
@@ -24,7 +28,7 @@ class Contrast(NamedTuple):
     equal_reads: str
     against_twin: object  # Value: row - twin
     judged: object  # Value: (row - twin) - 1/4 (equal reads - twin)
-    p: float  # of judged being 0
+    p: float  # of judged being 0; 1 of one seed
     seeds: int
 
     def verdict(self, is_decided):
@@ -68,6 +72,7 @@ def _away_from_zero(number, tiny):
     return number if abs(number) > tiny else tiny
 
 
+@functools.cache
 def quantile(p, freedom):
     """t with P(|T| >= t) = p, by bisection."""
     low, high = 0.0, 1e6
@@ -78,38 +83,63 @@ def quantile(p, freedom):
 
 
 def paired(differences, inputs, level=LEVEL):
-    """Mean of differences, one a seed, as a Value with Student's interval; None of fewer than two."""
-    if len(differences) < 2:
-        return None
-    middle, sd = statistics.fmean(differences), statistics.stdev(differences)
+    """Mean of differences, one a seed, as a Value with Student's interval; None of no difference.
+
+    One seed says nothing of seeds: the ends of its interval are infinite.
+    """
     n = len(differences)
-    half = quantile(level, n - 1) * sd / math.sqrt(n)
-    return combine(middle, "nats/token", middle - half, middle + half, inputs, sd)
+    if not n:
+        return None
+    middle = statistics.fmean(differences)
+    sd = statistics.stdev(differences) if n > 1 else 0.0
+    half = quantile(level, n - 1) * sd / math.sqrt(n) if n > 1 else math.inf
+    value = combine(middle, "nats/token", middle - half, middle + half, inputs, sd)
+    return value._replace(seeds=n)
+
+
+def by_seed(experiment, measure, *rows):
+    """{seed: measure(results of the rows)} of every seed that all of them have, ascending."""
+    runs = [experiment.by_seed(row, METRIC) for row in rows]
+    shared = sorted(set.intersection(*map(set, runs)))
+    return {seed: measure(*(run[seed]["value"] for run in runs)) for seed in shared}
+
+
+def over_seeds(experiment, measure, *rows):
+    """The same as paired() has it."""
+    found = by_seed(experiment, measure, *rows)
+    inputs = [of_record(experiment.by_seed(row, METRIC)[seed]) for row in rows for seed in found]
+    return paired([*found.values()], inputs)
+
+
+def are_named(experiment):
+    """Whether a row of it names the twin that it is judged by."""
+    return any(experiment.setting(row, "twin") for row in experiment.rows)
 
 
 def of_experiment(experiment):
-    """[Contrast] of rows that name a twin, in the file's order."""
+    """[Contrast] of rows that name a twin, in the file's order; those that have a seed of all three."""
     found = []
     for row in experiment.rows:
         twin, small = (experiment.setting(row, knob) for knob in ("twin", "equal_reads"))
         if not twin or not small:
             continue
-        runs = [experiment.by_seed(name, METRIC) for name in (row, twin, small)]
-        shared = sorted(set.intersection(*map(set, runs)))
-        values = [[run[seed]["value"] for run in runs] for seed in shared]
-        inputs = [of_record(run[seed]) for run in runs for seed in shared]
-        against_twin = paired([sparse - dense for sparse, dense, _ in values], inputs)
-        lost = [sparse - dense - ENOUGH * (less - dense) for sparse, dense, less in values]
-        judged = paired(lost, inputs)
+        judged = over_seeds(experiment, _lost, row, twin, small)
         if judged is None:
             continue
-        t = judged.value / (judged.sd / math.sqrt(len(lost))) if judged.sd else math.inf
-        found.append(
-            Contrast(
-                row, twin, small, against_twin, judged, two_sided_p(t, len(lost) - 1), len(lost)
-            )
-        )
+        against_twin = over_seeds(experiment, operator.sub, row, twin)
+        found.append(Contrast(row, twin, small, against_twin, judged, _p(judged), judged.seeds))
     return found
+
+
+def _lost(sparse, dense, less):
+    return sparse - dense - ENOUGH * (less - dense)
+
+
+def _p(judged):
+    if judged.seeds < 2:
+        return 1.0
+    t = judged.value / (judged.sd / math.sqrt(judged.seeds)) if judged.sd else math.inf
+    return two_sided_p(t, judged.seeds - 1)
 
 
 def verdicts(contrasts):
@@ -121,9 +151,24 @@ def verdicts(contrasts):
     return decided
 
 
+def level_of_undecided(contrasts):
+    """What p the first of a figure's undecided contrasts would need by Holm's steps."""
+    undecided = sum(verdict == "undecided" for verdict in verdicts(contrasts).values())
+    return LEVEL / max(1, undecided)
+
+
 def seeds_wanted(contrast, level=LEVEL):
-    """How many seeds would decide a contrast that stays as it is; None if a thousand would not."""
-    for n in range(2, 1001):
-        if abs(contrast.judged.value) > quantile(level, n - 1) * contrast.judged.sd / math.sqrt(n):
-            return n
-    return None
+    """How many seeds would decide a contrast that stays as it is; None if a thousand would not.
+
+    Of one seed, whose spread is not known, None too.
+    """
+    if contrast.seeds < 2:
+        return None
+    sds = abs(contrast.judged.value) / contrast.judged.sd if contrast.judged.sd else math.inf
+    # The more seeds, the narrower: the first number that is enough.
+    found = bisect.bisect_left(
+        range(2, MOST_SEEDS + 1),
+        True,
+        key=lambda n: sds > quantile(level, n - 1) / math.sqrt(n),
+    )
+    return 2 + found if found < MOST_SEEDS - 1 else None

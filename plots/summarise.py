@@ -42,8 +42,8 @@ def memory(view):
 
 
 def summary(records):
-    """{id: {"value", "low", "high", "unit", "state", "sittings", "status", "commit"}}, and "sd" of
-    what has one over seeds; an end that is not known is null."""
+    """{id: {"value", "low", "high", "unit", "state", "sittings", "status", "commit"}}; of what has
+    them "sd" over seeds, "seeds" and "tokens"; an end that is not known is null."""
     return {name: _entry(value) for name, value in figures(records).items()}
 
 
@@ -52,7 +52,8 @@ def _entry(v):
         **{end: rounded(getattr(v, end)) for end in ("value", "low", "high")},
         **{field: getattr(v, field) for field in ("unit", "state", "sittings", "status", "commit")},
     }
-    return entry | ({"sd": rounded(v.sd)} if v.sd else {})
+    curve = {"sd": rounded(v.sd), "seeds": v.seeds, "tokens": v.tokens}
+    return entry | {field: number for field, number in curve.items() if number}
 
 
 def main():

@@ -24,6 +24,8 @@ class Value(NamedTuple):
     sittings: int = 1  # that the number is the median of
     sd: float = 0.0  # over seeds; 0 of what has none
     commands: tuple = ()  # that measure it
+    seeds: int = 0  # of a training curve's, that it is the mean of; 0 of what has none
+    tokens: int = 0  # that it was trained on
 
 
 def of_entry(entry):

@@ -1,5 +1,6 @@
 """Paired contrasts: intervals against printed tables, Holm's steps, verdicts of made-up curves."""
 
+import math
 import pathlib
 import sys
 import unittest
@@ -77,8 +78,36 @@ class ContrastsTest(unittest.TestCase):
             contrasts.verdicts([made("a", 0.02), made("b", 0.045)]), {"a": "enough", "b": "enough"}
         )
 
-    def test_one_seed_makes_no_contrast(self):
-        self.assertIsNone(contrasts.paired([0.1], []))
+    def test_one_seed_decides_nothing(self):
+        self.assertIsNone(contrasts.paired([], []))
+        alone = contrasts.paired([-0.1], [])
+        self.assertEqual((alone.value, alone.low, alone.high), (-0.1, -math.inf, math.inf))
+        self.assertEqual(alone.seeds, 1)
+
+        class OneSeed(MadeUp):
+            def by_seed(self, row, metric):
+                return {1: super().by_seed(row, metric)[1]}
+
+        found = contrasts.of_experiment(OneSeed())
+        self.assertEqual(set(contrasts.verdicts(found).values()), {"undecided"})
+        self.assertIsNone(contrasts.seeds_wanted(found[0]))
+
+    def test_seeds_that_all_rows_have(self):
+        class Unfinished(MadeUp):
+            def by_seed(self, row, metric):
+                found = super().by_seed(row, metric)
+                return {seed: found[seed] for seed in found if row != "equal" or seed < 4}
+
+        sparse = contrasts.of_experiment(Unfinished())[0]
+        self.assertEqual((sparse.seeds, sparse.against_twin.seeds), (3, 5))
+
+    def test_the_undecided_are_held_to_what_the_decided_leave(self):
+        found = contrasts.of_experiment(MadeUp())
+        self.assertEqual(contrasts.level_of_undecided(found), contrasts.LEVEL)
+        wild = found[2]
+        other = wild._replace(row="other")
+        self.assertEqual(contrasts.level_of_undecided([wild, other]), contrasts.LEVEL / 2)
+        self.assertGreater(contrasts.seeds_wanted(wild, 0.04), contrasts.seeds_wanted(wild))
 
 
 if __name__ == "__main__":
