@@ -62,6 +62,10 @@ class Experiment:
         record = next(iter(self.by_seed(row, "log_perplexity").values()), None)
         return setting(record, knob) if record else None
 
+    def tokens(self, row):
+        """That a finished row was trained on, of text; 0 where nothing is finished."""
+        return math.prod(self.setting(row, knob) or 0 for knob in ("steps", "batch", "length"))
+
     def metrics(self):
         """Names of what any finished curve has."""
         return list(self._results)

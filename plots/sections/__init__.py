@@ -9,6 +9,7 @@ from sections import (
     machine,
     number_tasks,
     peers,
+    rates,
     recall,
     stacks,
     tables,
@@ -20,6 +21,7 @@ from sections import (
 SECTIONS = (
     tables.SECTION,
     curves.SECTION,
+    rates.SECTION,
     number_tasks.SECTION,
     stacks.SECTION,
     attention.SECTION,

@@ -223,8 +223,13 @@ def write(report, own):
         if beside:
             report.add(*beside)
         report.figure(name)
-        commands = dict.fromkeys(corpus_of(experiment, row) for row in experiment.rows)
-        report.repeat(TRAIN.format(name) + next((c for c in commands if c), ""))
+        report.repeat(command(experiment))
+
+
+def command(experiment):
+    """What trains it, on the text that it was trained on."""
+    texts = (corpus_of(experiment, row) for row in experiment.rows)
+    return TRAIN.format(experiment.name) + next(filter(None, texts), "")
 
 
 def corpus_of(experiment, row):
@@ -251,17 +256,19 @@ def draw(records, experiment):
     return draw_experiment(found)
 
 
+def looks():
+    """How rows that are no baseline look, one after another."""
+    for colour, dash, marker in zip(SHADES * 9, itertools.cycle(DASHES), itertools.cycle(MARKERS)):
+        yield {"color": colour, "linestyle": dash, "marker": marker}
+
+
 def draw_experiment(found):
-    looks = zip(SHADES * 9, itertools.cycle(DASHES), itertools.cycle(MARKERS))
+    other_looks = looks()
     figure, (axes,) = chart.new(3.2 + 0.11 * len(found.rows))
     drawn = {}
     last = 0
     for row in found.rows:
-        if row == found.baseline:
-            look = chart.DENSE
-        else:
-            colour, dash, marker = next(looks)
-            look = {"color": colour, "linestyle": dash, "marker": marker}
+        look = chart.DENSE if row == found.baseline else next(other_looks)
         points = found.points(row)
         if not points:
             continue

@@ -1,0 +1,199 @@
+"""Rows trained at several learning rates: the best of each, and whether a worse one stands on both of its sides."""
+
+import functools
+import math
+import re
+from typing import NamedTuple
+
+import chart
+import training_curves
+from document import Cell
+from report import header, line
+from section import Section, of
+from sections import curves
+from values import Value, combine
+
+NAME = re.compile(r"(.+)\.r\d+")  # dense.r4: `dense` at one of its rates
+DIVERGED = re.compile(r"Lower learning_rate (\S+)")  # in a failure that the rate explains
+BEST = {"marker": "*", "markersize": 8, "color": "black", "zorder": 4, "label": "_best"}
+ALIKE = ("task", "d_model")  # sweeps of other tasks and widths say nothing of a row's best rate
+OWNS = of("training", "rates")
+
+
+class Trial(NamedTuple):
+    """A row at one rate; `nats` is None where a seed of it diverged."""
+
+    name: str
+    rate: float
+    nats: Value | None
+
+
+class Sweep(NamedTuple):
+    row: str
+    trials: list  # [Trial], rates ascending
+
+    @property
+    def best(self):
+        """The Trial of the fewest nats, or None."""
+        finished = [trial for trial in self.trials if trial.nats]
+        return min(finished, key=lambda trial: trial.nats.value, default=None)
+
+    @property
+    def bracket(self):
+        """(rate below, rate above) of the best one's neighbours, which are worse; None of what is not there."""
+        at = self.trials.index(self.best)
+        below, above = self.trials[:at][-1:], self.trials[at + 1 :][:1]
+        return tuple(trial[0].rate if trial else None for trial in (below, above))
+
+    @property
+    def is_bracketed(self):
+        return None not in self.bracket
+
+
+def sweeps(experiment):
+    """[Sweep] of the rows with a result, in the file's order."""
+    trials = {}
+    for name in experiment.rows:
+        if (named := NAME.fullmatch(name)) and (trial := _trial(experiment, name)):
+            trials.setdefault(named[1], []).append(trial)
+    found = [Sweep(row, sorted(each, key=lambda t: t.rate)) for row, each in trials.items()]
+    return [sweep for sweep in found if sweep.best]
+
+
+def _trial(experiment, name):
+    """A Trial; None of one that has not ended, or failed for what the rate does not explain."""
+    for reason in experiment.failures(name).values():
+        if diverged := DIVERGED.search(reason):
+            return Trial(name, float(diverged[1]), None)
+    nats = experiment.result(name, "log_perplexity")
+    if nats is None:
+        return None
+    seeds = len(experiment.by_seed(name, "log_perplexity"))
+    nats = nats._replace(seeds=seeds, tokens=experiment.tokens(name))
+    return Trial(name, experiment.setting(name, "learning_rate"), nats)
+
+
+def experiments(records):
+    """[(Experiment, [Sweep])] that have results."""
+    found = [training_curves.Experiment(records, about.name) for about in records.of(OWNS)]
+    return [(experiment, each) for experiment in found if (each := sweeps(experiment))]
+
+
+def doubts(records, experiment, rows):
+    """What the sweeps of a folder say against the rates that an experiment's rows were trained at.
+
+    Of several sweeps of a row the one of the most tokens counts. Nothing if there are none of the
+    same task and width.
+    """
+    known = {}
+    for swept, each in experiments(records):
+        for sweep in each:
+            if any(
+                swept.setting(sweep.best.name, knob) != experiment.setting(sweep.row, knob)
+                for knob in ALIKE
+            ):
+                continue
+            older = known.get(sweep.row)
+            if older is None or sweep.best.nats.tokens > older.best.nats.tokens:
+                known[sweep.row] = sweep
+    found = []
+    for row in rows:
+        if row not in known:
+            continue
+        best, rate = known[row].best, experiment.setting(row, "learning_rate")
+        if rate and rate != best.rate:
+            found.append(
+                f"`{row}` was trained at the rate {rate:g}, the sweep's best is {best.rate:g}"
+            )
+        if not known[row].is_bracketed:
+            found.append(f"no worse rate on both sides of `{row}`'s {best.rate:g}")
+    return found
+
+
+def numbers(records, _own):
+    """The best rates, their bracket as the interval (an end that has no worse rate is infinite), and how many have both."""
+    found = {}
+    for experiment, each in experiments(records):
+        prefix = f"quality.{experiment.name}"
+        for sweep in each:
+            low, high = sweep.bracket
+            found[f"{prefix}.{sweep.row}.best_rate"] = sweep.best.nats._replace(
+                value=sweep.best.rate,
+                unit="1",
+                low=-math.inf if low is None else low,
+                high=math.inf if high is None else high,
+                sd=0.0,
+            )
+        count = sum(sweep.is_bracketed for sweep in each)
+        inputs = [sweep.best.nats for sweep in each]
+        found[f"{prefix}.bracketed"] = combine(count, "rows", count, count, inputs)
+    return found
+
+
+def table(experiment, each):
+    """A line a row, a column a rate."""
+    rates = sorted({trial.rate for sweep in each for trial in sweep.trials})
+    lines = header("row", *(f"{rate:g}" for rate in rates), "best rate", "worse on both sides")
+    for sweep in each:
+        at = {trial.rate: trial for trial in sweep.trials}
+        lines.append(
+            line(
+                f"`{sweep.row}`",
+                *(_nats(at.get(rate), sweep.best) for rate in rates),
+                f"{sweep.best.rate:g}",
+                "yes" if sweep.is_bracketed else "no",
+            )
+        )
+    return lines
+
+
+def _nats(trial, best):
+    if trial is None:
+        return Cell("–")
+    if trial.nats is None:
+        return Cell("diverged")
+    mark = "**" if trial is best else ""
+    return Cell(f"{mark}{trial.nats.value:.4f}{mark}", trial.nats)
+
+
+def write(report, own):
+    titles = {about.name: about.title for about in own}
+    for experiment, each in experiments(report.records):
+        bracketed = sum(sweep.is_bracketed for sweep in each)
+        report.add(
+            f"## {titles[experiment.name]}",
+            "",
+            "Nats a token of every row at each learning rate, the least in bold. A best rate counts once "
+            "the next lower and the next higher one are worse, or diverge: so it is of "
+            f"{bracketed} of {len(each)} rows.",
+        )
+        report.add(*table(experiment, each))
+        report.figure(experiment.name)
+        report.repeat(curves.command(experiment))
+
+
+def draw(records, experiment):
+    """Nats over the learning rate, a line a row, a star at its best."""
+    each = dict((e.name, each) for e, each in experiments(records)).get(experiment)
+    if not each:
+        raise chart.Missing(f"no finished curve in {experiment}")
+    figure, (axes,) = chart.new(3.0 + 0.11 * len(each))
+    looks = curves.looks()
+    for sweep in each:
+        points = [(trial.rate, trial.nats) for trial in sweep.trials if trial.nats]
+        look = chart.DENSE if sweep.row == "dense" else next(looks)
+        chart.curve(axes, points, label=sweep.row, **look)
+        axes.plot(sweep.best.rate, sweep.best.nats.value, **BEST)
+    axes.set_xscale("log")
+    chart.plain_log(axes.xaxis, sorted({t.rate for sweep in each for t in sweep.trials}))
+    axes.set_xlabel("peak learning rate; a star: the row's best")
+    axes.set_ylabel("log-perplexity, nats per token")
+    chart.legend_above(axes)
+    return figure
+
+
+def figures(_records, own):
+    return {about.name: functools.partial(draw, experiment=about.name) for about in own}
+
+
+SECTION = Section(owns=OWNS, numbers=numbers, figures=figures, write=write)
