@@ -9,6 +9,7 @@ from sections import (
     machine,
     number_tasks,
     peers,
+    quality,
     rates,
     recall,
     stacks,
@@ -21,6 +22,7 @@ from sections import (
 SECTIONS = (
     tables.SECTION,
     curves.SECTION,
+    quality.SECTION,
     rates.SECTION,
     number_tasks.SECTION,
     stacks.SECTION,

@@ -5,6 +5,7 @@ A figure is judged at its largest size whose curves are finished.
 
 import math
 
+import contrasts
 import paper
 import training_curves
 from sections.curve_power import ENOUGH, Verdicts
@@ -277,11 +278,14 @@ def lacks(experiment, rows):
 
 
 def judged(records):
-    """[Verdict]: what the paper says of perplexity, and what these curves say."""
+    """[Verdict]: what the paper says of perplexity, and what these curves say.
+
+    Of experiments whose rows name what they are judged by, quality.py has them.
+    """
     known = training_curves.experiments(records)
     lines = []
     for figure, needed, decide in FIGURES:
-        experiments = sizes(known, figure)
+        experiments = [e for e in sizes(known, figure) if not contrasts.are_named(e)]
         if experiments:
             lines += _at_largest(experiments, known, needed, decide)
     return lines

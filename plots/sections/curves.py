@@ -5,6 +5,7 @@ import itertools
 import shlex
 
 import chart
+import contrasts
 import paper
 import section
 import training_curves
@@ -74,14 +75,15 @@ def _row_figures(experiment, rows, prefix):
 
 
 def powers(known):
-    """{id: Value} of Figure 1's power and of FF+QKV's share of it.
+    """{id: Value} of Figure 1's power and of FF+QKV's share of it, unless contrasts judge it.
 
     The sd of a power is the larger of both standard deviations, 0 where one is unknown.
     """
     found = {}
     for experiment in known.values():
         strength = power(experiment)
-        if not experiment.id.startswith("fig1.") or strength.gap is None:
+        judged_here = experiment.id.startswith("fig1.") and not contrasts.are_named(experiment)
+        if not judged_here or strength.gap is None:
             continue
         both = (strength.spread, strength.paired)
         spread = max(both) if None not in both else 0.0
@@ -216,7 +218,9 @@ def write(report, own):
     for name, title in ((about.name, about.title) for about in own if about.name in known):
         experiment = known[name]
         report.add(f"### {title}")
-        if experiment.result("iso_read_ff", "log_perplexity"):
+        if experiment.result("iso_read_ff", "log_perplexity") and not contrasts.are_named(
+            experiment
+        ):
             report.add(f"Power: {power(experiment).text()}.")
         report.add(*curve_table(report, experiment))
         beside = paper_table(experiment)

@@ -1,0 +1,209 @@
+"""Tests of contrasts by budget in plots/ on made-up curves: ids, verdicts, what speaks against them, trends."""
+
+import pathlib
+import sys
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "plots")]
+
+import chart  # noqa: E402
+import curves_test as made_up  # noqa: E402
+import make_report  # noqa: E402
+import rates_test  # noqa: E402
+import summarise  # noqa: E402
+from report import Report  # noqa: E402
+from sections import curve_verdicts, quality  # noqa: E402
+
+JUDGED = {
+    "ff_n16": {"twin": "dense", "equal_reads": "iso_read_ff"},
+    "ff_qkv": {"twin": "qkv_mult_conv", "equal_reads": "iso_read_qkv"},
+}
+# ff_n16 loses a tenth of what equal reads lose, ff_qkv half.
+NATS = {
+    "dense": 3.5,
+    "ff_n16": 3.52,
+    "qkv_mult_conv": 3.4,
+    "ff_qkv": 3.5,
+    "iso_read_ff": 3.7,
+    "iso_read_qkv": 3.6,
+}
+STEPS = {"fig1_1m5": 1000, "fig1_5m": 3333, "fig1": 10000}
+
+
+def trained(name="fig1", seeds=(1, 2, 3, 4, 5), noise=0.002, **other):
+    """Curves of an experiment; `other`: nats of rows in place of NATS'."""
+    found = []
+    for place, (row, final) in enumerate({**NATS, **other}.items(), start=[*STEPS].index(name)):
+        config = {"steps": STEPS[name], "batch": 16, "length": 96, **JUDGED.get(row, {})}
+        for seed in seeds:
+            # Seeds move all rows together by much, each of its own by little.
+            here = final + 0.1 * seed + noise * (seed * (place % 4 + 1) % 5 - 2)
+            found += made_up.curve(row, here, seed, experiment=name, config=config)
+    return found
+
+
+class QualityTest(made_up.WithCurves):
+    def report(self, items):
+        report = Report(self.load(items))
+        quality.write(report, [])
+        return report.text()
+
+    def against(self, items, row="ff_n16", name="fig1"):
+        """What speaks against the verdict on a row."""
+        records = self.load(items)
+        everywhere = [o for e in quality.experiments(records) for o in quality.judged(e)]
+        (one,) = (o for o in everywhere if (o.contrast.row, o.experiment.name) == (row, name))
+        return "; ".join(quality.against(records, one, everywhere))
+
+    def test_ids_with_intervals_seeds_and_tokens(self):
+        found = summarise.summary(self.load(trained(noise=0.002)))
+        entry = found["quality.fig1.ff_qkv.contrast"]
+        self.assertAlmostEqual(entry["value"], 0.1, places=5)
+        self.assertEqual((entry["seeds"], entry["tokens"]), (5, 15_360_000))
+        # Seeds' common 0.1 is not in the interval of a difference.
+        self.assertLess(entry["high"] - entry["low"], 0.02)
+        self.assertGreater(entry["high"] - entry["low"], 0.001)
+        self.assertAlmostEqual(found["quality.fig1.ff_qkv.gap"]["value"], 0, places=5)
+        self.assertAlmostEqual(
+            found["quality.fig1.ff_n16.verdict_contrast"]["value"], 0.02 - 0.2 / 4, places=5
+        )
+        dense = found["quality.fig1.dense.log_perplexity"]
+        self.assertAlmostEqual(dense["value"], 3.8, places=5)
+        self.assertGreater(dense["high"] - dense["value"], 0.1)
+        self.assertNotIn("quality.fig1.dense.gap", found)
+        self.assertNotIn("quality.fig1.dense.contrast", found)
+
+    def test_of_one_seed_the_ends_are_not_known(self):
+        found = summarise.summary(self.load(trained(seeds=(1,))))
+        entry = found["quality.fig1.ff_n16.verdict_contrast"]
+        self.assertEqual((entry["low"], entry["high"], entry["seeds"]), (None, None, 1))
+        text = self.report(trained(seeds=(1,)))
+        self.assertIn("**undecided**", text)
+        self.assertIn("how many seeds would decide it one seed cannot say", text)
+
+    def test_experiments_without_twins_are_left_to_the_older_rule(self):
+        records = self.load(made_up.FIGURE1)
+        self.assertEqual(quality.numbers(records, []), {})
+        self.assertEqual(quality.figures(records, []), {})
+        self.assertEqual(self.report(made_up.FIGURE1), "")
+        self.assertNotEqual(curve_verdicts.judged(records), [])
+
+    def test_experiments_with_twins_have_one_judge(self):
+        records = self.load(trained())
+        self.assertEqual(curve_verdicts.judged(records), [])
+        self.assertEqual([n for n in summarise.figures(records) if n.endswith(".power")], [])
+        text = make_report.make(records)
+        self.assertIn("### Contrasts of Figure 1", text)
+        self.assertNotIn("Power:", text)
+        self.assertNotIn("*Close*", text)
+
+    def test_a_table_and_two_lines_a_verdict(self):
+        lines = self.report(trained()).split("\n")
+        (row,) = (text for text in lines if text.startswith("| `ff_n16` | 15.4 M | 5 |"))
+        self.assertTrue(row.endswith("| **enough** |"), row)
+        (row,) = (text for text in lines if text.startswith("| `ff_qkv` | 15.4 M | 5 |"))
+        self.assertTrue(row.endswith("| **not enough** |"), row)
+        (row,) = (text for text in lines if text.startswith("| `dense` | 15.4 M | 5 |"))
+        self.assertTrue(row.endswith("| – | – | – | – |"), row)
+        at = next(i for i, text in enumerate(lines) if text.startswith("| `ff_n16` loses less"))
+        self.assertIn("| **enough** | contrast +0.02", lines[at])
+        self.assertIn("; 5 seeds |", lines[at])
+        self.assertTrue(
+            lines[at + 1].startswith("| what speaks against it |  | it still loses +0.02")
+        )
+
+    def test_a_row_under_way_is_no_number(self):
+        items = [r for r in trained() if r["row"] != "ff_qkv"]
+        items += made_up.curve("ff_qkv", 3.5, experiment="fig1", finished=False)
+        self.assertIn("| `ff_qkv` | – | – | unfinished, reached step 300 |", self.report(items))
+
+    def test_the_undecided_say_how_many_seeds(self):
+        text = self.report(trained(ff_n16=3.549, noise=0.004))
+        self.assertRegex(text, r"\*\*undecided\*\* .* \d+ seeds would decide it, should it stay")
+        self.assertNotIn("**enough**", text)
+
+    def test_what_speaks_against_a_verdict(self):
+        self.assertIn("it still loses +0.02", self.against(trained()))
+        not_enough = self.against(trained(), "ff_qkv")
+        self.assertIn("it beats `iso_read_qkv`, which reads as little: -0.1", not_enough)
+        self.assertIn("its gap to `dense` is the smaller", not_enough)
+        self.assertIn("3 of 5 seeds", self.against(trained(seeds=(1, 2, 3))))
+        other = trained() + trained("fig1_1m5", ff_n16=3.69)
+        self.assertIn("*not enough* at 1.54 M tokens", self.against(other))
+        self.assertIn("*enough* at 15.4 M tokens", self.against(other, name="fig1_1m5"))
+        failed = made_up.failed("iso_read_ff", "diverged", seed=9, experiment="fig1")
+        self.assertIn("`iso_read_ff` failed: diverged", self.against([*trained(), failed]))
+        swept = rates_test.swept("ff_n16", {2: 4.1, 4: 4.0})
+        self.assertIn("no worse rate on both sides of `ff_n16`'s", self.against(trained() + swept))
+        # Alone it would be decided; beside another undecided one it is not.
+        both = trained(ff_n16=3.541, ff_qkv=3.451, noise=0.004)
+        alone = [self.against(both, row) for row in JUDGED]
+        self.assertTrue(any("were it the only contrast" in words for words in alone), alone)
+
+
+class BudgetTest(made_up.WithCurves):
+    def falling(self, *contrasts, **more):
+        """Figure 1 at three budgets whose ff_n16 lies so far above dense."""
+        return [
+            r
+            for name, contrast in zip(STEPS, contrasts)
+            for r in trained(name, ff_n16=3.5 + contrast, **more)
+        ]
+
+    def trend(self, items):
+        found = quality.trends(quality.by_budget(self.load(items)))
+        return next(trend for trend in found if trend.row == "ff_n16")
+
+    def test_the_slope_is_that_of_each_seed(self):
+        trend = self.trend(self.falling(0.3, 0.2, 0.1))
+        self.assertEqual([tokens for tokens, _ in trend.points], [1_536_000, 5_119_488, 15_360_000])
+        self.assertAlmostEqual(trend.slope.value, -0.2, places=2)
+        self.assertEqual(trend.slope.seeds, 5)
+        self.assertAlmostEqual(trend.at(5_119_488), 0.2, places=2)
+        # Another 0.06 at 0.2 a tenfold: twice as many tokens.
+        self.assertRegex(trend.reaches(0.04), r"^3\d\.?\d* M \(2\.?\d* × the largest run\), ")
+
+    def test_where_the_paper_is_reached_or_never_will_be(self):
+        self.assertEqual(
+            self.trend(self.falling(0.1, 0.05, 0.02)).reaches(0.04), "reached at 15.4 M"
+        )
+        # The interval's end decides whether it is reached.
+        near = self.trend(self.falling(0.1, 0.05, 0.039)).reaches(0.04)
+        self.assertNotIn("reached", near)
+        rising = self.trend(self.falling(0.1, 0.2, 0.3))
+        self.assertIn("it does not fall", rising.reaches(0.04))
+        slow = self.trend(self.falling(0.3, 0.299, 0.2985, noise=0))
+        self.assertTrue(slow.reaches(0.04).startswith("10^15 or more"), slow.reaches(0.04))
+        unsure = trained("fig1_1m5", ff_n16=3.8) + trained("fig1", ff_n16=3.78, noise=0.04)
+        self.assertTrue(self.trend(unsure).reaches(0.04).endswith(" to no end"))
+        alone = self.trend(self.falling(0.3, 0.2, 0.1, seeds=(1,)))
+        self.assertRegex(alone.reaches(0.04), r"× the largest run\)$")
+
+    def test_report_and_figure(self):
+        items = self.falling(0.3, 0.2, 0.1)
+        report = Report(self.load(items))
+        quality.write(report, [])
+        text = report.text()
+        self.assertIn("### Figure 1 over the budget", text)
+        self.assertIn("| gap to dense | 1.54 M tokens | 5.12 M tokens | 15.4 M tokens |", text)
+        self.assertIn("| slope | tokens for +0.04 |", text)
+        records = self.load(items)
+        ((name, draw),) = quality.figures(records, []).items()
+        self.assertEqual(name, "gap_by_budget")
+        above, below = draw(records).axes
+        self.assertEqual(above.get_ylabel(), "gap to dense, nats per token")
+        self.assertEqual([t.get_text() for t in below.get_xticklabels()], ["1.54", "5.12", "15.4"])
+        quality.draw(self.load(self.falling(0.3, 0.2, 0.1, seeds=(1,))))
+
+    def test_one_budget_has_no_trend(self):
+        self.assertEqual(quality.figures(self.load(trained()), []), {})
+        with self.assertRaises(chart.Missing):
+            quality.draw(self.load(trained()))
+        report = Report(self.load(trained()))
+        quality.write(report, [])
+        self.assertNotIn("over the budget", report.text())
+
+
+if __name__ == "__main__":
+    unittest.main()
