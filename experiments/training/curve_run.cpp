@@ -9,6 +9,7 @@
 #include "experiments/instruments/memory.h"
 #include "experiments/study/interrupt.h"
 #include "experiments/study/progress.h"
+#include "experiments/training/decode_check.h"
 #include "experiments/training/trial.h"
 #include "kernels/arena.h"
 #include "kernels/check.h"
@@ -218,6 +219,7 @@ void CurveRun::train(const std::optional<CurveState>& begun) {
   for (const Metric& metric : metrics) {
     const double median = summarize(metric.values).median;
     if (metric.name == "tokens_per_s") extra.line += text(", %.0f tokens/s", median);
+    if (metric.name == "decode_log_perplexity.f32") extra.line += text(", decoded %.4f", median);
     if (metric.name == "mfu") extra.line += text(", %.0f %% of the best product", 100 * median);
   }
   sink_.close(point_, metrics, extra);
@@ -253,6 +255,12 @@ std::vector<Metric> CurveRun::results(Trainer& trainer, Transformer& model, cons
   for (const auto& [set, evaluation] : evaluations_) {
     add(set.prefix + "accuracy" + set.suffix, "1", evaluation.accuracy);
     add(set.prefix + "sequence_accuracy" + set.suffix, "1", evaluation.sequence_accuracy);
+  }
+  if (plan_.decode_tokens) {
+    sink_.live(plan_.curve.name + ": the decode path");
+    for (Metric& metric : check_decode(model, *task_, gemm, point_.threads, *plan_.decode_tokens)) {
+      metrics.push_back(std::move(metric));
+    }
   }
   const Evaluation& first = evaluations_.front().evaluation;
   // 0 where no text stands behind the targets.

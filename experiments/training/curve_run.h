@@ -37,6 +37,8 @@ struct CurvePlan {
   std::string cache;        ///< folder of tokenised text
   double later_flops = 0;   ///< of the curves behind it
   bool force = false, resume = false;
+  /// Of the check of its decode path (decode_check.h); none: there is no such check.
+  std::optional<std::int64_t> decode_tokens = {};
 };
 
 class CurveRun {

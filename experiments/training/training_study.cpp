@@ -10,6 +10,7 @@
 #include "experiments/instruments/model_row.h"
 #include "experiments/study/interrupt.h"
 #include "experiments/study/progress.h"
+#include "experiments/training/decode_check.h"
 #include "experiments/training/trial.h"
 #include "kernels/check.h"
 #include "models/tasks/catalog.h"
@@ -115,6 +116,7 @@ std::vector<Point> TrainingStudy::points(const RowFile& file, const RunOptions& 
   if (force_ && flags_.resume) {
     throw UserError("--force starts anew and --resume goes on; give one of them");
   }
+  require_at_least("decode_tokens", flags_.decode_tokens, 0);
   experiment_ = file.experiment;
   curves_ = curves_of(file);
   for (const std::string& row : options.rows) curve_of_row(curves_, row, experiment_);
@@ -132,6 +134,7 @@ std::vector<Point> TrainingStudy::points(const RowFile& file, const RunOptions& 
       if (i >= row.seeds.size() || !is_wanted(options.rows, row.name)) continue;
       more = true;
       const Curve curve = with_seed(row, row.seeds[i]);
+      if (flags_.decode_check) require_decodable(curve);
       const TrainingCost cost = training_cost(curve);
       Point point;
       point.row = curve.name;
@@ -218,14 +221,15 @@ void TrainingStudy::measure(std::span<const Point* const> group, Sink& sink) {
   for (auto at = std::find(queue_.begin(), queue_.end(), &point) + 1; at != queue_.end(); ++at) {
     later_seconds += (*at)->seconds;
   }
-  run_ = std::make_unique<CurveRun>(CurvePlan{.curve = curve,
-                                              .data = point.settings.back().second,
-                                              .checkpoints = checkpoints,
-                                              .cache = cache_of(curve),
-                                              .later_flops = later_seconds * kAssumedRate,
-                                              .force = force_,
-                                              .resume = flags_.resume},
-                                    point, sink);
+  CurvePlan plan{.curve = curve,
+                 .data = point.settings.back().second,
+                 .checkpoints = checkpoints,
+                 .cache = cache_of(curve),
+                 .later_flops = later_seconds * kAssumedRate,
+                 .force = force_,
+                 .resume = flags_.resume};
+  if (flags_.decode_check) plan.decode_tokens = flags_.decode_tokens;
+  run_ = std::make_unique<CurveRun>(std::move(plan), point, sink);
   run_->run();
   run_.reset();
 }

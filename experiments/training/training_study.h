@@ -1,6 +1,7 @@
 // Log-perplexity curves: figures 1, 3, 5 and 7, Table 4's and Table 8's are configs of this study.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,7 +13,8 @@ namespace scaling {
 
 struct TrainingFlags {
   std::string scratch;
-  bool resume = false, check = false;
+  bool resume = false, check = false, decode_check = false;
+  std::int64_t decode_tokens = 16384;
 
   template <class Self, class Visitor>
   static void fields(Self& f, Visitor&& visit) {
@@ -23,6 +25,12 @@ struct TrainingFlags {
           "go on also with checkpoints that another program has begun (records say so)", no_key);
     visit("check", f.check,
           "one step of every row: does it fit, how long does it take; records nothing", no_key);
+    visit("decode_check", f.decode_check,
+          "evaluate a curve's last weights also through the decode path, in f32 and bf16", no_key);
+    visit(
+        "decode_tokens", f.decode_tokens,
+        "held-out tokens of --decode_check, in whole examples; 0: all that curves are evaluated on",
+        no_key);
   }
 };
 

@@ -1,0 +1,83 @@
+// Trained models decode what they were trained to: every component, through the driver.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "experiments/study/record.h"
+#include "kernels/kernels.h"
+#include "tests/experiments/driver_run.h"
+#include "tests/experiments/harness_helpers.h"
+
+namespace scaling {
+namespace {
+
+/// metric -> value, by row.
+using Rows = std::map<std::string, std::map<std::string, double>>;
+
+std::string flags(const std::string& config, const Folder& folder, int threads) {
+  return "--config '" + std::string(SOURCE_DIR) + "/experiments/configs/training/" + config +
+         ".cfg' --gemm eigen --threads " + std::to_string(threads) + " --results '" +
+         folder.path() + "' ";
+}
+
+Rows rows_of(const Folder& folder) {
+  Rows rows;
+  const RecordFile file(folder.path(), "tiny_decode");
+  for (const Record& r : file.records()) rows[r.row][r.metric] = r.value;
+  return rows;
+}
+
+TEST(DecodeCheck, EveryComponentDecodesAsItIsEvaluated) {
+  const Folder folder;
+  const Outcome outcome = run_driver(
+      "perplexity", flags("tiny_decode", folder, 1) + "--decode_check --decode_tokens 0");
+  ASSERT_EQ(outcome.status, 0) << outcome.text;
+  expect_mentions(outcome.text, {"dense, seed 1: log-perplexity", ", decoded "});
+  const Rows rows = rows_of(folder);
+  EXPECT_GE(rows.size(), 18u);
+  for (const auto& [row, metrics] : rows) {
+    SCOPED_TRACE(row);
+    const double reference = metrics.at("decode_reference_log_perplexity");
+    // All of the held-out text, by weights that have learnt something of it.
+    EXPECT_NEAR(reference, metrics.at("log_perplexity"), 1e-9);
+    EXPECT_LT(reference, 3.6);
+    EXPECT_NEAR(metrics.at("decode_log_perplexity.f32"), reference, 1e-4);
+    const double bf16 = metrics.at("decode_log_perplexity.bf16");
+    EXPECT_NEAR(bf16, reference, 0.02);
+    EXPECT_NE(bf16, metrics.at("decode_log_perplexity.f32"));
+    ASSERT_EQ(metrics.count("decode_log_perplexity.bf16_dot"), bf16_dot_kernels() ? 1u : 0u);
+    if (!bf16_dot_kernels()) continue;
+    EXPECT_NEAR(metrics.at("decode_log_perplexity.bf16_dot"), reference, 0.02);
+    EXPECT_NE(metrics.at("decode_log_perplexity.bf16_dot"), bf16);
+  }
+}
+
+TEST(DecodeCheck, TakesTheFirstTokensInWholeExamples) {
+  const Folder folder;
+  const std::string command = flags("tiny_decode", folder, 2) + "--rows dense --steps 4 ";
+  ASSERT_EQ(run_driver("perplexity", command).status, 0);
+  EXPECT_EQ(rows_of(folder).at("dense").count("decode_log_perplexity.f32"), 0u);
+  const Outcome outcome =
+      run_driver("perplexity", command + "--force --decode_check --decode_tokens 40");
+  ASSERT_EQ(outcome.status, 0) << outcome.text;
+  const auto metrics = rows_of(folder).at("dense");
+  EXPECT_EQ(metrics.at("decode_tokens"), 64);
+  EXPECT_NEAR(metrics.at("decode_log_perplexity.f32"),
+              metrics.at("decode_reference_log_perplexity"), 1e-4);
+}
+
+TEST(DecodeCheck, RefusesWhatCannotBeDecoded) {
+  const Folder folder;
+  const Outcome masked =
+      run_driver("perplexity", flags("tiny_curve", folder, 1) + "--task masked --decode_check");
+  EXPECT_EQ(masked.status, 2);
+  expect_mentions(masked.text, {"row 'dense'", "masked", "both sides", "--rows"});
+  const Outcome less = run_driver(
+      "perplexity", flags("tiny_curve", folder, 1) + "--decode_check --decode_tokens=-1");
+  EXPECT_EQ(less.status, 2);
+  expect_mentions(less.text, {"decode_tokens -1", "at least 0"});
+}
+
+}  // namespace
+}  // namespace scaling
