@@ -16,6 +16,7 @@
 #include "kernels/gemm.h"
 #include "kernels/gemm_rate.h"
 #include "models/tasks/catalog.h"
+#include "models/tasks/unigram.h"
 #include "models/training/selections.h"
 #include "models/transformer/matched_sizes.h"
 
@@ -178,6 +179,8 @@ void CurveRun::train(const std::optional<CurveState>& begun) {
 
   const std::unique_ptr<Transformer> model = allocate_for_training(curve.model, point_.threads);
   Trainer trainer(*model, *task_, curve.train, plan_.checkpoints);
+  unigram_entropy_ = unigram_entropy(*task_, curve.model.vocab_size);
+  trainer.set_plateau(unigram_entropy_);
   step_ = trainer.resume();
   if (step_ > curve.train.steps) {
     throw UserError("the checkpoint in " + plan_.checkpoints + " is of step " +
@@ -247,6 +250,8 @@ std::vector<Metric> CurveRun::results(Trainer& trainer, Transformer& model, cons
   }
   add("peak_memory_bytes", "B", peak);
   add("floor", "nats/token", task_->floor().value_or(std::nan("")));
+  add("unigram_entropy", "nats/token", unigram_entropy_);
+  add("plateau_share", "1", trainer.plateau_share());
   sink_.live(plan_.curve.name + ": further validation sets");
   evaluate_further(trainer, true);
   const SelectionNumbers selections = diagnose_selections(model, *task_, gemm, point_.threads);

@@ -79,6 +79,7 @@ class CurveRun {
   std::vector<SetEvaluation> evaluations_;           ///< the last ones
   std::vector<double> step_seconds_, tokens_per_s_;  ///< one a step trained by this process
   std::int64_t step_ = 0;
+  double unigram_entropy_ = 0;  ///< nats a token
 };
 
 }  // namespace scaling

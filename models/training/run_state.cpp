@@ -13,6 +13,7 @@ namespace {
 constexpr const char* kTokenizerModel = "tokenizer_model";
 constexpr const char* kSeconds = "seconds";
 constexpr const char* kBest = "best";
+constexpr const char* kPlateauSteps = "plateau_steps";
 
 }  // namespace
 
@@ -22,6 +23,7 @@ std::string to_json(const RunState& state) {
   if (!state.tokenizer_model.empty()) json[kTokenizerModel] = state.tokenizer_model;
   json[kSeconds] = print_value(state.seconds);
   if (state.best) json[kBest] = print_value(*state.best);
+  if (state.plateau_steps) json[kPlateauSteps] = print_value(*state.plateau_steps);
   return json.dump();
 }
 
@@ -42,6 +44,8 @@ RunState parse_run_state(const std::string& text) {
         parse_value(name, words, state.seconds);
       } else if (name == kBest) {
         parse_value(name, words, state.best.emplace());
+      } else if (name == kPlateauSteps) {
+        parse_value(name, words, state.plateau_steps.emplace());
       } else {
         set_field(state.config, name, words);
       }

@@ -1,6 +1,7 @@
 // What a checkpoint says of its training run beside step and weights, as JSON.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -13,10 +14,13 @@ struct RunState {
   std::string tokenizer_model;  ///< SentencePiece file that the run used; empty: none
   double seconds = 0;           ///< trained so far
   std::optional<double> best;   ///< lowest validation log-perplexity, nats a token, if evaluated
+  /// Of those so far, with a loss above the run's plateau; none: not counted from the first on.
+  std::optional<std::int64_t> plateau_steps;
 };
 
 /// One flat JSON object: every knob of the config by its name, then "seconds" and, where there is
-/// one, "tokenizer_model" and "best". All values are strings, so that numbers come back exactly.
+/// one, "tokenizer_model", "best" and "plateau_steps". All values are strings, so that numbers come
+/// back exactly.
 std::string to_json(const RunState& state);
 /// The reverse; knobs that are not mentioned keep their defaults. Throws UserError if the text is
 /// no such object or has an unknown knob.

@@ -10,6 +10,7 @@
 #include <limits>
 #include <numbers>
 #include <numeric>
+#include <optional>
 
 #include "kernels/check.h"
 #include "kernels/gemm.h"
@@ -80,6 +81,9 @@ struct Trainer::Impl {
   // Steps of the two checkpoints; -1: none.
   std::int64_t saved = -1, saved_best = -1;
   double seconds = 0;
+  double plateau = std::numeric_limits<double>::quiet_NaN();  // a loss, nats a token
+  // With a loss above it; none: some steps were not counted.
+  std::optional<std::int64_t> plateau_steps;
   std::vector<double> losses;  // of this process's last steps, at most kExplosionSteps
   double best_perplexity = std::numeric_limits<double>::infinity();
 };
@@ -136,6 +140,7 @@ TrainReport Trainer::Impl::train_step() {
     stop_for("the loss of " + name + " is finite, its gradient is not");
   }
   watch(loss);
+  if (plateau_steps && loss > plateau) ++*plateau_steps;
 
   // Update; clipping is the optimiser's (Adafactor clips, Adam does not).
   const double rate = learning_rate_at(config, step + 1);
@@ -227,6 +232,7 @@ void Trainer::Impl::save(const std::string& path) {
   state.seconds = seconds;
   if (const TextStore* text = task.text()) state.tokenizer_model = text->tokenizer_model();
   if (std::isfinite(best_perplexity)) state.best = best_perplexity;
+  state.plateau_steps = plateau_steps;
   save_checkpoint(path,
                   {.step = step,
                    .model = model.config(),
@@ -253,6 +259,7 @@ std::int64_t Trainer::Impl::resume() {
   step = saved = info.step;
   seconds = state.seconds;
   best_perplexity = state.best.value_or(std::numeric_limits<double>::infinity());
+  plateau_steps = state.plateau_steps;
   return step;
 }
 
@@ -324,6 +331,18 @@ std::int64_t Trainer::resume() { return impl_->resume(); }
 bool Trainer::run(const std::function<void(const TrainReport&)>& report,
                   const std::function<bool()>& stopped) {
   return impl_->run(report, stopped);
+}
+
+void Trainer::set_plateau(double loss) {
+  SCALING_CHECK(impl_->step == 0);
+  impl_->plateau = loss;
+  impl_->plateau_steps = 0;
+}
+
+double Trainer::plateau_share() const {
+  const auto& steps = impl_->plateau_steps;
+  if (!steps || impl_->step == 0) return std::numeric_limits<double>::quiet_NaN();
+  return double(*steps) / double(impl_->step);
 }
 
 Evaluation Trainer::evaluate(std::size_t set) { return impl_->evaluate(set); }

@@ -61,6 +61,12 @@ class Trainer {
   /// last good checkpoint), for a loss that has exploded, and for a full disk.
   bool run(const std::function<void(const TrainReport&)>& report,
            const std::function<bool()>& stopped);
+  /// Steps from now on count as on the plateau if their loss, nats a token, is above this (paper
+  /// 9.5; models/tasks/unigram.h has the value). To be called before resume() and run().
+  void set_plateau(double loss);
+  /// Share of all steps so far, those before a resume too, whose loss was above the plateau; not a
+  /// number without steps, or if some of them were not counted.
+  double plateau_share() const;
   /// Over a whole set of Task::validation_sets.
   Evaluation evaluate(std::size_t set = 0);
   std::int64_t step() const;

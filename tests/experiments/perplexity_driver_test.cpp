@@ -266,9 +266,15 @@ TEST(PerplexityDriver, TrainsRecordsAndResumes) {
     if (r.metric == "mfu") {
       EXPECT_GT(r.value, 0);
     }
+    // The first steps are above, the last ones not.
+    if (r.metric == "plateau_share") {
+      EXPECT_GT(r.value, 0);
+      EXPECT_LT(r.value, 1);
+    }
   }
-  for (const char* metric : {"params", "log_perplexity", "bits_per_byte", "accuracy",
-                             "tokens_per_s", "mfu", "peak_memory_bytes", "floor"}) {
+  for (const char* metric :
+       {"params", "log_perplexity", "bits_per_byte", "accuracy", "tokens_per_s", "mfu",
+        "peak_memory_bytes", "floor", "unigram_entropy", "plateau_share"}) {
     EXPECT_EQ(metrics[metric], 2) << metric;
   }
   EXPECT_EQ(metrics["hard_soft_gap"], 1);

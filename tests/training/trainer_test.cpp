@@ -176,19 +176,28 @@ TEST_F(TrainerTest, ResumedRunIsTheUninterruptedOneBitForBit) {
     const auto corpus = data(config);
     const std::string whole_folder = folder_ / (std::string("whole_") + print_value(optimizer));
     const std::string parts_folder = folder_ / (std::string("parts_") + print_value(optimizer));
+    constexpr double kPlateau = 5.3;
     Training whole(model, config, *corpus, whole_folder);
+    EXPECT_TRUE(std::isnan(whole.trainer->plateau_share()));
+    whole.trainer->set_plateau(kPlateau);
     EXPECT_EQ(whole.trainer->resume(), 0);
     EXPECT_TRUE(whole.train());
     std::vector<double> losses;
     for (const std::int64_t last : {5, 6, 11, 100}) {
       Training part(model, config, *corpus, parts_folder);
+      part.trainer->set_plateau(kPlateau);
       EXPECT_EQ(part.trainer->resume(), std::int64_t(losses.size()));
       EXPECT_EQ(part.train(last), last >= config.steps);
       losses.insert(losses.end(), part.losses.begin(), part.losses.end());
       if (last < config.steps) continue;
       EXPECT_EQ(part.weights(), whole.weights());
+      EXPECT_EQ(part.trainer->plateau_share(), whole.trainer->plateau_share());
     }
     EXPECT_EQ(losses, whole.losses);
+    const auto above =
+        std::count_if(losses.begin(), losses.end(), [](double loss) { return loss > kPlateau; });
+    EXPECT_GT(above, 0);
+    EXPECT_EQ(whole.trainer->plateau_share(), double(above) / double(config.steps));
     for (const char* file : {"latest.ckpt", "best.ckpt"}) {
       const CheckpointInfo a = read_checkpoint_info(whole_folder + "/" + file);
       const CheckpointInfo b = read_checkpoint_info(parts_folder + "/" + file);
@@ -560,12 +569,14 @@ TEST(RunStateTest, ComesBackFromJson) {
   EXPECT_FALSE(parse_run_state(to_json(state)).best.has_value());
   state.best = 1.0 / 3;
   state.tokenizer_model = "cache/some.model";
+  state.plateau_steps = 17;
   const RunState back = parse_run_state(to_json(state));
   EXPECT_EQ(back.config.corpus, state.config.corpus);
   EXPECT_EQ(back.config.learning_rate, state.config.learning_rate);
   EXPECT_EQ(back.seconds, state.seconds);
   EXPECT_EQ(back.best, state.best);
   EXPECT_EQ(back.tokenizer_model, state.tokenizer_model);
+  EXPECT_EQ(back.plateau_steps, state.plateau_steps);
   for (const char* bad : {"", "{", "{\"steps\"}", "{\"steps\": 1}", "{\"steps\": \"1\"} x", "[]",
                           "{\"no_such_knob\": \"1\"}", "{\"steps\": \"x\"}"}) {
     EXPECT_THROW(parse_run_state(bad), UserError) << bad;
