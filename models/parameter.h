@@ -24,6 +24,10 @@ struct Initializer {
 /// U(-l, l) with l = sqrt(6 / (fan_in + fan_out)).
 Initializer glorot_uniform(std::int64_t fan_in, std::int64_t fan_out);
 
+/// What a parameter is where a layer computes but a part of itself: of what chooses that part (a
+/// controller, a router), or of the rows that are chosen. Training may give each a rate of its own.
+enum class Role { ordinary, selector, selected };
+
 /// A matrix (rows, cols) in a kernel's layout, or a vector (rows = 1), which is f32 whatever the
 /// model's weight type. Declaring costs nothing; allocate() binds memory, so that counting a 17B
 /// model needs none.
@@ -37,6 +41,7 @@ struct Parameter {
   Layout layout = Layout::rows;
   Initializer init;
   bool is_vector = false;
+  Role role = Role::ordinary;
 
   WeightType type = WeightType::f32;  ///< of `data`, once allocated
   void* data = nullptr;

@@ -2,6 +2,7 @@
 #include "models/train_config.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/check.h"
 #include "kernels/gemm.h"
@@ -65,6 +66,13 @@ void TrainConfig::validate() const {
     throw UserError("adam_epsilon " + print_value(adam_epsilon) +
                     " is not positive; 1e-5 is the released code's");
   }
+  for (const auto& [name, factor] :
+       {std::pair("selector_rate", selector_rate), std::pair("selected_rate", selected_rate)}) {
+    if (factor >= 0) continue;
+    throw UserError(std::string(name) + " " + print_value(factor) +
+                    " is negative; give a factor of the learning rate, 1 for that itself");
+  }
+  require_at_least("hard_steps", hard_steps, 0);
   require_share("weight_decay", weight_decay);
   if (weight_decay > 0 && optimizer != OptimizerKind::adafactor) {
     throw UserError("weight_decay " + print_value(weight_decay) + " belongs to adafactor, not to " +

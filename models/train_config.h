@@ -46,7 +46,10 @@ struct TrainConfig {
   std::int64_t warmup_steps = 10000;
   std::int64_t decay_steps = 0;  // linear, cosine: the step at which the rate has fallen to 0
   double adam_epsilon = 1e-5;
-  double weight_decay = 0;              // wd0 of Adafactor, per step
+  double selector_rate = 1;     // factor on the learning rate of what selects (Role)
+  double selected_rate = 1;     // and of the rows that are selected
+  std::int64_t hard_steps = 0;  // over which the share of hard selections goes from 0 to 1; 0: off
+  double weight_decay = 0;      // wd0 of Adafactor, per step
   std::int64_t weight_decay_steps = 0;  // over which it falls to 0; 0: stays
   double dropout = 0;
   std::int64_t position_offsets =
@@ -87,6 +90,13 @@ struct TrainConfig {
     visit("warmup_steps", c.warmup_steps, "of the schedule");
     visit("decay_steps", c.decay_steps, "schedules linear and cosine: the step of rate 0");
     visit("adam_epsilon", c.adam_epsilon, "added to the root of Adam's second moment");
+    visit("selector_rate", c.selector_rate,
+          "factor on the learning rate of controllers and routers of selecting feed-forwards");
+    visit("selected_rate", c.selected_rate,
+          "factor on the learning rate of the rows that they select: W1, its bias, W2");
+    visit("hard_steps", c.hard_steps,
+          "over which the share of hard selections rises from 0 to 1, whatever hard_probability; "
+          "0: hard_probability");
     visit("weight_decay", c.weight_decay, "share of a weight taken off at every step");
     visit("weight_decay_steps", c.weight_decay_steps,
           "over which weight_decay falls to 0; 0: stays");

@@ -47,7 +47,15 @@ READS = {
 }
 READ_BY_SOME = {knob for choices in READS.values() for knobs in choices.values() for knob in knobs}
 # Knobs that published curves lack, and what all models had before there was a choice.
-LATER = {"normaliser": "softmax", "window_width": 257, "adam_epsilon": 1e-5, "decay_steps": 0}
+LATER = {
+    "normaliser": "softmax",
+    "window_width": 257,
+    "adam_epsilon": 1e-5,
+    "decay_steps": 0,
+    "selector_rate": 1,
+    "selected_rate": 1,
+    "hard_steps": 0,
+}
 NOTCH = 1.57
 OFF = (0, "", "none", None)  # False is 0
 

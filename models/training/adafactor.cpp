@@ -403,9 +403,12 @@ class Adafactor : public Optimizer {
   }
 
   void update(std::int64_t step, double learning_rate) override {
-    const Rates rates = {adafactor_decay_at(step), weight_decay_at(config_, step), learning_rate};
-    for (Factored& t : factored_) rule_.update(t, rates);
-    for (Unfactored& t : unfactored_) t.update(rates, sums_);
+    const double decay = adafactor_decay_at(step), weight_decay = weight_decay_at(config_, step);
+    const auto rates_of = [&](const Parameter& p) {
+      return Rates{decay, weight_decay, rate_factor(config_, p) * learning_rate};
+    };
+    for (Factored& t : factored_) rule_.update(t, rates_of(*t.parameter));
+    for (Unfactored& t : unfactored_) t.update(rates_of(*t.parameter), sums_);
   }
 
   std::vector<Slot> slots() override {

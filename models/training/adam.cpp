@@ -17,6 +17,7 @@ constexpr std::int64_t kBlock = 4096;
 
 struct Moments {
   Parameter* parameter;
+  double rate_factor;
   std::vector<float> mean, variance;
 };
 
@@ -31,15 +32,16 @@ class Adam : public Optimizer {
     for (Parameter* p : parameters) {
       if (p->gradient == nullptr) continue;
       const auto n = std::size_t(p->count());
-      moments_.push_back({p, std::vector<float>(n, 0.0f), std::vector<float>(n, 0.0f)});
+      moments_.push_back(
+          {p, rate_factor(config, *p), std::vector<float>(n, 0.0f), std::vector<float>(n, 0.0f)});
     }
   }
 
   void update(std::int64_t step, double learning_rate) override {
     const double t = double(step) + 1;
-    const auto rate = float(learning_rate / (1 - std::pow(kMeanDecay, t)));
     const auto correction = float(1 / (1 - std::pow(kVarianceDecay, t)));
     for (Moments& m : moments_) {
+      const auto rate = float(m.rate_factor * learning_rate / (1 - std::pow(kMeanDecay, t)));
       const std::int64_t n = m.parameter->count();
       parallel_for((n + kBlock - 1) / kBlock, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t block = begin; block < end; ++block) {

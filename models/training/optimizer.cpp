@@ -46,6 +46,18 @@ double learning_rate_at(const TrainConfig& config, std::int64_t step) {
   return rises ? rsqrt * t / warmup : rsqrt;
 }
 
+double rate_factor(const TrainConfig& config, const Parameter& parameter) {
+  switch (parameter.role) {
+    case Role::selector:
+      return config.selector_rate;
+    case Role::selected:
+      return config.selected_rate;
+    case Role::ordinary:
+      break;
+  }
+  return 1;
+}
+
 bool is_warming_up(const TrainConfig& config, std::int64_t step) {
   const bool has_ramp = config.schedule != Schedule::rsqrt && config.schedule != Schedule::constant;
   return has_ramp && step < config.warmup_steps;

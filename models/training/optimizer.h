@@ -39,6 +39,9 @@ double weight_decay_at(const TrainConfig& config, std::int64_t step);
 /// fall to 0 at decay_steps, where they stay (Loshchilov and Hutter 2017, equation 5, without
 /// restarts).
 double learning_rate_at(const TrainConfig& config, std::int64_t step);
+/// What the rate is multiplied with for a parameter's updates, by its role: selector_rate,
+/// selected_rate or 1. Weight decay stays as it is.
+double rate_factor(const TrainConfig& config, const Parameter& parameter);
 /// Whether the rate still rises at a step (1, 2, ...).
 bool is_warming_up(const TrainConfig& config, std::int64_t step);
 

@@ -47,6 +47,12 @@ std::string decimal(double value) {
 
 }  // namespace
 
+double hard_share_at(const TrainConfig& config, std::int64_t step) {
+  SCALING_CHECK(step >= 1);
+  if (config.hard_steps == 0) return -1;
+  return std::min(1.0, double(step - 1) / double(config.hard_steps));
+}
+
 struct Trainer::Impl {
   Impl(Transformer& model_, const Task& task_, const TrainConfig& config_,
        const std::string& folder);
@@ -128,6 +134,7 @@ TrainReport Trainer::Impl::train_step() {
               .examples = pieces[piece].examples,
               .training = true,
               .dropout = float(config.dropout),
+              .hard_share = hard_share_at(config, step + 1),
               .seed = seed_of(model.config().seed, step, std::int64_t(piece)),
               .start_from_zero = float(config.start_from_zero),
               .position_offsets = config.position_offsets};

@@ -38,6 +38,10 @@ struct TrainReport {
 inline constexpr std::int64_t kExplosionSteps = 20;
 inline constexpr double kExplosionFactor = 5;
 
+/// Share of selecting layers' calls that are hard in a step (1, 2, ...): 0 in the first, linearly
+/// to 1 after hard_steps of them. Negative, each layer's own, if hard_steps is 0.
+double hard_share_at(const TrainConfig& config, std::int64_t step);
+
 class Trainer {
  public:
   /// model: allocated for training; model and task outlive this. config: the task's. folder: of the

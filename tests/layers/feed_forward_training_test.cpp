@@ -287,6 +287,45 @@ TEST(SparseTrainingTest, CallsAreHardAsOftenAsTheReferenceOrTheKnobSays) {
   EXPECT_EQ(share_of_hard_calls("moe_switch", -1), 1.0);
 }
 
+TEST(SparseTrainingTest, APassMayHaveItsOwnShareOfHardCalls) {
+  for (const std::string name : {"sparse", "moe_block", "moe_switch"}) {
+    for (const double share : {0.0, 1.0}) {
+      // The knob says the contrary, then the same: values and gradients do not see it.
+      Trained other = trained(name, config_with(1 - share)),
+              same = trained(name, config_with(share));
+      Pass annealed = training_pass(), pass = training_pass();
+      annealed.hard_share = share;
+      const Outcome a(other, annealed), b(same, pass);
+      EXPECT_EQ(a.kept->is_hard, share == 1 || name == "moe_switch") << name;
+      EXPECT_EQ(a.y, b.y) << name;
+      EXPECT_EQ(a.dx, b.dx) << name;
+      for (const Parameter* p : other.parameters) {
+        EXPECT_EQ(other.gradient(p->name), same.gradient(p->name)) << name << " " << p->name;
+      }
+    }
+  }
+}
+
+TEST(SparseTrainingTest, SelectorsAndWhatTheySelectAreMarked) {
+  const auto marked = [](const std::string& name, Role role) {
+    std::set<std::string> names;
+    const Trained held = trained(name, small_config());
+    for (const Parameter* p : held.parameters) {
+      if (p->role == role) names.insert(p->name);
+    }
+    return names;
+  };
+  using Names = std::set<std::string>;
+  EXPECT_EQ(marked("sparse", Role::selector), (Names{"c1", "c2", "controller_bias"}));
+  EXPECT_EQ(marked("sparse", Role::selected), (Names{"w1", "w2"}));
+  for (const char* name : {"moe_block", "moe_switch"}) {
+    EXPECT_EQ(marked(name, Role::selector), Names{"router"});
+    EXPECT_EQ(marked(name, Role::selected), (Names{"w1", "w2"}));
+  }
+  EXPECT_EQ(marked("dense", Role::selector), Names{});
+  EXPECT_EQ(marked("dense", Role::selected), Names{});
+}
+
 TEST(SparseTrainingTest, NoiseChoosesWithTheProbabilitiesOfTheLogitsOverTau) {
   constexpr std::int64_t kDraws = 4000;
   for (const double tau : {-1.0, 0.1, 1.0}) {

@@ -262,6 +262,35 @@ TEST(OptimizerTest, LeavesFrozenParametersAlone) {
   }
 }
 
+TEST(OptimizerTest, RolesHaveRatesOfTheirOwn) {
+  for (const OptimizerKind kind : {OptimizerKind::adafactor, OptimizerKind::adam}) {
+    TrainConfig config;
+    config.optimizer = kind;
+    config.selector_rate = 0.5;
+    config.selected_rate = 4;
+    // From zero weights: what is there after a step is the update, and powers of two are exact.
+    const auto updated = [&](Role role, bool is_vector) {
+      Tensor t(is_vector ? std::vector<std::int64_t>{45} : std::vector<std::int64_t>{5, 9},
+               is_vector ? std::vector<std::int64_t>{1} : std::vector<std::int64_t>{9, 1}, 5, 9,
+               /*scale=*/0);
+      t.parameter.role = role;
+      t.draw_gradient(1, 1);
+      make_optimizer(config, {&t.parameter})->update(1, 0.1);
+      return t.weights;
+    };
+    for (const bool is_vector : {false, true}) {
+      const auto ordinary = updated(Role::ordinary, is_vector),
+                 selector = updated(Role::selector, is_vector),
+                 selected = updated(Role::selected, is_vector);
+      for (std::size_t i = 0; i < ordinary.size(); ++i) {
+        EXPECT_EQ(selector[i], 0.5f * ordinary[i]);
+        EXPECT_EQ(selected[i], 4 * ordinary[i]);
+      }
+      EXPECT_NE(ordinary, std::vector<float>(ordinary.size(), 0.0f));
+    }
+  }
+}
+
 TEST(OptimizerTest, StateAndNameAreAllThereIs) {
   // A second optimiser with the first one's slots goes on as the first does.
   for (const OptimizerKind kind : {OptimizerKind::adafactor, OptimizerKind::adam}) {

@@ -173,6 +173,9 @@ TEST_F(TrainerTest, ResumedRunIsTheUninterruptedOneBitForBit) {
     config.learning_rate = 0.01;
     config.dropout = 0.1;
     config.accumulate = 2;
+    config.hard_steps = 8;
+    config.selector_rate = 2;
+    config.selected_rate = 0.5;
     const auto corpus = data(config);
     const std::string whole_folder = folder_ / (std::string("whole_") + print_value(optimizer));
     const std::string parts_folder = folder_ / (std::string("parts_") + print_value(optimizer));
@@ -212,6 +215,45 @@ TEST_F(TrainerTest, ResumedRunIsTheUninterruptedOneBitForBit) {
     EXPECT_TRUE(again.train());
     EXPECT_TRUE(again.losses.empty());
   }
+}
+
+TEST_F(TrainerTest, RatesOfRolesAndHardStepsChangeWhatIsLearnt) {
+  ModelConfig model = small_model();
+  model.feed_forward = "sparse";
+  TrainConfig config = short_training();
+  config.optimizer = OptimizerKind::adam;
+  config.learning_rate = 1e-3;
+  const auto corpus = data(config);
+  const auto parameter_after = [&](const std::string& name, const TrainConfig& asked) {
+    Training run(model, asked, *corpus, folder_ / "run");
+    run.train();
+    for (const Parameter* p : run.model.parameters()) {
+      if (p->name == name) return p->matrix();
+    }
+    ADD_FAILURE() << "no parameter " << name;
+    return Mat();
+  };
+  const std::string controller = "decoder.0.feed_forward.c1", row = "decoder.0.feed_forward.w1";
+  TrainConfig none = config;
+  none.selector_rate = none.selected_rate = 0;
+  TrainConfig untrained = config;
+  untrained.steps = 0;
+  EXPECT_EQ(parameter_after(controller, none), parameter_after(controller, untrained));
+  EXPECT_EQ(parameter_after(row, none), parameter_after(row, untrained));
+  EXPECT_NE(parameter_after(row, config), parameter_after(row, untrained));
+  TrainConfig annealed = config;
+  annealed.hard_steps = 6;
+  EXPECT_NE(parameter_after(row, annealed), parameter_after(row, config));
+}
+
+TEST(HardShareTest, RisesFromNothingToAll) {
+  TrainConfig config;
+  EXPECT_LT(hard_share_at(config, 1), 0);
+  config.hard_steps = 10;
+  EXPECT_EQ(hard_share_at(config, 1), 0);
+  EXPECT_EQ(hard_share_at(config, 6), 0.5);
+  EXPECT_EQ(hard_share_at(config, 11), 1);
+  EXPECT_EQ(hard_share_at(config, 500), 1);
 }
 
 TEST_F(TrainerTest, StepsDrawAnew) {
@@ -533,6 +575,9 @@ TEST(TrainConfigTest, RefusesWhatMakesNoSense) {
       {"schedule", "cosine", "decay_steps 0"},
       {"decay_steps", "100", "rsqrt"},
       {"adam_epsilon", "0", "positive"},
+      {"selector_rate", "-1", "negative"},
+      {"selected_rate", "-0.5", "negative"},
+      {"hard_steps", "-1", "0"},
       {"gemm", "mkl", "eigen"},
       {"corpus", "", "generated"},
       {"batch", "0", "1"},

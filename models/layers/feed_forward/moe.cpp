@@ -46,7 +46,10 @@ MoeFeedForward::MoeFeedForward(const ModelConfig& config, const MoeKnobs& knobs,
       w1_(Parameter::make_matrix("w1", f_, d_, Layout::rows, glorot_uniform(d_, f_), {d_, f_},
                                  {1, d_})),
       w2_(Parameter::make_matrix("w2", f_, d_, Layout::rows, glorot_uniform(f_, d_))),
-      b2_(Parameter::make_vector("b2", d_, kBias)) {}
+      b2_(Parameter::make_vector("b2", d_, kBias)) {
+  router_.role = Role::selector;
+  for (Parameter* p : {&w1_, &w2_}) p->role = Role::selected;
+}
 
 void MoeFeedForward::validate(const ModelConfig& config) {
   const auto knobs = config.options<MoeKnobs>();

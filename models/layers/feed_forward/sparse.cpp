@@ -84,7 +84,9 @@ SparseFeedForward::SparseFeedForward(const ModelConfig& config, const SparseKnob
       b2_(Parameter::make_vector("b2", d_, kBias)) {
   for (Parameter* p : {&c1_, &c2_, &controller_bias_}) {
     p->is_frozen = selector_ == Selector::random;
+    p->role = Role::selector;
   }
+  for (Parameter* p : {&w1_, &b1_, &w2_}) p->role = Role::selected;
 }
 
 void SparseFeedForward::visit_parameters(const ParameterVisitor& visit) {

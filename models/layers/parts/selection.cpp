@@ -78,7 +78,8 @@ using ConstBlockOf = Eigen::Map<const Eigen::Array<float, Size::value, 1>>;
 }  // namespace
 
 bool draw_hard_call(const Pass& pass, std::uint64_t stream, double probability) {
-  return double(pass.draws(stream, kCallIndex)[0]) < probability * 4294967296.0;
+  const double share = pass.hard_share < 0 ? probability : pass.hard_share;
+  return double(pass.draws(stream, kCallIndex)[0]) < share * 4294967296.0;
 }
 
 void choose_largest(Blocks shape, const float* logits, std::int32_t* chosen) {

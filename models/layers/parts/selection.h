@@ -33,7 +33,8 @@ struct Blocks {
   std::int64_t size() const { return blocks * n; }
 };
 
-/// Whether this call of a layer selects hard: one draw of the stream, true with this probability.
+/// Whether this call of a layer selects hard: one draw of the stream, true with this probability or
+/// with Pass::hard_share, if there is one.
 bool draw_hard_call(const Pass& pass, std::uint64_t stream, double probability);
 
 /// chosen[b] = first of the largest logits of block b.
