@@ -5,7 +5,8 @@ import states
 from values import ceiling, measured, of_record, other_bandwidths, product, ratio, scaled, setting
 
 LINKED_PEERS = ("eigen", "openblas", "onednn")  # kernel sets of the same program
-OTHER_PEERS = ("pytorch", "jax", "onednn_current", "mkl", "ggml")  # in processes of their own
+# In processes of their own.
+OTHER_PEERS = ("pytorch", "pytorch_compiled", "jax", "onednn_current", "mkl", "ggml")
 PEERS = LINKED_PEERS + OTHER_PEERS
 DENSE_PARTS = ("feed_forward", "projection", "cross_projection", "loss")
 MEASURED = (

@@ -1,5 +1,5 @@
-"""Times one decoder block in eager PyTorch, jitted JAX, ggml, MKL and oneDNN and writes records beside the other
-experiments'.
+"""Times one decoder block in PyTorch (eager and compiled), jitted JAX, ggml, MKL and oneDNN and writes records beside the
+other experiments'.
 
 Needs the packages of requirements.txt and what build_libraries.py makes (run_all.sh --peers makes a virtual
 environment with both). Memory is on huge pages, as ours is. Each row runs in a process of its own, bound to as many cores as it may use, and is checked against numpy first. Our
@@ -26,12 +26,16 @@ ROWS = [
     for shape in ("800m", "17b")
     for dtype, name, peer, variant in (
         ("f32", "pytorch", "pytorch", "dense"),
+        ("f32", "pytorch.ff_qkv_cross", "pytorch", "ff_qkv_cross"),
+        ("f32", "pytorch_compiled", "pytorch_compiled", "dense"),
+        ("f32", "pytorch_compiled.ff_qkv_cross", "pytorch_compiled", "ff_qkv_cross"),
         ("f32", "jax", "jax", "dense"),
         ("f32", "jax.ff_qkv_cross", "jax", "ff_qkv_cross"),
         ("f32", "onednn_current", "onednn", "dense"),
         ("f32", "mkl", "mkl", "dense"),
         ("f32", "ggml", "ggml", "dense"),
         ("bf16", "pytorch", "pytorch", "dense"),
+        ("bf16", "pytorch_compiled", "pytorch_compiled", "dense"),
         ("bf16", "jax", "jax", "dense"),
         ("bf16", "onednn_current", "onednn", "dense"),
         ("bf16", "mkl", "mkl", "dense"),

@@ -335,6 +335,16 @@ class TimeOneTest(unittest.TestCase):
         self.assertEqual((outcome["status"], outcome["way"]), ("ok", "only"))
         self.assertIn("lacking: no such instruction, not timed", said.getvalue())
 
+    def test_where_all_ways_are_refused_the_row_is_skipped(self):
+        class Lacking(Refusing):
+            WAYS = {"lacking": None}
+
+        with contextlib.redirect_stderr(io.StringIO()):
+            outcome = self.outcome_of(peer=Lacking)
+        self.assertEqual(
+            (outcome["status"], outcome["note"]), ("skipped", "lacking: no such instruction")
+        )
+
     def test_other_weights_than_the_peers_are_noticed(self):
         """The definition's weights are narrowed, the peer's, which should do it itself, are not."""
         with contextlib.redirect_stderr(io.StringIO()):

@@ -2,6 +2,7 @@
 of its own, so that the threads it may use are settled before any library starts."""
 
 import argparse
+import importlib
 import json
 import os
 import sys
@@ -13,7 +14,7 @@ import ceilings
 COLD_BYTES = 1_400_000_000
 TRIED_BYTES = 350_000_000  # of blocks that each way is tried with
 CHECKED_BYTES = 1 << 28  # a smaller block is checked whole
-FRAMEWORKS, LIBRARIES = ("pytorch", "jax"), ("ggml", "mkl", "onednn")
+FRAMEWORKS, LIBRARIES = ("pytorch", "pytorch_compiled", "jax"), ("ggml", "mkl", "onednn")
 DTYPES = ("f32", "bf16", "q8_0", "q4_0")
 
 
@@ -130,14 +131,8 @@ def huge_page_share():
 
 def module_of(args):
     """What has NAME, WAYS and Peer; library_peer.Missing if the library is not there."""
-    if args.peer == "jax":
-        import jax_peer
-
-        return jax_peer
-    if args.peer == "pytorch":
-        import pytorch_peer
-
-        return pytorch_peer
+    if args.peer in FRAMEWORKS:
+        return importlib.import_module(f"{args.peer}_peer")
     import library_peer
 
     return library_peer.Library(args.peer, args.dtype)
@@ -190,17 +185,20 @@ def main():
             "skipped", f"a block needs {needed:.1f} GiB, {available:.1f} GiB are available"
         )
     tolerance = 1e-4 if args.dtype == "f32" else 0.05
-    tried = {}
+    tried, refusals = {}, []
     for way in peer_module.WAYS:
         try:
             error = error_of(peer_module, way, args, size)
         except RuntimeError as refusal:  # what this processor, or this version, cannot do
-            print(f"{args.peer} {way}: {refusal}, not timed", file=sys.stderr)
+            refusals.append(f"{way}: {refusal}".splitlines()[0])
+            print(f"{args.peer} {refusals[-1]}, not timed", file=sys.stderr)
             continue
         if not error <= tolerance:
             print(f"{args.peer} {way}: relative error {error:.2g}, not timed", file=sys.stderr)
             continue
         tried[way] = float("inf")
+    if len(refusals) == len(peer_module.WAYS):
+        return give_up("skipped", "; ".join(refusals))
     if not tried:
         return give_up("untrusted", f"no way is within {tolerance} of numpy")
     for way in tried if len(tried) > 1 else ():

@@ -16,6 +16,7 @@ YARDSTICK_NOTE = (
     "divides no speed-up."
 )
 SHAPES = ("800m", "17b")
+SPARSE_PEERS = ("pytorch", "pytorch_compiled", "jax")
 TYPES = ("f32", "bf16", "q8_0", "q4_0")  # of weights; the last two are ggml's
 
 
@@ -59,12 +60,16 @@ def dense_pairs(records, shape, threads):
     return found
 
 
-def sparse_peer(records, shape, threads):
-    """(JAX's, our) record of the FF+QKV block with sparse cross-attention, each or None."""
-    return (
-        records.get("peers_python", f"{shape}.jax.ff_qkv_cross", threads, "block_ms"),
-        records.get(f"table1_{shape}", "ff_qkv_cross", threads, "block_ms"),
-    )
+def sparse_pairs(records, shape, threads):
+    """[(framework, its record, our record or None)] of the FF+QKV block with sparse cross-attention."""
+    ours = records.get(f"table1_{shape}", "ff_qkv_cross", threads, "block_ms")
+    found = []
+    for framework in SPARSE_PEERS:
+        row = f"{shape}.{framework}.ff_qkv_cross"
+        theirs = records.get("peers_python", row, threads, "block_ms")
+        if theirs:
+            found.append((framework, theirs, ours))
+    return found
 
 
 def numbers_at(records, _own, threads):
@@ -74,9 +79,8 @@ def numbers_at(records, _own, threads):
         for library, weight_type, theirs, ours in dense_pairs(records, shape, threads):
             suffix = "" if weight_type == "f32" else f".{weight_type}"
             found.update(_beside(f"peers.{shape}.{library}{suffix}", theirs, ours))
-        found.update(
-            _beside(f"peers.{shape}.jax.ff_qkv_cross", *sparse_peer(records, shape, threads))
-        )
+        for framework, theirs, ours in sparse_pairs(records, shape, threads):
+            found.update(_beside(f"peers.{shape}.{framework}.ff_qkv_cross", theirs, ours))
         own = measured(records, f"peers_{shape}", "baseline", threads, "block_ms")
         if own:
             found[f"peers.{shape}.ours.block_ms"] = own
@@ -105,9 +109,8 @@ def peer_table(report, threads):
             mark = report.note(YARDSTICK_NOTE) if weight_type.startswith("q") else ""
             name = f"{shape} dense{words}, {library}{mark}"
             lines.append(peer_line(report, name, theirs, ours))
-        theirs, ours = sparse_peer(records, shape, threads)
-        if theirs:
-            lines.append(peer_line(report, f"{shape} FF+QKV, jax", theirs, ours))
+        for framework, theirs, ours in sparse_pairs(records, shape, threads):
+            lines.append(peer_line(report, f"{shape} FF+QKV, {framework}", theirs, ours))
     if not lines:
         return []
     return [

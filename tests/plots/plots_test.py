@@ -1008,6 +1008,7 @@ class SummaryTest(WithFolder):
             record("peers_17b", "baseline", "block_ms", 100.0),
             record("peers_17b", "openblas", "block_ms", 110.0),
             record("peers_python", "17b.jax.ff_qkv_cross", "block_ms", 9.0),
+            record("peers_python", "17b.pytorch.ff_qkv_cross", "block_ms", 19.0),
             record("peers_python", "17b.jax", "block_ms", 120.0),
         ]
         found = summarise.summary(self.load(items))
@@ -1020,6 +1021,7 @@ class SummaryTest(WithFolder):
                 "peers.17b.jax.over_ours",
                 "peers.17b.jax.block_ms",
                 "peers.17b.jax.ff_qkv_cross.block_ms",
+                "peers.17b.pytorch.ff_qkv_cross.block_ms",
             },
         )
 
@@ -1076,7 +1078,7 @@ class ReportTest(WithFolder):
         )
         self.assertNotIn("## Goals", text)  # they are the project's, not of a user's machine
         text = make_report.make(self.load(items, "nonsense\n", published=True))
-        self.assertRegex(text, r"Not measured: \d+ figures; .*`./run_all.sh --peers` measures 15\.")
+        self.assertRegex(text, r"Not measured: \d+ figures; .*`./run_all.sh --peers` measures 17\.")
         self.assertNotIn("**not measured**", text)
         self.assertIn("--config experiments/configs/decode/table1_800m.cfg", text)
 
