@@ -24,7 +24,8 @@ void require_decodable(const Curve& curve);
 ///   decode_reference_log_perplexity  in batches, as Trainer::evaluate has it
 ///   decode_log_perplexity.f32        decoded by the kernel set simd
 ///   decode_log_perplexity.bf16       with every matrix rounded to bf16, the encoder's too
-///   decode_log_perplexity.bf16_dot   and activations too, where the processor has the instruction
+///   decode_log_perplexity.bf16_dot   by bf16_dot, which rounds activations of matrix products too
+///                                    (not those of gathered rows); if the processor has it
 ///
 /// Evaluation selects hard, and so does a step: f32 is the reference but for the order of sums and
 /// for attention whose step is only like its forward (lsh). trained: a model for training, whose
