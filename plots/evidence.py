@@ -15,10 +15,10 @@ FEWEST_BLOCKS = 5  # below that the interval is the whole range of the rounds
 RESAMPLES = 1000
 # Two heaps of reads are two states if their centres lie apart by so many of their common standard
 # deviations (one normal heap, cut anywhere, comes to 2.7, an even spread to 3.5) and by such a
-# factor; and if neither is a handful of odd readings.
+# factor; and if neither is a heap of readings that something else disturbed, a few in a hundred.
 APART = 4
 FARTHER = 1.15
-SMALLEST = 0.02
+SMALLEST = 0.04
 
 
 class Decode(NamedTuple):

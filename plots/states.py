@@ -3,7 +3,7 @@
 The closing record of a decode holds its decodes. From them every time, floor and efficiency is made
 again, of those decodes alone that were kept and whose read of the fixed GiB says that memory was in
 that state. A number is the median of its sittings' medians; its interval goes from the lowest lower
-end to the highest upper end, so that every sitting counts.
+end to the highest upper end, so that every sitting counts that was in the state for long enough.
 """
 
 import functools
@@ -114,7 +114,7 @@ class InState:
         """Value of above / below over the rounds of both rows; None if they took no turns."""
         if threads != self.threads_here or metric not in COLUMNS:
             return None
-        ratios, records = [], []
+        ratios = []
         below_by = {
             r["sitting"]: r for r in self._records.sittings_of(experiment, below, threads, CLOSING)
         }
@@ -123,9 +123,10 @@ class InState:
             found = ours and evidence.paired(_kept(theirs), _kept(ours), metric, self._state())
             if found:
                 ratios.append(found)
-                records += [self.get(experiment, r, threads, metric) for r in (above, below)]
+        records = [self.get(experiment, row, threads, metric) for row in (above, below)]
         if not ratios or not all(records):
             return None
+        ratios = long_enough(ratios)
         pooled = _pool(ratios)
         status = rec.worst(
             ["untrusted"] * pooled["doubtful"]
@@ -156,6 +157,7 @@ class InState:
     def _restated(self, experiment, row, found):
         """{metric: record} with times, floors and efficiencies of this state."""
         here = dict(found)
+        ceilings = self._ceilings(experiment, row)
         closings = self._records.sittings_of(experiment, row, self.threads_here, CLOSING)
         for metric in (*COLUMNS, *EFFICIENCIES):
             here.pop(metric, None)
@@ -165,7 +167,7 @@ class InState:
                 if (values := self._values(closing, metric)) is not None
             ]
             if metric in found and each:
-                here[metric] = self._record(found[metric], metric, each)
+                here[metric] = self._record(found[metric], metric, long_enough(each), ceilings)
         if CLOSING not in here:
             self.gaps[experiment, row, self.threads_here] = f"no decode in the {self.state} state"
         return here
@@ -183,7 +185,21 @@ class InState:
         kept = [d for d in kept if metric in d.values]
         return evidence.alone(kept, metric, self._state())
 
-    def _record(self, record, metric, each):
+    def _ceilings(self, experiment, row):
+        """Limits beside a row's decodes of this state, {} if it has none."""
+        here = [
+            decode
+            for closing in self._records.sittings_of(experiment, row, self.threads_here, CLOSING)
+            for decode in _kept(closing)
+            if self.states.name(decode.read) == self.state
+        ]
+        return {
+            name: statistics.median(decode.values[name] for decode in here)
+            for name in ("read_gbps", "fma_gflops")
+            if here and name in here[0].values
+        }
+
+    def _record(self, record, metric, each, ceilings):
         pooled = _pool(each)
         doubtful = pooled["doubtful"] or (
             metric in EFFICIENCIES and pooled["value"] > MAX_EFFICIENCY
@@ -196,11 +212,17 @@ class InState:
             status="untrusted" if doubtful else _status(record, metric),
             state=self.state,
             sittings=len(each),
+            ceilings=(record.get("ceilings") or {}) | ceilings,
         )
 
 
 def _kept(closing):
     return [d for d in evidence.decodes_of(closing) if d.values["kept"] and d.read]
+
+
+def long_enough(each):
+    """Those of sittings with the fewest rounds of an interval in a state at least; all if none has."""
+    return [one for one in each if one.rounds >= FEWEST] or each
 
 
 def _pool(each):

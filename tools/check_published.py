@@ -4,8 +4,8 @@
   sittings   at least N (3) headline sittings, each complete, of one machine, at one commit, none of an edited tree
   threads    in the middle decode of a row some task waited for a processor in no more than a tenth of the time
   records    every time, floor and efficiency of a decode is the median of its decodes, with their quartiles
-  summary    every time of summary.json is the median over sittings of the medians of the decodes in its state, within
-             its interval; and summary.json is what plots/summarise.py makes of these records today
+  summary    every time of summary.json is the median, over sittings with enough decodes in its state, of their medians,
+             within its interval; and summary.json is what plots/summarise.py makes of these records today
 
 Prints each finding and ends with 1 if there is any.
 """
@@ -125,8 +125,8 @@ def of_summary(records, summary):
                 for kind in states.KINDS:
                     for state in machine.centres:
                         name = f"{prefix}{about.id}.{row}.{kind}_ms{SUFFIX[state]}"
-                        medians = [
-                            statistics.median(values)
+                        found_by_sitting = [
+                            values
                             for closing in records.sittings_of(
                                 about.name, row, threads, states.CLOSING
                             )
@@ -138,6 +138,8 @@ def of_summary(records, summary):
                                 ]
                             )
                         ]
+                        long = [v for v in found_by_sitting if len(v) >= states.FEWEST]
+                        medians = [statistics.median(v) for v in long or found_by_sitting]
                         entry = summary.get(name)
                         if bool(medians) != bool(entry):
                             found.append(f"{name}: in one of summary.json and the decodes alone")

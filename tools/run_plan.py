@@ -64,10 +64,12 @@ class Step:
     config: str = ""
     flags: str = ""
     corpus: bool = False
+    part: str = ""  # what sets it apart from others of its config
 
     @property
     def name(self):
-        return Path(self.config or self.program).name
+        """As the plan says: parts of one experiment are steps of their own."""
+        return Path(self.config or self.program).name + (f".{self.part}" if self.part else "")
 
 
 class Stopped(Exception):

@@ -40,6 +40,7 @@ COLUMNS = (
     "state_read_gbps",
     "barrier_us",
     "pressure",
+    "read_gbps",
 )
 RATE = {"fast": 60.0, "slow": 30.0}
 
@@ -49,7 +50,7 @@ def quartiles(values):
     return {"value": middle, "low": low, "high": high, "spread": (high - low) / 2}
 
 
-def decodes(sitting, sparse, waiting, rounds=120):
+def decodes(sitting, sparse, waiting, rounds):
     """Rows of samples; the dense row follows memory, the sparse one is 2 ms in either state.
 
     waiting: share of the time in which some task waited for a processor.
@@ -66,16 +67,16 @@ def decodes(sitting, sparse, waiting, rounds=120):
         read = rate * (1 + 0.01 * draw.random())
         rows.append(
             [number, 2.0 * number, 1, token, token / 10, floor, floor / 10, floor / 2, floor / 20]
-            + [read, 0.3 if fast else 0.07, waiting]
+            + [read, 0.3 if fast else 0.07, waiting, rate]
         )
     return rows
 
 
-def sitting(name, number, waiting=0.01, **more):
+def sitting(name, number, waiting=0.01, rounds=120, **more):
     """Records of one: a dense and a sparse row."""
     found = []
     for row in ("baseline", "ff_qkv"):
-        rows = decodes(number, row != "baseline", waiting)
+        rows = decodes(number, row != "baseline", waiting, rounds)
         shared = {
             "experiment": "table1_800m",
             "row": row,
@@ -165,6 +166,24 @@ class Sittings(WithFolder):
         self.assertEqual(len(each), 3)
         self.assertEqual(pooled["value"], statistics.median(e.value for e in each))
         self.assertEqual(pooled["interval"], (min(e.low for e in each), max(e.high for e in each)))
+
+    def test_a_sitting_hardly_ever_in_a_state_does_not_count_there(self):
+        before = self.summary()
+        self.add(4, rounds=8)  # four in each state
+        self.assertEqual(rec.Records(self.folder).sittings[-1].name, "2026-01-04T0000Z")
+        after = self.summary()
+        name = "table1.800m.ff_qkv.token_speedup"
+        for state in ("", "@slow"):
+            self.assertEqual(after[name + state]["sittings"], 3)
+            self.assertEqual(after[name + state]["high"], before[name + state]["high"])
+        code, said = self.check()
+        self.assertEqual(code, 0, said)
+
+    def test_limits_are_those_of_the_state(self):
+        records = rec.Records(self.folder)
+        for view, suffix in states.views(records, 2):
+            found = view.get("table1_800m", "baseline", 2, "token_ms")["ceilings"]
+            self.assertEqual(found["read_gbps"], RATE["slow" if suffix else "fast"])
 
     def test_an_incomplete_sitting_is_left_out_and_named(self):
         self.add(3, {"complete": False})
