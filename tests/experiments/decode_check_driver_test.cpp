@@ -33,9 +33,18 @@ Rows rows_of(const Folder& folder) {
   return rows;
 }
 
+std::vector<Curve> all_curves() {
+  return curves_of(read_row_file(kConfigs + "tiny_decode.cfg", curve_knobs(), {}));
+}
+
+std::vector<std::string> all_rows() {
+  std::vector<std::string> names;
+  for (const Curve& curve : all_curves()) names.push_back(curve.name);
+  return names;
+}
+
 TEST(DecodeCheck, TheConfigHasEveryComponentWhoseStepIsItsForward) {
-  const std::vector<Curve> curves =
-      curves_of(read_row_file(kConfigs + "tiny_decode.cfg", curve_knobs(), {}));
+  const std::vector<Curve> curves = all_curves();
   for (const std::string& component : component_names()) {
     for (const EntryInfo& entry : entries_of(component)) {
       if (entry.traits.step == StepIs::approximate) continue;
@@ -47,30 +56,33 @@ TEST(DecodeCheck, TheConfigHasEveryComponentWhoseStepIsItsForward) {
   }
 }
 
-TEST(DecodeCheck, EveryComponentDecodesAsItIsEvaluated) {
+/// A test a row: all together take minutes under a sanitizer.
+class DecodeCheckOfRow : public testing::TestWithParam<std::string> {};
+
+TEST_P(DecodeCheckOfRow, DecodesAsItIsEvaluated) {
   const Folder folder;
-  const Outcome outcome = run_driver(
-      "perplexity", flags("tiny_decode", folder, 1) + "--decode_check --decode_tokens 0");
+  const Outcome outcome =
+      run_driver("perplexity", flags("tiny_decode", folder, 1) + "--rows " + GetParam() +
+                                   " --decode_check --decode_tokens 0");
   ASSERT_EQ(outcome.status, 0) << outcome.text;
-  expect_mentions(outcome.text, {"dense, seed 1: log-perplexity", ", decoded "});
-  const Rows rows = rows_of(folder);
-  EXPECT_GE(rows.size(), 24u);
-  for (const auto& [row, metrics] : rows) {
-    SCOPED_TRACE(row);
-    const double reference = metrics.at("decode_reference_log_perplexity");
-    // All of the held-out text, by weights that have learnt something of it.
-    EXPECT_NEAR(reference, metrics.at("log_perplexity"), 1e-9);
-    EXPECT_LT(reference, metrics.at("unigram_entropy") - 0.1);
-    EXPECT_NEAR(metrics.at("decode_log_perplexity.f32"), reference, 1e-4);
-    const double bf16 = metrics.at("decode_log_perplexity.bf16");
-    EXPECT_NEAR(bf16, reference, 0.02);
-    EXPECT_NE(bf16, metrics.at("decode_log_perplexity.f32"));
-    ASSERT_EQ(metrics.count("decode_log_perplexity.bf16_dot"), bf16_dot_kernels() ? 1u : 0u);
-    if (!bf16_dot_kernels()) continue;
-    EXPECT_NEAR(metrics.at("decode_log_perplexity.bf16_dot"), reference, 0.02);
-    EXPECT_NE(metrics.at("decode_log_perplexity.bf16_dot"), bf16);
-  }
+  expect_mentions(outcome.text, {GetParam() + ", seed 1: log-perplexity", ", decoded "});
+  const auto metrics = rows_of(folder).at(GetParam());
+  const double reference = metrics.at("decode_reference_log_perplexity");
+  // All of the held-out text, by weights that have learnt something of it.
+  EXPECT_NEAR(reference, metrics.at("log_perplexity"), 1e-9);
+  EXPECT_LT(reference, metrics.at("unigram_entropy") - 0.1);
+  EXPECT_NEAR(metrics.at("decode_log_perplexity.f32"), reference, 1e-4);
+  const double bf16 = metrics.at("decode_log_perplexity.bf16");
+  EXPECT_NEAR(bf16, reference, 0.02);
+  EXPECT_NE(bf16, metrics.at("decode_log_perplexity.f32"));
+  ASSERT_EQ(metrics.count("decode_log_perplexity.bf16_dot"), bf16_dot_kernels() ? 1u : 0u);
+  if (!bf16_dot_kernels()) return;
+  EXPECT_NEAR(metrics.at("decode_log_perplexity.bf16_dot"), reference, 0.02);
+  EXPECT_NE(metrics.at("decode_log_perplexity.bf16_dot"), bf16);
 }
+
+INSTANTIATE_TEST_SUITE_P(All, DecodeCheckOfRow, testing::ValuesIn(all_rows()),
+                         [](const auto& row) { return row.param; });
 
 TEST(DecodeCheck, TakesTheFirstTokensInWholeExamples) {
   const Folder folder;
