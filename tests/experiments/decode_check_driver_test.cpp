@@ -56,21 +56,30 @@ TEST(DecodeCheck, TheConfigHasEveryComponentWhoseStepIsItsForward) {
   }
 }
 
-/// A test a row: all together take minutes under a sanitizer.
+/// A test a row, and under a sanitizer, which makes each step twenty times as long, fewer steps
+/// than it takes to learn: there it is memory that is looked at.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kTrained = false;
+#else
+constexpr bool kTrained = true;
+#endif
+
 class DecodeCheckOfRow : public testing::TestWithParam<std::string> {};
 
 TEST_P(DecodeCheckOfRow, DecodesAsItIsEvaluated) {
   const Folder folder;
-  const Outcome outcome =
-      run_driver("perplexity", flags("tiny_decode", folder, 1) + "--rows " + GetParam() +
-                                   " --decode_check --decode_tokens 0");
+  const Outcome outcome = run_driver(
+      "perplexity", flags("tiny_decode", folder, 1) + "--rows " + GetParam() +
+                        (kTrained ? "" : " --steps 20") + " --decode_check --decode_tokens 0");
   ASSERT_EQ(outcome.status, 0) << outcome.text;
   expect_mentions(outcome.text, {GetParam() + ", seed 1: log-perplexity", ", decoded "});
   const auto metrics = rows_of(folder).at(GetParam());
   const double reference = metrics.at("decode_reference_log_perplexity");
   // All of the held-out text, by weights that have learnt something of it.
   EXPECT_NEAR(reference, metrics.at("log_perplexity"), 1e-9);
-  EXPECT_LT(reference, metrics.at("unigram_entropy") - 0.1);
+  if (kTrained) {
+    EXPECT_LT(reference, metrics.at("unigram_entropy") - 0.1);
+  }
   EXPECT_NEAR(metrics.at("decode_log_perplexity.f32"), reference, 1e-4);
   const double bf16 = metrics.at("decode_log_perplexity.bf16");
   EXPECT_NEAR(bf16, reference, 0.02);
