@@ -9,8 +9,8 @@
   --corpus PATH   text to train on: a file, a folder or a quoted glob; default: generated
   --results DIR   folder of records; default results/local/<machine>
   --publish KIND  one whole sitting into results/published/<machine>/sittings/: headline (Tables 1, 2, 6, 7 and 8,
-                  {headline:.0f} minutes) or sweeps (sweeps, kernels, libraries; with --peers those too); only from a
-                  clean git tree
+                  {headline:.0f} minutes), libraries (the dense block by those that are linked; with --peers by the others
+                  too) or sweeps (sweeps, kernels, stacks, long sequences); only from a clean git tree
   --plan          print the plan and stop
 Interrupted (Ctrl-C) or failed, the same command goes on where it stopped.
 """
@@ -36,7 +36,7 @@ ROOT = Path(__file__).resolve().parents[1]
 BIN = Path("build/release/experiments")
 MODES = ("quick", "full", "smoke")
 FLAGS = ("peers", "plan")
-KINDS = ("headline", "sweeps")  # of sittings
+KINDS = ("headline", "libraries", "sweeps")  # of sittings
 VALUES = {
     "corpus": "a file, folder or glob",
     "results": "a folder",
@@ -145,7 +145,7 @@ def check(options):
             )
         others = [f"--{options.mode}"] * (options.mode != "default")
         others += [f"--{name}" for name in ("results", "corpus") if getattr(options, name)]
-        others += ["--peers"] * (options.peers and options.publish == "headline")
+        others += ["--peers"] * (options.peers and options.publish != "libraries")
         if others:
             refuse(
                 f"run_all.sh: a sitting is always the same; drop {', '.join(others)} or --publish"

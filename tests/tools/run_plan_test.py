@@ -250,7 +250,8 @@ class PlanTest(unittest.TestCase):
         with open(ROOT / "experiments" / "plan.toml", "rb") as file:
             plan = tomllib.load(file)
         self.assertEqual(
-            set(plan), {"default", "full", "quick", "smoke", "headline", "sweeps", "peers"}
+            set(plan),
+            {"default", "full", "quick", "smoke", "headline", "libraries", "sweeps", "peers"},
         )
         peers = plan.pop("peers")
         for step in (step for steps in (*plan.values(), *peers.values()) for step in steps):
