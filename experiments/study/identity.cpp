@@ -110,10 +110,13 @@ bool Identity::holds(const Record& record, const Point& point) const {
 }
 
 bool Identity::is_finished(const std::vector<Record>& records, const Point& point) const {
-  const std::string closing = study_.closing(point).name;
-  return std::any_of(records.begin(), records.end(), [&](const Record& r) {
-    return r.metric == closing && r.status != Status::failed && r.status != Status::skipped &&
-           holds(r, point);
+  std::vector<std::string> metrics = study_.needed(point);
+  metrics.push_back(study_.closing(point).name);
+  return std::all_of(metrics.begin(), metrics.end(), [&](const std::string& metric) {
+    return std::any_of(records.begin(), records.end(), [&](const Record& r) {
+      return r.metric == metric && r.status != Status::failed && r.status != Status::skipped &&
+             holds(r, point);
+    });
   });
 }
 

@@ -54,6 +54,8 @@ class Study {
   virtual void measure(Points group, Sink& sink) = 0;
   /// Name and unit of the number that is written last: a point is finished if it is there.
   virtual Metric closing(const Point& point) const = 0;
+  /// Names of further numbers that a finished point has, as a flag of the run asks for.
+  virtual std::vector<std::string> needed(const Point&) const { return {}; }
 
   /// Whether a setting matters beside the others: those of a layer that a row does not have do not.
   virtual bool counts(const std::string& /*setting*/, const Settings& /*all*/) const {

@@ -62,9 +62,10 @@ std::string free_name(const std::string& path) {
   return name;
 }
 
-/// Records of a finished curve with the same key as `base` in another experiment's file of the
-/// folder; empty if there is none.
-std::vector<Record> finished_elsewhere(const fs::path& folder, const Record& base) {
+/// Records of a curve with the same key as `base`, finished if it has `last`, in another
+/// experiment's file of the folder; empty if there is none.
+std::vector<Record> finished_elsewhere(const fs::path& folder, const Record& base,
+                                       const std::string& last) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     if (entry.path().extension() != ".jsonl" || entry.path().stem() == base.experiment) continue;
@@ -76,7 +77,7 @@ std::vector<Record> finished_elsewhere(const fs::path& folder, const Record& bas
       try {
         Record r = from_line(line);
         if (r.key != base.key || std::isnan(r.value)) continue;
-        finished = finished || r.metric == kClosingCurveMetric;
+        finished = finished || r.metric == last;
         found.push_back(std::move(r));
       } catch (const UserError&) {
         // Another program's file, or a damaged line: nothing to take from it.
@@ -139,7 +140,8 @@ std::string CurveRun::csv_path(const std::string& row) const {
 
 bool CurveRun::reuse() {
   std::vector<Record> records =
-      finished_elsewhere(fs::path(sink_.file().path()).parent_path(), base_);
+      finished_elsewhere(fs::path(sink_.file().path()).parent_path(), base_,
+                         plan_.decode_tokens ? kDecodedMetric : kClosingCurveMetric);
   if (records.empty()) return false;
   std::string from;
   for (Record& r : records) {
@@ -222,7 +224,7 @@ void CurveRun::train(const std::optional<CurveState>& begun) {
   for (const Metric& metric : metrics) {
     const double median = summarize(metric.values).median;
     if (metric.name == "tokens_per_s") extra.line += text(", %.0f tokens/s", median);
-    if (metric.name == "decode_log_perplexity.f32") extra.line += text(", decoded %.4f", median);
+    if (metric.name == kDecodedMetric) extra.line += text(", decoded %.4f", median);
     if (metric.name == "mfu") extra.line += text(", %.0f %% of the best product", 100 * median);
   }
   sink_.close(point_, metrics, extra);

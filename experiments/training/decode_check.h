@@ -13,6 +13,9 @@
 
 namespace scaling {
 
+/// Of check_decode: there if it has been done.
+inline constexpr const char* kDecodedMetric = "decode_log_perplexity.f32";
+
 /// Throws UserError if the curve's model reads a text from both sides, which no decode does.
 void require_decodable(const Curve& curve);
 

@@ -236,6 +236,11 @@ void TrainingStudy::measure(std::span<const Point* const> group, Sink& sink) {
 
 Metric TrainingStudy::closing(const Point&) const { return {kClosingCurveMetric, "nats/token"}; }
 
+std::vector<std::string> TrainingStudy::needed(const Point&) const {
+  return flags_.decode_check ? std::vector<std::string>{kDecodedMetric}
+                             : std::vector<std::string>{};
+}
+
 bool TrainingStudy::counts(const std::string& setting, const Settings& all) const {
   return is_relevant(setting, all);
 }

@@ -48,6 +48,7 @@ class TrainingStudy : public Study {
   std::vector<std::vector<std::size_t>> groups(std::span<const Point* const> points) const override;
   void measure(std::span<const Point* const> group, Sink& sink) override;
   Metric closing(const Point& point) const override;
+  std::vector<std::string> needed(const Point& point) const override;
   bool counts(const std::string& setting, const Settings& all) const override;
   std::string portable(const std::string& knob, const std::string& value) const override;
   std::string interrupted() const override;

@@ -107,6 +107,26 @@ TEST(DecodeCheck, TakesTheFirstTokensInWholeExamples) {
               metrics.at("decode_reference_log_perplexity"), 1e-4);
 }
 
+TEST(DecodeCheck, AFinishedCurveIsCheckedFromItsCheckpoint) {
+  const Folder folder;
+  const std::string command = flags("tiny_decode", folder, 1) + "--rows dense --steps 4 ";
+  ASSERT_EQ(run_driver("perplexity", command).status, 0);
+  const double before = rows_of(folder).at("dense").at("log_perplexity");
+  const std::string with_check = command + "--decode_check --decode_tokens 40";
+  const Outcome checked = run_driver("perplexity", with_check);
+  ASSERT_EQ(checked.status, 0) << checked.text;
+  expect_mentions(checked.text, {"continues after step 4", ", decoded "});
+  const auto metrics = rows_of(folder).at("dense");
+  EXPECT_EQ(metrics.at("log_perplexity"), before);
+  EXPECT_NEAR(metrics.at("decode_log_perplexity.f32"),
+              metrics.at("decode_reference_log_perplexity"), 1e-4);
+  const std::size_t records = RecordFile(folder.path(), "tiny_decode").records().size();
+  for (const std::string& again : {with_check, command}) {
+    ASSERT_EQ(run_driver("perplexity", again).status, 0);
+    EXPECT_EQ(RecordFile(folder.path(), "tiny_decode").records().size(), records);
+  }
+}
+
 TEST(DecodeCheck, RefusesWhatCannotBeDecoded) {
   const Folder folder;
   const Outcome masked =
