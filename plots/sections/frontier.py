@@ -1,0 +1,257 @@
+"""Quality against measured time: rows of a decode table beside the nats of the curves of the same names.
+
+A decode experiment of section `frontier` times models of one width. Where its rows are as large as the trained ones they
+are those models, but for their weights; wider tables time the same layers at the same proportions, where no cache holds
+them, beside the nats of the small ones.
+"""
+
+import functools
+from typing import NamedTuple
+
+import chart
+import decode
+import records as rec
+import training_curves
+from report import cell, header, line, number
+from section import Section, of
+from sections import quality
+from values import Value, measured, ratio, setting
+
+OWNS = of("decode", "frontier")
+# What makes a timed row the model that was trained, of the knobs that both have.
+SAME = (
+    "feed_forward",
+    "sparsity",
+    "d_ff",
+    "d_lowrank",
+    "experts",
+    "projection",
+    "modules",
+    "kernel_size",
+    "projection_rank",
+    "loss",
+    "loss_modules",
+    "loss_rank",
+    "recurrence",
+    "recurrence_width",
+    "attention_layers",
+    "decoder_layers",
+    "encoder_layers",
+    "n_heads",
+    "vocab_size",
+)
+WORDS = (
+    "Each row is a model of one size decoded token by token by one thread, one sequence; *nats* are of the "
+    "curve of the same name in `{experiment}` ({tokens} tokens, seeds in their interval). *On the frontier*: "
+    "no other row is both faster and better, in the means. The ladder, dense over row: what the layer promises "
+    "in FLOPs, in weights read and in the sum of its phases' limits, and what a token gains. {same}"
+)
+
+
+class Point(NamedTuple):
+    row: str
+    nats: Value
+    time: Value  # ms a token
+
+
+def curves_of(records, rows):
+    """The Experiment of training that has the most of the rows, of several that of the most tokens; or None."""
+    found = [
+        (sum(e.result(row, "log_perplexity") is not None for row in rows), e.tokens(e.baseline), e)
+        for e in training_curves.experiments(records).values()
+        if quality.BUDGET.fullmatch(e.name) or e.name.startswith("frontier")
+    ]
+    most = max(found, key=lambda one: one[:2], default=(0, 0, None))
+    return most[2] if most[0] else None
+
+
+def nats_of(curves, row):
+    """Value of a row, its tokens and seeds in it; None if it was not trained."""
+    if not curves or (nats := curves.result(row, "log_perplexity")) is None:
+        return None
+    seeds = len(curves.by_seed(row, "log_perplexity"))
+    return nats._replace(seeds=seeds, tokens=curves.tokens(row))
+
+
+def points(records, experiment, curves, threads=1):
+    """[Point] of the rows that have both."""
+    found = []
+    for row in records.rows(experiment):
+        nats = nats_of(curves, row)
+        time = measured(records, experiment, row, threads, "token_ms")
+        if nats and time:
+            found.append(Point(row, nats, time))
+    return found
+
+
+def hull(found):
+    """Rows of [Point] that no other is at least as fast and as good as."""
+    best, kept = float("inf"), []
+    for point in sorted(found, key=lambda p: (p.time.value, p.nats.value)):
+        if point.nats.value < best:
+            best = point.nats.value
+            kept.append(point.row)
+    return kept
+
+
+def differing(records, experiment, curves, row):
+    """Knobs in which the timed row is not the model that was trained."""
+    record = records.get(experiment, row, 1, "token_ms")
+    trained = {knob: curves.setting(row, knob) for knob in SAME}
+    return [
+        knob
+        for knob in SAME
+        if trained[knob] is not None
+        and setting(record, knob) is not None
+        and setting(record, knob) != trained[knob]
+        and knob in relevant(curves, row)
+    ]
+
+
+def relevant(curves, row):
+    """Knobs that the components of a trained row read."""
+    record = next(iter(curves.by_seed(row, "log_perplexity").values()))
+    return rec.settings(record).keys()
+
+
+def is_own_width(records, experiment, curves):
+    """Whether the table is of the width that was trained."""
+    rows = [row for row in records.rows(experiment) if nats_of(curves, row)]
+    return bool(rows) and all(
+        setting(records.get(experiment, row, 1, "token_ms"), "d_model")
+        == curves.setting(row, "d_model")
+        for row in rows
+        if records.get(experiment, row, 1, "token_ms")
+    )
+
+
+def ladder(records, experiment, row, base):
+    """[Value or None]: dense over row in FLOPs, weights read, floor and time of a token."""
+    metrics = ("token_flops", "token_weights_read", "token_floor_ms", "token_ms")
+    return [
+        ratio(*(measured(records, experiment, name, 1, metric) for name in (base, row)))
+        for metric in metrics
+    ]
+
+
+def numbers(records, own):
+    found = {}
+    for about in own:
+        curves = curves_of(records, records.rows(about.name))
+        if curves is None:
+            continue
+        of_width = "" if is_own_width(records, about.name, curves) else f"{about.name}."
+        for point in points(records, about.name, curves):
+            metrics = {
+                "nats": point.nats,
+                "ms_token": point.time,
+                "floor_ms": measured(records, about.name, point.row, 1, "token_floor_ms"),
+                "reads": measured(records, about.name, point.row, 1, "token_weights_read"),
+            }
+            for ending, value in metrics.items():
+                if value and not (of_width and ending == "nats"):
+                    found[f"frontier.{of_width}{point.row}.{ending}"] = value
+    return found
+
+
+def table(report, experiment, curves):
+    records = report.records
+    base = decode.against(records, experiment, records.rows(experiment)[0], 1)
+    best = hull(points(records, experiment, curves))
+    lines = header(
+        "row",
+        "nats/token",
+        "token, ms",
+        "of its floor",
+        "on the frontier",
+        "FLOPs",
+        "weights read",
+        "floor",
+        "measured",
+    )
+    for row in records.rows(experiment):
+        nats = nats_of(curves, row)
+        time = measured(records, experiment, row, 1, "token_ms")
+        floor = measured(records, experiment, row, 1, "token_floor_ms")
+        steps = ladder(records, experiment, row, base)
+        lines.append(
+            line(
+                f"`{row}`",
+                quality.nats(nats, ""),
+                cell(report, time),
+                f"{floor.value / time.value:.0%}" if floor and time else "–",
+                "yes" if row in best else "no" if nats and time else "–",
+                *(f"{number(step.value)}×" if step else "–" for step in steps),
+            )
+        )
+    return lines
+
+
+def write(report, own):
+    for about in own:
+        rows = report.records.rows(about.name)
+        curves = curves_of(report.records, rows)
+        if not rows or curves is None:
+            continue
+        same = "Times are of models as trained, with random weights."
+        if not is_own_width(report.records, about.name, curves):
+            same = "Nats are of the width that was trained, times of this one's."
+        else:
+            unlike = {
+                row: knobs
+                for row in rows
+                if nats_of(curves, row)
+                and (knobs := differing(report.records, about.name, curves, row))
+            }
+            if unlike:
+                same = "Not the models that were trained: " + "; ".join(
+                    f"`{row}` differs in {', '.join(knobs)}" for row, knobs in unlike.items()
+                )
+        tokens = quality.count(curves.tokens(curves.baseline))
+        report.add(
+            f"## {about.title}",
+            "",
+            WORDS.format(experiment=curves.name, tokens=tokens, same=same),
+        )
+        report.add(*table(report, about.name, curves))
+        report.figure(about.name)
+
+
+def draw(records, experiment):
+    """Nats a token over measured ms a token, and the steps of the frontier."""
+    curves = curves_of(records, records.rows(experiment))
+    found = points(records, experiment, curves)
+    if len(found) < 2:
+        raise chart.Missing(f"fewer than two rows of {experiment} have both nats and a time")
+    figure, (axes,) = chart.new(2.8)
+    best = hull(found)
+    steps = sorted((p.time.value, p.nats.value) for p in found if p.row in best)
+    axes.step(*zip(*steps), where="post", **chart.LIMIT)
+    for index, point in enumerate(found):
+        look = chart.style_of(point.row, index) | {"linestyle": "none"}
+        axes.errorbar(
+            point.time.value,
+            point.nats.value,
+            [[point.nats.value - point.nats.low], [point.nats.high - point.nats.value]],
+            [[point.time.value - point.time.low], [point.time.high - point.time.value]],
+            **look,
+        )
+        axes.annotate(
+            point.row,
+            (point.time.value, point.nats.value),
+            xytext=(4, 3),
+            fontsize=6,
+            textcoords="offset points",
+        )
+    axes.set_xscale("log")
+    chart.plain_log(axes.xaxis)
+    axes.set_xlabel("measured token, ms (1 thread)")
+    axes.set_ylabel("log-perplexity, nats per token")
+    return figure
+
+
+def figures(_records, own):
+    return {about.name: functools.partial(draw, experiment=about.name) for about in own}
+
+
+SECTION = Section(owns=OWNS, numbers=numbers, figures=figures, write=write, place=2)

@@ -1,0 +1,126 @@
+"""Tests of the frontier in plots/ on made-up curves and decodes: pairs, hull, ladder, models that are not those trained."""
+
+import pathlib
+import sys
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "plots")]
+
+import chart  # noqa: E402
+import curves_test as made_up  # noqa: E402
+import summarise  # noqa: E402
+from plots_test import record  # noqa: E402
+from report import Report  # noqa: E402
+from sections import frontier  # noqa: E402
+
+ABOUT = {"study": "decode", "section": "frontier", "title": "Frontier", "against": "dense"}
+SPARSE = {"feed_forward": "sparse", "sparsity": 16}
+# (nats, ms, weights read, knobs): small is fast, sparse better at nearly its speed, slow worse than dense at its.
+ROWS = {
+    "dense": (4.0, 0.4, 100, {}),
+    "small": (4.4, 0.1, 20, {"d_ff": 512}),
+    "ff_n16": (4.1, 0.12, 25, SPARSE),
+    "slow": (4.2, 0.5, 100, {"projection": "mult_conv"}),
+}
+TRAINED = {"steps": 1000, "batch": 16, "length": 96, "d_model": 128, "d_ff": 2048}
+
+
+def trained(name="fig1_1m5", **more):
+    found = []
+    for row, (nats, _, _, knobs) in ROWS.items():
+        for seed in (1, 2):
+            config = {"feed_forward": "dense", **TRAINED, **knobs, **more}
+            found += made_up.curve(row, nats + 0.01 * seed, seed, experiment=name, config=config)
+    return found
+
+
+def decoded(width=128, name="", **other):
+    """Records of a table; other: knobs of all rows."""
+    found = []
+    for row, (_, ms, reads, knobs) in ROWS.items():
+        config = {
+            "feed_forward": "dense",
+            **TRAINED,
+            **knobs,
+            "d_model": width,
+            **other,
+        }
+        for metric, value in (
+            ("token_weights_read", reads),
+            ("token_flops", 2 * reads),
+            ("token_floor_ms", ms / 2),
+            ("token_ms", ms),
+        ):
+            found.append(
+                record(
+                    name or f"frontier_{width}",
+                    row,
+                    metric,
+                    value,
+                    threads=1,
+                    config=config,
+                    id=f"frontier.{width}",
+                    **ABOUT,
+                )
+            )
+    return found
+
+
+class FrontierTest(made_up.WithCurves):
+    def report(self, items):
+        report = Report(self.load(items))
+        frontier.write(report, report.records.of(frontier.OWNS))
+        return report.text()
+
+    def test_rows_are_nats_time_floor_and_reads(self):
+        found = summarise.summary(self.load(trained() + decoded()))
+        self.assertAlmostEqual(found["frontier.ff_n16.nats"]["value"], 4.115)
+        self.assertEqual(found["frontier.ff_n16.nats"]["seeds"], 2)
+        self.assertEqual(found["frontier.ff_n16.nats"]["tokens"], 1536000)
+        self.assertEqual(found["frontier.ff_n16.ms_token"]["value"], 0.12)
+        self.assertEqual(found["frontier.ff_n16.floor_ms"]["value"], 0.06)
+        self.assertEqual(found["frontier.ff_n16.reads"]["value"], 25)
+
+    def test_another_width_has_times_under_its_own_name_and_no_nats(self):
+        found = summarise.summary(self.load(trained() + decoded(1024)))
+        self.assertEqual(found["frontier.frontier_1024.small.ms_token"]["value"], 0.1)
+        self.assertEqual([name for name in found if name.endswith(".nats")], [])
+        self.assertIn("times of this one's", self.report(trained() + decoded(1024)))
+
+    def test_on_the_frontier_is_what_nothing_beats_in_both(self):
+        records = self.load(trained() + decoded())
+        curves = frontier.curves_of(records, ROWS)
+        points = frontier.points(records, "frontier_128", curves)
+        self.assertEqual(frontier.hull(points), ["small", "ff_n16", "dense"])
+        self.assertEqual(frontier.hull([]), [])
+
+    def test_the_ladder_goes_from_flops_to_the_clock(self):
+        records = self.load(trained() + decoded())
+        found = frontier.ladder(records, "frontier_128", "small", "dense")
+        self.assertEqual([round(step.value, 6) for step in found], [5, 5, 4, 4])
+        text = self.report(trained() + decoded())
+        self.assertIn("| `small` | 4.4150 ", text)
+        self.assertIn("| yes | 5.00× | 5.00× | 4.00× | 4.00× |", text)
+
+    def test_a_model_that_was_not_trained_is_named(self):
+        self.assertIn("models as trained", self.report(trained() + decoded()))
+        text = self.report(trained() + decoded(d_ff=1024))
+        self.assertIn("`ff_n16` differs in d_ff", text)
+
+    def test_of_several_experiments_that_of_the_most_tokens_counts(self):
+        both = trained() + trained("fig1_5m", steps=3333)
+        curves = frontier.curves_of(self.load(both + decoded()), ROWS)
+        self.assertEqual(curves.name, "fig1_5m")
+
+    def test_without_curves_or_with_one_row_there_is_nothing(self):
+        self.assertEqual(self.report(decoded()), self.report([]))
+        with self.assertRaises(chart.Missing):
+            frontier.draw(self.load(decoded()), "frontier_128")
+        figure = frontier.draw(self.load(trained() + decoded()), "frontier_128")
+        labels = [text.get_text() for text in figure.axes[0].texts]
+        self.assertEqual(sorted(labels), sorted(ROWS))
+
+
+if __name__ == "__main__":
+    unittest.main()
