@@ -192,6 +192,13 @@ void test_convolution(List& list) {
   }
 }
 
+struct Alpha {
+  const char* name;
+  double value;
+};
+constexpr Alpha kAlphas[] = {
+    {"_entmax15", 1.5}, {"_sparsemax", 2}, {"_entmax105", 1.05}, {"_entmax3", 3}};
+
 void test_rowwise(List& list) {
   for (const std::int64_t n : {1, 2, 3, 15, 16, 17, 31, 33, 64, 100, 127, 1000, 1024, 4097}) {
     const std::string name = numbered("n", n);
@@ -203,6 +210,13 @@ void test_rowwise(List& list) {
       list.push_back(argmax_case({at + "_ties", 1, Values::integers, misalign}, n));
       list.push_back(attend_case({at, 1, Values::normal, misalign}, 2, n, 64));
       list.push_back(attend_case({at + "_width", 1, Values::normal, misalign}, 3, 21, n));
+      for (const Alpha& alpha : kAlphas) {
+        const std::string by = at + alpha.name;
+        const Setting setting = {by, 1, Values::normal, misalign};
+        const Setting of_width = {by + "_width", 1, Values::normal, misalign};
+        list.push_back(attend_entmax_case(setting, alpha.value, 2, n, 64, 4));
+        list.push_back(attend_entmax_case(of_width, alpha.value, 3, 21, n));
+      }
     }
   }
   list.push_back(layer_norm_case({"tokens", kMaxTokens}, 96));
@@ -213,11 +227,19 @@ void test_rowwise(List& list) {
     if (v.values == Values::large) continue;  // no softmax has logits of 1e10
     list.push_back(softmax_case({v.name, 1, v.values, 1}, 77));
     list.push_back(attend_case({v.name, 1, v.values, 1}, 2, 77, 24));
+    list.push_back(attend_entmax_case({v.name, 1, v.values, 1}, 1.5, 2, 77, 24));
+    for (const Alpha& alpha : kAlphas) {
+      const std::string name = std::string(v.name).append(alpha.name);
+      list.push_back(attend_entmax_case({name, 1, v.values, 1}, alpha.value, 2, 777, 24));
+    }
   }
   for (const float spread : {30.0f, 200.0f, 1e4f}) {
     const std::string name = numbered("spread", int(spread));
     list.push_back(softmax_case({name, 1}, 300, spread));
     list.push_back(attend_case({name, 1}, 2, 300, 64, spread));
+    for (const Alpha& alpha : kAlphas) {
+      list.push_back(attend_entmax_case({name + alpha.name, 1}, alpha.value, 2, 300, 64, spread));
+    }
   }
 }
 
@@ -273,7 +295,12 @@ void paper_one_token(List& list) {
   for (const std::int64_t length : {16, 512, 8192}) {
     list.push_back(attend_case({numbered("800m_", length), 1}, 16, length, 64));
     list.push_back(attend_case({numbered("17b_", length), 1}, 96, length, 96));
+    // Logits have a standard deviation of one.
+    list.push_back(attend_entmax_case({numbered("800m_", length), 1}, 1.5, 16, length, 64, 3));
   }
+  list.push_back(attend_entmax_case({"17b_8192", 1}, 1.5, 96, 8192, 96, 3));
+  list.push_back(attend_entmax_case({"800m_8192_sparsemax", 1}, 2, 16, 8192, 64, 3));
+  list.push_back(attend_entmax_case({"800m_8192_entmax125", 1}, 1.25, 16, 8192, 64, 3));
 }
 
 }  // namespace

@@ -141,7 +141,7 @@ class KernelStudy : public StopwatchStudy {
                                    name_of(type) + "/" + std::to_string(c.tokens);
           for (const bool warm : {false, true}) {
             // Without weights there is nothing to keep cold.
-            if (!warm && !c.typed && c.kernel != "attend") continue;
+            if (!warm && !c.typed && !c.kernel.starts_with("attend")) continue;
             add(warm ? name + "/warm" : name, threads,
                 [this, threads, &c, set, type, warm](benchmark::State& state) {
                   if (!bench_) bench_.emplace(threads);

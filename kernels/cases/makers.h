@@ -67,6 +67,8 @@ Case argmax_case(const Setting& setting, std::int64_t n);
 /// `heads` heads of one token over `length` cached positions; spread scales the query.
 Case attend_case(const Setting& setting, std::int64_t heads, std::int64_t length,
                  std::int64_t d_head, float spread = 1);
+Case attend_entmax_case(const Setting& setting, double alpha, std::int64_t heads,
+                        std::int64_t length, std::int64_t d_head, float spread = 1);
 
 /// A range whose negative end stands for `n`.
 inline Range whole_if_open(Range range, std::int64_t n) {

@@ -170,11 +170,7 @@ class AttendProblem : public ProblemBase {
   /// Errors of the logits become relative errors of the probabilities; values have at most the size
   /// of the source.
   double tolerance(std::int64_t i, double, double, double) const override {
-    const double logit =
-        FLT_EPSILON * (4 + std::sqrt(double(d_head_))) * largest_[std::size_t(i / d_head_)];
-    const double sums = FLT_EPSILON * (16 + 2 * std::sqrt(double(length_of_cache_)));
-    const double value = values_ == Values::integers ? 2 : source_.scale();
-    return (2 * logit + sums) * value + double(FLT_MIN);
+    return (2 * logit_error(i / d_head_) + sums_error()) * largest_value() + double(FLT_MIN);
   }
 
  private:
@@ -193,10 +189,101 @@ class AttendProblem : public ProblemBase {
     return largest;
   }
 
+  std::vector<double> largest_;  ///< of each head
+
+ protected:
+  /// Of rounding: of a head's logits, and of sums over positions as a share of what is summed.
+  double logit_error(std::int64_t head) const {
+    return FLT_EPSILON * (4 + std::sqrt(double(d_head_))) * largest_[std::size_t(head)];
+  }
+  double sums_error() const {
+    return FLT_EPSILON * (16 + 2 * std::sqrt(double(length_of_cache_)));
+  }
+  double largest_value() const { return values_ == Values::integers ? 2 : source_.scale(); }
+
   const std::int64_t heads_, length_of_cache_, d_head_;
   Guarded<float> q_;
-  std::vector<double> largest_;  ///< of each head
   std::vector<Guarded<float>> scores_;
+};
+
+class AttendEntmaxProblem : public AttendProblem {
+ public:
+  AttendEntmaxProblem(const ProblemOptions& options, const Setting& g, double alpha,
+                      std::int64_t heads, std::int64_t length, std::int64_t d_head, float spread)
+      : AttendProblem(options, g, heads, length, d_head, spread), alpha_(alpha) {
+    for (int t = 0; t < options.threads; ++t) survivors_.emplace_back(length, g.misalign);
+    for (std::int64_t head = 0; head < heads; ++head) supports_.push_back(support_of(head));
+  }
+
+  void run(const KernelSet& set, std::int64_t call, int thread) override {
+    const Range mine = part({0, heads_}, thread);
+    for (std::int64_t head = mine.begin; head < mine.end; ++head) {
+      const std::int64_t at = head * length_of_cache_ * d_head_;
+      set.attend_entmax(alpha_, q_.data() + head * d_head_, weights_->view(0, call).f32() + at,
+                        weights_->view(1, call).f32() + at, length_of_cache_, d_head_,
+                        scores_[std::size_t(thread)].data(), survivors_[std::size_t(thread)].data(),
+                        output(0) + head * d_head_);
+    }
+  }
+
+  bool guards_intact() const override {
+    for (const auto& survivors : survivors_) {
+      if (!survivors.intact()) return false;
+    }
+    return AttendProblem::guards_intact();
+  }
+
+  /// All keys, and values whose probability is not zero.
+  Phase cost() const override {
+    double rows = double(heads_ * length_of_cache_);
+    for (const Support& support : supports_) rows += support.count;
+    return {"attend_entmax", 0, 4 * rows * double(d_head_), 2 * rows * double(d_head_)};
+  }
+
+ protected:
+  /// The threshold moves no more than the logits do, and p by no more than its slope times both;
+  /// where alpha exceeds 2 slopes have no bound, but the power of an error has.
+  double tolerance(std::int64_t i, double, double, double) const override {
+    const Support& support = supports_[std::size_t(i / d_head_)];
+    const double x = 2 * (alpha_ - 1) * logit_error(i / d_head_) + 4 * FLT_EPSILON;
+    const double p = alpha_ > 2 ? (support.count + 1) * std::pow(x, 1 / (alpha_ - 1))
+                                : support.slopes * x / (alpha_ - 1);
+    return (p + 2 * sums_error()) * largest_value() + double(FLT_MIN);
+  }
+
+ private:
+  /// Of one head: how many p are not zero, and the sum of p^(2 - alpha), the slopes.
+  struct Support {
+    double count = 0, slopes = 0;
+  };
+
+  Support support_of(std::int64_t head) const {
+    const float* q = q_.data() + head * d_head_;
+    const float* keys = weights_->view(0, 0).f32() + head * length_of_cache_ * d_head_;
+    std::vector<double> x;
+    for (std::int64_t j = 0; j < length_of_cache_; ++j) {
+      double dot = 0;
+      for (std::int64_t c = 0; c < d_head_; ++c) dot += double(q[c]) * double(keys[j * d_head_ + c]);
+      x.push_back((alpha_ - 1) * dot / std::sqrt(double(d_head_)));
+    }
+    const double largest = *std::max_element(x.begin(), x.end());
+    std::erase_if(x, [largest](double v) { return v <= largest - 1; });
+    const auto sum_above = [&](double tau, double power) {
+      double sum = 0;
+      for (const double v : x) sum += v > tau ? std::pow(v - tau, power) : 0;
+      return sum;
+    };
+    double low = largest - 1, high = largest;
+    for (int halving = 0; halving < 50; ++halving) {
+      const double middle = (low + high) / 2;
+      (sum_above(middle, 1 / (alpha_ - 1)) >= 1 ? low : high) = middle;
+    }
+    return {sum_above(low, 0), sum_above(low, (2 - alpha_) / (alpha_ - 1))};
+  }
+
+  const double alpha_;
+  std::vector<Support> supports_;
+  std::vector<Guarded<float>> survivors_;
 };
 
 }  // namespace
@@ -223,6 +310,14 @@ Case attend_case(const Setting& g, std::int64_t heads, std::int64_t length, std:
                  float spread) {
   return {"attend", g.shape, g.tokens, false, [=](const ProblemOptions& options) {
             return std::make_unique<AttendProblem>(options, g, heads, length, d_head, spread);
+          }};
+}
+
+Case attend_entmax_case(const Setting& g, double alpha, std::int64_t heads, std::int64_t length,
+                        std::int64_t d_head, float spread) {
+  return {"attend_entmax", g.shape, g.tokens, false, [=](const ProblemOptions& options) {
+            return std::make_unique<AttendEntmaxProblem>(options, g, alpha, heads, length, d_head,
+                                                         spread);
           }};
 }
 

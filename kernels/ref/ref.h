@@ -28,5 +28,8 @@ std::int64_t argmax(const float* x, std::int64_t n);
 
 void attend(const float* q, const float* keys, const float* values, std::int64_t length,
             std::int64_t d_head, float* scores, float* out);
+void attend_entmax(double alpha, const float* q, const float* keys, const float* values,
+                   std::int64_t length, std::int64_t d_head, float* scores, float* survivors,
+                   float* out);
 
 }  // namespace scaling::ref

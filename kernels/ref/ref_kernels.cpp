@@ -8,7 +8,8 @@ const KernelSet& ref_kernels() {
       .name = "ref",
       .description = "the definition: plain loops, double sums",
       .own = {"dense", "dense_transposed", "controller", "gather_dot", "gather_accumulate",
-              "multiplicative", "module_convolution", "layer_norm", "softmax", "attend", "argmax"},
+              "multiplicative", "module_convolution", "layer_norm", "softmax", "attend",
+              "attend_entmax", "argmax"},
       .dense = ref::dense,
       .dense_transposed = ref::dense_transposed,
       .controller = ref::controller,
@@ -19,6 +20,7 @@ const KernelSet& ref_kernels() {
       .layer_norm = ref::layer_norm,
       .softmax = ref::softmax,
       .attend = ref::attend,
+      .attend_entmax = ref::attend_entmax,
       .argmax = ref::argmax,
   };
   return set;

@@ -31,7 +31,8 @@ const KernelSet& simd_kernels() {
                          ? "portable SIMD (Highway); dense: 8 or 16 rows, software prefetch"
                          : "portable SIMD (Highway); dense: 4 rows, the processor's prefetch",
       .own = {"dense", "dense_transposed", "controller", "gather_dot", "gather_accumulate",
-              "multiplicative", "module_convolution", "layer_norm", "softmax", "attend", "argmax"},
+              "multiplicative", "module_convolution", "layer_norm", "softmax", "attend",
+              "attend_entmax", "argmax"},
       .rounds_activations = false,
       .takes_pieces = true,
       .dense = simd::dense,
@@ -44,6 +45,7 @@ const KernelSet& simd_kernels() {
       .layer_norm = simd::layer_norm,
       .softmax = simd::softmax,
       .attend = simd::attend,
+      .attend_entmax = simd::attend_entmax,
       .argmax = simd::argmax};
   return set;
 }

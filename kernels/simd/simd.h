@@ -34,6 +34,9 @@ void layer_norm(const float* x, const float* scale, const float* bias, int token
 void softmax(float* x, std::int64_t n);
 void attend(const float* q, const float* keys, const float* values, std::int64_t length,
             std::int64_t d_head, float* scores, float* out);
+void attend_entmax(double alpha, const float* q, const float* keys, const float* values,
+                   std::int64_t length, std::int64_t d_head, float* scores, float* survivors,
+                   float* out);
 std::int64_t argmax(const float* x, std::int64_t n);
 
 }  // namespace scaling::simd

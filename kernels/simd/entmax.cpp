@@ -1,0 +1,465 @@
+// Rows of alpha-entmax, and attention over a cache by it: keys stream from several places, and of
+// values only the rows are read whose probability is not zero.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/simd/entmax.cpp"
+#include "hwy/foreach_target.h"
+// After foreach_target:
+#include <bit>
+#include <cfloat>
+#include <cmath>
+
+#include "hwy/contrib/math/math-inl.h"
+#include "kernels/entmax.h"
+#include "kernels/kernels.h"
+#include "kernels/simd/rows-inl.h"
+#include "kernels/simd/simd.h"
+
+// Within, x is (alpha - 1) z: at most 0, and tau lies in [-1, 0).
+HWY_BEFORE_NAMESPACE();
+namespace scaling {
+namespace HWY_NAMESPACE {
+using simd::Prefetch;
+
+/// p of x, given tau: 0 where x does not exceed it.
+struct Linear {
+  float tau;
+  HWY_INLINE Vector operator()(Vector x) const {
+    return hn::Max(hn::Sub(x, broadcast(tau)), zero());
+  }
+};
+struct Square {
+  float tau;
+  HWY_INLINE Vector operator()(Vector x) const {
+    const Vector u = hn::Max(hn::Sub(x, broadcast(tau)), zero());
+    return hn::Mul(u, u);
+  }
+};
+
+/// What is raised to a power is at most 1, but in slopes; e^20 is what they are limited to.
+inline constexpr float kLargestLogarithm = 20;
+/// The largest float below 1.
+inline constexpr float kBelowOne = 1 - FLT_EPSILON / 2;
+
+/// The same for any alpha, given the largest p, which x = 0 gets: tau = -largest^(alpha - 1), so p
+/// = largest (1 + v)^(1 / (alpha - 1)), v = x largest^(1 - alpha). Its digits are kept as alpha
+/// nears 1, when tau nears -1, and where alpha is large, when tau nears 0.
+struct AnyPower {
+  float largest, factor, exponent;
+  AnyPower(double alpha, float of_zero)
+      : largest(of_zero),
+        factor(float(std::min(std::pow(double(of_zero), 1 - alpha), kMostFactor))),
+        exponent(float(1 / (alpha - 1))) {}
+  HWY_INLINE Vector scaled(Vector x) const { return hn::Mul(x, broadcast(factor)); }
+  /// p / largest of v, which is above -1.
+  HWY_INLINE Vector power(Vector v) const {
+    const Vector log = hn::Log1p(Floats(), v);
+    return hn::Exp(Floats(), hn::Mul(broadcast(exponent), log));
+  }
+  HWY_INLINE Vector operator()(Vector x) const {
+    const Vector v = scaled(x);
+    const auto above = hn::Gt(v, broadcast(-1));
+    if (hn::AllFalse(Floats(), above)) return zero();
+    const Vector p = hn::Mul(broadcast(largest), power(hn::Max(v, broadcast(-kBelowOne))));
+    return hn::IfThenElseZero(above, p);
+  }
+  /// 0 times it must be 0.
+  static constexpr double kMostFactor = 1e30;
+};
+
+/// (alpha - 1), finite as a float.
+float scale_of(double alpha) { return float(std::min(alpha - 1, AnyPower::kMostFactor)); }
+
+/// Lower than any tau, in lanes behind the end of a row.
+inline constexpr float kBelowAll = -2;
+
+HWY_INLINE Vector load_last(const float* x, std::int64_t n) {
+  alignas(64) float lanes[kLanes];
+  std::fill(lanes, lanes + kLanes, kBelowAll);
+  for (std::int64_t i = 0; i < n; ++i) lanes[i] = x[i];
+  return hn::Load(Floats(), lanes);
+}
+/// The next vector of a row of which n are left.
+HWY_INLINE Vector load_some(const float* x, std::int64_t n) {
+  return n >= kLanes ? load(x) : load_last(x, n);
+}
+
+inline constexpr std::int64_t kHalf = HWY_MAX(1, kLanes / 2);
+using Doubles = hn::FixedTag<double, std::size_t(kHalf)>;
+using DoubleVector = hn::Vec<Doubles>;
+using HalfFloats = hn::FixedTag<float, std::size_t(kHalf)>;
+
+HWY_INLINE DoubleVector lower(Vector v) {
+  return hn::PromoteTo(Doubles(), hn::LowerHalf(HalfFloats(), v));
+}
+HWY_INLINE DoubleVector upper(Vector v) {
+  return hn::PromoteTo(Doubles(), hn::UpperHalf(HalfFloats(), v));
+}
+HWY_INLINE double sum_of(DoubleVector a, DoubleVector b) {
+  return hn::GetLane(hn::SumOfLanes(Doubles(), hn::Add(a, b)));
+}
+
+/// Of u = x - tau over all x that exceed tau.
+struct Moments {
+  double count, sum, squares;
+};
+
+/// The same in lanes.
+struct LaneMoments {
+  DoubleVector count, sum, squares;
+
+  HWY_INLINE void add(DoubleVector x, DoubleVector tau) {
+    const DoubleVector u = hn::Sub(x, tau);
+    const auto above = hn::Gt(u, hn::Zero(Doubles()));
+    const DoubleVector kept = hn::IfThenElseZero(above, u);
+    count = hn::Add(count, hn::IfThenElseZero(above, hn::Set(Doubles(), 1.0)));
+    sum = hn::Add(sum, kept);
+    squares = hn::MulAdd(kept, kept, squares);
+  }
+};
+
+HWY_INLINE Moments moments_above(double tau, const float* x, std::int64_t n) {
+  const DoubleVector taus = hn::Set(Doubles(), tau);
+  const DoubleVector none = hn::Zero(Doubles());
+  LaneMoments a = {none, none, none}, b = a;
+  for (std::int64_t i = 0; i < n; i += kLanes) {
+    const Vector v = load_some(x + i, n - i);
+    a.add(lower(v), taus);
+    b.add(upper(v), taus);
+  }
+  return {sum_of(a.count, b.count), sum_of(a.sum, b.sum), sum_of(a.squares, b.squares)};
+}
+
+/// Those above `least` come to the front; returns how many they are.
+HWY_INLINE std::int64_t keep_above(float least, float* x, std::int64_t n) {
+  const Vector leasts = broadcast(least);
+  std::int64_t kept = 0, i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const Vector v = load(x + i);
+    const auto above = hn::Gt(v, leasts);
+    store(hn::Compress(v, above), x + kept);
+    kept += std::int64_t(hn::CountTrue(Floats(), above));
+  }
+  for (; i < n; ++i) {
+    const float v = x[i];
+    x[kept] = v;
+    kept += v > least;
+  }
+  return kept;
+}
+
+/// More than any row takes; rounding must not keep a loop going.
+inline constexpr int kMostRounds = 64;
+
+/// tau where p is u (sparsemax) or, if kSquares, u^2 (1.5-entmax): Newton's method from below. The
+/// sum of u, and the root of that of u^2, are convex in tau, so that no step passes what is sought,
+/// and what is not above it now never will be. Once those above are the same as before, tau is
+/// solved for as if they stayed the same; if they do, it is exact.
+template <bool kSquares>
+HWY_INLINE double exact_threshold(float* x, std::int64_t n) {
+  double tau = -1, before = -1, solved_for = -1;
+  for (int round = 0; round < kMostRounds; ++round) {
+    const Moments m = moments_above(tau, x, n);
+    if (m.count == solved_for) break;
+    if (2 * m.count < double(n) && (!kSquares || solved_for < 0)) {
+      n = keep_above(std::nextafter(float(tau), kBelowAll), x, n);
+    }
+    if constexpr (kSquares) {
+      // count step^2 - 2 sum step + squares - 1 = 0
+      const double discriminant = m.sum * m.sum - m.count * (m.squares - 1);
+      if (m.count == before && discriminant >= 0) {
+        tau += (m.squares - 1) / (m.sum + std::sqrt(discriminant));
+        solved_for = m.count;
+      } else {
+        const double root = std::sqrt(m.squares);
+        tau += root * (root - 1) / m.sum;
+      }
+    } else {
+      tau += (m.sum - 1) / m.count;
+      solved_for = m.count;
+    }
+    before = m.count;
+  }
+  return tau;
+}
+
+/// The sum of p, and its slope as the largest p grows: the sum of (p / largest)^(2 - alpha).
+struct PowerSums {
+  double sum, slope;
+};
+
+HWY_INLINE PowerSums power_sums(const AnyPower& power, const float* x, std::int64_t n) {
+  const DoubleVector none = hn::Zero(Doubles());
+  DoubleVector sums[2] = {none, none}, slopes[2] = {none, none};
+  for (std::int64_t i = 0; i < n; i += kLanes) {
+    const Vector v = power.scaled(load_some(x + i, n - i));
+    const auto above = hn::Gt(v, broadcast(-1));
+    const Vector inside = hn::Max(v, broadcast(-kBelowOne));
+    const Vector p = hn::IfThenElseZero(above, power.power(inside));
+    const Vector slope = hn::Div(p, hn::Add(inside, broadcast(1)));
+    sums[0] = hn::Add(sums[0], lower(p));
+    sums[1] = hn::Add(sums[1], upper(p));
+    slopes[0] = hn::Add(slopes[0], lower(slope));
+    slopes[1] = hn::Add(slopes[1], upper(slope));
+  }
+  return {double(power.largest) * sum_of(sums[0], sums[1]), sum_of(slopes[0], slopes[1])};
+}
+
+inline constexpr int kHalvings = 24;
+
+/// The largest p for any alpha, by halving the interval in which it must lie, of logarithms; n >= 1
+/// that are above -1.
+HWY_INLINE double halved_largest(double alpha, const float* x, std::int64_t n) {
+  double low = 1 / double(n), high = 1;
+  for (int i = 0; i < kHalvings; ++i) {
+    const double middle = std::sqrt(low * high);
+    (power_sums({alpha, float(middle)}, x, n).sum < 1 ? low : high) = middle;
+  }
+  // What halving leaves, a step of Newton's method takes away.
+  const AnyPower power(alpha, float(high));
+  const PowerSums s = power_sums(power, x, n);
+  return std::clamp(double(power.largest) - (s.sum - 1) / s.slope, low, high);
+}
+
+/// As entmax_threshold, of a row of which all are above -1.
+HWY_INLINE double threshold_of_survivors(double alpha, float* x, std::int64_t n) {
+  if (alpha == 2) return exact_threshold<false>(x, n);
+  if (alpha == 1.5) return exact_threshold<true>(x, n);
+  return halved_largest(alpha, x, n);
+}
+
+float EntmaxThreshold(double alpha, float* z, std::int64_t n) {
+  const float scale = scale_of(alpha);
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    store(hn::Mul(load(z + i), broadcast(scale)), z + i);
+  }
+  for (; i < n; ++i) z[i] *= scale;
+  return float(threshold_of_survivors(alpha, z, keep_above(-1, z, n)));
+}
+
+template <class Power>
+HWY_INLINE void probabilities(const Power& power, float scale, float* z, std::int64_t n) {
+  const Vector scales = broadcast(scale);
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) store(power(hn::Mul(load(z + i), scales)), z + i);
+  if (i < n) store_first(power(hn::Mul(load_first(z + i, n - i), scales)), z + i, n - i);
+}
+
+void EntmaxProbabilities(double alpha, float threshold, float* z, std::int64_t n) {
+  const float scale = scale_of(alpha);
+  if (alpha == 2) {
+    probabilities(Linear{threshold}, scale, z, n);
+  } else if (alpha == 1.5) {
+    probabilities(Square{threshold}, scale, z, n);
+  } else {
+    probabilities(AnyPower(alpha, threshold), scale, z, n);
+  }
+}
+
+/// p^(2 - alpha) of p > 0, else 0.
+struct NoPower {
+  HWY_INLINE Vector operator()(Vector p) const {
+    return hn::IfThenElseZero(hn::Gt(p, zero()), broadcast(1));
+  }
+};
+struct Root {
+  HWY_INLINE Vector operator()(Vector p) const { return hn::Sqrt(p); }
+};
+struct AnySlope {
+  float exponent;
+  HWY_INLINE Vector operator()(Vector p) const {
+    const Vector log = hn::Log(Floats(), hn::Max(p, broadcast(FLT_MIN)));
+    const Vector logarithm =
+        hn::Min(hn::Mul(broadcast(exponent), log), broadcast(kLargestLogarithm));
+    return hn::IfThenElseZero(hn::Gt(p, zero()), hn::Exp(Floats(), logarithm));
+  }
+};
+
+template <class Slope>
+HWY_INLINE void slopes(const Slope& slope, const float* p, float* s, std::int64_t n) {
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) store(slope(load(p + i)), s + i);
+  if (i < n) store_first(slope(load_first(p + i, n - i)), s + i, n - i);
+}
+
+void EntmaxSlopes(double alpha, const float* p, float* s, std::int64_t n) {
+  if (alpha == 2) {
+    slopes(NoPower(), p, s, n);
+  } else if (alpha == 1.5) {
+    slopes(Root(), p, s, n);
+  } else {
+    slopes(AnySlope{float(2 - alpha)}, p, s, n);
+  }
+}
+
+/// scores = q . keys over positions, from kRows places at once; returns what is left over.
+template <int kRows, int kBytes>
+HWY_INLINE Range score_keys(const float* q, const float* keys, Range positions, std::int64_t d,
+                            float* scores) {
+  const std::int64_t steps = positions.size() / kRows;
+  // Rows are short: what is asked for is some rows on in the same place.
+  const std::int64_t ahead = std::max<std::int64_t>(1, kBytes / std::int64_t(sizeof(float)) / d);
+  const float* places[kRows];
+  const float* qs[kRows];
+  for (int s = 0; s < kRows; ++s) {
+    places[s] = keys + (positions.begin + s * steps) * d;
+    qs[s] = q;
+  }
+  if (steps > 0) prefetch_starts<kBytes>(places, steps * d);
+  for (std::int64_t i = 0; i < steps; ++i) {
+    const float* rows[kRows];
+    const float* next[kRows];
+    float dots[kRows];
+    for (int s = 0; s < kRows; ++s) {
+      rows[s] = places[s] + i * d;
+      next[s] = places[s] + std::min(i + ahead, steps - 1) * d;
+    }
+    dot_rows<kBytes>(rows, next, qs, d, dots);
+    for (int s = 0; s < kRows; ++s) scores[positions.begin + s * steps + i] = dots[s];
+  }
+  return {positions.begin + steps * kRows, positions.end};
+}
+
+/// x = (score - the largest) * scale in place; those above -1 are copied to survivors, and their
+/// number is returned.
+HWY_INLINE std::int64_t find_survivors(float scale, float* scores, std::int64_t n,
+                                       float* survivors) {
+  Vector largest_of_lanes = broadcast(scores[0]);
+  std::int64_t i = 0, kept = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    largest_of_lanes = hn::Max(largest_of_lanes, load(scores + i));
+  }
+  float largest = hn::GetLane(hn::MaxOfLanes(Floats(), largest_of_lanes));
+  for (; i < n; ++i) largest = std::max(largest, scores[i]);
+
+  const Vector shift = broadcast(largest), scales = broadcast(scale);
+  for (i = 0; i + kLanes <= n; i += kLanes) {
+    const Vector x = hn::Mul(hn::Sub(load(scores + i), shift), scales);
+    const auto above = hn::Gt(x, broadcast(-1));
+    store(x, scores + i);
+    if (hn::AllFalse(Floats(), above)) continue;
+    store(hn::Compress(x, above), survivors + kept);
+    kept += std::int64_t(hn::CountTrue(Floats(), above));
+  }
+  for (; i < n; ++i) {
+    scores[i] = (scores[i] - largest) * scale;
+    survivors[kept] = scores[i];
+    kept += scores[i] > -1;
+  }
+  return kept;
+}
+
+/// x becomes the probabilities that are not zero, one after another, and `positions` the bits of
+/// where in the row they were (int32); returns how many they are.
+template <class Power>
+HWY_INLINE std::int64_t keep_support(const Power& power, float* x, std::int64_t n,
+                                     float* positions) {
+  const hn::FixedTag<std::int32_t, std::size_t(kLanes)> integers;
+  std::int64_t kept = 0, i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const Vector p = power(load(x + i));
+    const auto above = hn::Gt(p, zero());
+    if (hn::AllFalse(Floats(), above)) continue;
+    const Vector here = hn::BitCast(Floats(), hn::Iota(integers, std::int32_t(i)));
+    store(hn::Compress(p, above), x + kept);
+    store(hn::Compress(here, above), positions + kept);
+    kept += std::int64_t(hn::CountTrue(Floats(), above));
+  }
+  if (i == n) return kept;
+  alignas(64) float last[kLanes];
+  hn::Store(power(load_last(x + i, n - i)), Floats(), last);
+  for (std::int64_t l = 0; i + l < n; ++l) {
+    x[kept] = last[l];
+    positions[kept] = std::bit_cast<float>(std::int32_t(i + l));
+    kept += last[l] > 0;
+  }
+  return kept;
+}
+
+/// Rows of values that are asked for ahead of use: they lie anywhere, and are few.
+inline constexpr std::int64_t kValuesAhead = 3 * kShortStreams;
+
+/// out = sum of weights[i] values[positions[i]] over n >= 1.
+HWY_INLINE void mix_rows(const float* values, const float* weights, const float* positions,
+                         std::int64_t n, std::int64_t d, float* out) {
+  const auto row = [&](std::int64_t i) {
+    return values + std::bit_cast<std::int32_t>(positions[std::min(i, n - 1)]) * d;
+  };
+  const std::int64_t lead = std::min(d, kLongLead / std::int64_t(sizeof(float)));
+  for (std::int64_t i = 0; i < std::min(n, kValuesAhead); ++i) {
+    for (std::int64_t c = 0; c < lead; c += kLine<float>) prefetch(row(i) + c);
+  }
+  std::fill(out, out + d, 0.0f);
+  for (std::int64_t i = 0; i < n; i += kShortStreams) {
+    const float* rows[kShortStreams];
+    const float* next[kShortStreams];
+    float factors[kShortStreams];
+    for (int k = 0; k < kShortStreams; ++k) {
+      rows[k] = row(i + k);
+      next[k] = row(i + kValuesAhead + k);
+      factors[k] = i + k < n ? weights[i + k] : 0.0f;
+    }
+    accumulate_rows<kLongLead>(rows, next, factors, d, out);
+  }
+}
+
+void AttendEntmax(double alpha, const float* q, const float* keys, const float* values,
+                  std::int64_t length, std::int64_t d_head, float* scores, float* survivors,
+                  float* out, Prefetch by) {
+  Range rest = {0, length};
+  if (by == Prefetch::by_processor) {
+    rest = score_keys<kFewRows, kNoLead>(q, keys, rest, d_head, scores);
+  } else {
+    rest = score_keys<kShortStreams, kLongLead>(q, keys, rest, d_head, scores);
+  }
+  for (std::int64_t i = rest.begin; i < rest.end; ++i) {
+    scores[i] = dot_row(keys + i * d_head, q, d_head);
+  }
+  const float scale = scale_of(alpha) / std::sqrt(float(d_head));
+  const std::int64_t few = find_survivors(scale, scores, length, survivors);
+  const float threshold = float(threshold_of_survivors(alpha, survivors, few));
+  std::int64_t n = 0;
+  if (alpha == 2) {
+    n = keep_support(Linear{threshold}, scores, length, survivors);
+  } else if (alpha == 1.5) {
+    n = keep_support(Square{threshold}, scores, length, survivors);
+  } else {
+    n = keep_support(AnyPower(alpha, threshold), scores, length, survivors);
+  }
+  mix_rows(values, scores, survivors, n, d_head, out);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace scaling
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace scaling {
+namespace simd {
+HWY_EXPORT(AttendEntmax);
+
+void attend_entmax(double alpha, const float* q, const float* keys, const float* values,
+                   std::int64_t length, std::int64_t d_head, float* scores, float* survivors,
+                   float* out) {
+  HWY_DYNAMIC_DISPATCH(AttendEntmax)
+  (alpha, q, keys, values, length, d_head, scores, survivors, out, prefetch_by());
+}
+}  // namespace simd
+
+HWY_EXPORT(EntmaxThreshold);
+HWY_EXPORT(EntmaxProbabilities);
+HWY_EXPORT(EntmaxSlopes);
+
+float entmax_threshold(double alpha, float* z, std::int64_t n) {
+  return HWY_DYNAMIC_DISPATCH(EntmaxThreshold)(alpha, z, n);
+}
+
+void entmax_probabilities(double alpha, float threshold, float* z, std::int64_t n) {
+  HWY_DYNAMIC_DISPATCH(EntmaxProbabilities)(alpha, threshold, z, n);
+}
+
+void entmax_slopes(double alpha, const float* p, float* s, std::int64_t n) {
+  HWY_DYNAMIC_DISPATCH(EntmaxSlopes)(alpha, p, s, n);
+}
+}  // namespace scaling
+#endif
