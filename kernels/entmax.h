@@ -5,17 +5,17 @@
 
 namespace scaling {
 
-/// alpha-entmax ("Sparse Sequence-to-Sequence Models"), alpha > 1: p = [(alpha - 1) z - tau]+ ^ (1 /
-/// (alpha - 1)), tau such that a row's sum is 1. 2 is sparsemax; to 1 its limit is softmax. Logits z
-/// are taken less the row's largest, so they are at most 0, and what is at most this is certain to
-/// get 0: tau is at least -1, since no p exceeds 1.
+/// alpha-entmax ("Sparse Sequence-to-Sequence Models"), alpha > 1: p = [(alpha - 1) z - tau]+ ^ (1
+/// / (alpha - 1)), tau such that a row's sum is 1. 2 is sparsemax; to 1 its limit is softmax.
+/// Logits z are taken less the row's largest, so they are at most 0, and what is at most this is
+/// certain to get 0: tau is at least -1, since no p exceeds 1.
 inline float entmax_lowest(double alpha) { return float(-1 / (alpha - 1)); }
 
-/// Of a row of n >= 1 logits less their largest, of which those below entmax_lowest() may be left
-/// out, what entmax_probabilities() needs to know. For an alpha of 1.5 or 2 it is tau, exactly. For
-/// any other it is the largest p, from which tau follows: by 24 halvings of its interval and a step
-/// of Newton's method, sums in double precision, so that nothing need be divided by the sum. z is
-/// not kept.
+/// Of a row of n logits less their largest, of which those below entmax_lowest() may be left out,
+/// what entmax_probabilities() needs to know; 0 of no logits. For an alpha of 1.5 or 2 it is tau,
+/// exactly. For any other it is the largest p, from which tau follows: by 24 halvings of its
+/// interval and a step of Newton's method, sums in double precision, so that nothing need be
+/// divided by the sum. z is not kept.
 float entmax_threshold(double alpha, float* z, std::int64_t n);
 
 /// z, less the row's largest, becomes p.

@@ -111,8 +111,8 @@ struct KernelSet {
                  std::int64_t d_head, float* scores, float* out);
 
   /// The same by alpha-entmax (kernels/entmax.h), alpha > 1, in place of softmax. Values whose
-  /// probability is zero are not read. length is in [1, 2^31); scores, survivors: scratch of `length`
-  /// floats each.
+  /// probability is zero are not read. length is in [1, 2^31); scores, survivors: scratch of
+  /// `length` floats each.
   void (*attend_entmax)(double alpha, const float* q, const float* keys, const float* values,
                         std::int64_t length, std::int64_t d_head, float* scores, float* survivors,
                         float* out);

@@ -196,9 +196,7 @@ class AttendProblem : public ProblemBase {
   double logit_error(std::int64_t head) const {
     return FLT_EPSILON * (4 + std::sqrt(double(d_head_))) * largest_[std::size_t(head)];
   }
-  double sums_error() const {
-    return FLT_EPSILON * (16 + 2 * std::sqrt(double(length_of_cache_)));
-  }
+  double sums_error() const { return FLT_EPSILON * (16 + 2 * std::sqrt(double(length_of_cache_))); }
   double largest_value() const { return values_ == Values::integers ? 2 : source_.scale(); }
 
   const std::int64_t heads_, length_of_cache_, d_head_;
@@ -263,7 +261,8 @@ class AttendEntmaxProblem : public AttendProblem {
     std::vector<double> x;
     for (std::int64_t j = 0; j < length_of_cache_; ++j) {
       double dot = 0;
-      for (std::int64_t c = 0; c < d_head_; ++c) dot += double(q[c]) * double(keys[j * d_head_ + c]);
+      for (std::int64_t c = 0; c < d_head_; ++c)
+        dot += double(q[c]) * double(keys[j * d_head_ + c]);
       x.push_back((alpha_ - 1) * dot / std::sqrt(double(d_head_)));
     }
     const double largest = *std::max_element(x.begin(), x.end());

@@ -234,7 +234,8 @@ float EntmaxThreshold(double alpha, float* z, std::int64_t n) {
     store(hn::Mul(load(z + i), broadcast(scale)), z + i);
   }
   for (; i < n; ++i) z[i] *= scale;
-  return float(threshold_of_survivors(alpha, z, keep_above(-1, z, n)));
+  n = keep_above(-1, z, n);
+  return n > 0 ? float(threshold_of_survivors(alpha, z, n)) : 0;
 }
 
 template <class Power>
