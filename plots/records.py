@@ -36,9 +36,9 @@ READS = {
     },
     "cross_projection": {"mult_conv": _MODULES, "mult_conv_output": _MODULES},
     "attention": {
-        "full": ("normaliser",),
+        "full": ("normaliser", "entmax_alpha"),
         "lsh": ("lsh_chunk", "lsh_rounds", "lsh_buckets", "lsh_chunks_before", "lsh_chunks_after"),
-        "window": ("normaliser", "window_width"),
+        "window": ("normaliser", "entmax_alpha", "window_width"),
     },
     "loss": {"multiplicative": ("loss_modules",), "low_rank": ("loss_rank",)},
     "recurrence": {"sru": ("recurrence_width",)},
@@ -49,6 +49,7 @@ READ_BY_SOME = {knob for choices in READS.values() for knobs in choices.values()
 # Knobs that published curves lack, and what all models had before there was a choice.
 LATER = {
     "normaliser": "softmax",
+    "entmax_alpha": 1.5,
     "window_width": 257,
     "adam_epsilon": 1e-5,
     "decay_steps": 0,

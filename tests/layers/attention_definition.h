@@ -45,13 +45,12 @@ AttentionResult run_attention(const Layer& layer, Pass pass, const AttentionInpu
   return r;
 }
 
-/// alpha-entmax of a row for alpha of 1 (softmax), 1.5 or 2: the threshold by halving its interval.
+/// alpha-entmax of a row, softmax for an alpha of 1: the threshold by halving its interval.
 inline Eigen::VectorXd normalised(const Eigen::VectorXd& logits, double alpha) {
   const Eigen::ArrayXd z = logits.array() - logits.maxCoeff();
   if (alpha == 1) return z.exp() / z.exp().sum();
   const auto at = [&](double tau) -> Eigen::ArrayXd {
-    const Eigen::ArrayXd above = ((alpha - 1) * z - tau).max(0);
-    return alpha == 2 ? above : above.square();
+    return ((alpha - 1) * z - tau).max(0).pow(1 / (alpha - 1));
   };
   double low = -1, high = 0;
   for (int i = 0; i < 45; ++i) (at((low + high) / 2).sum() >= 1 ? low : high) = (low + high) / 2;

@@ -513,16 +513,27 @@ TEST(ConfigTest, AutomaticBlocksAreReadAndPrinted) {
 
 /// What is no size stays: components and what they do, weights and their seed.
 TEST(ConfigTest, AShapeTakesSizesOnly) {
-  const Settings kept = {{"embedding_scale", "7"},          {"feed_forward", "sparse"},
-                         {"feed_forward_bias", "true"},     {"selector", "hash"},
-                         {"selection_noise", "7"},          {"hard_probability", "0.7"},
-                         {"kernel_scaling", "true"},        {"projection", "conv"},
-                         {"cross_projection", "mult_conv"}, {"attention", "lsh"},
-                         {"normaliser", "entmax15"},        {"loss", "low_rank"},
-                         {"residual_stack", "reversible"},  {"attention_layers", "7"},
-                         {"source", "concatenated"},        {"encoder_swaps", "1"},
-                         {"recompute_decisions", "true"},   {"recurrence", "sru"},
-                         {"weight_type", "bf16"},           {"seed", "7"}};
+  const Settings kept = {{"embedding_scale", "7"},
+                         {"feed_forward", "sparse"},
+                         {"feed_forward_bias", "true"},
+                         {"selector", "hash"},
+                         {"selection_noise", "7"},
+                         {"hard_probability", "0.7"},
+                         {"kernel_scaling", "true"},
+                         {"projection", "conv"},
+                         {"cross_projection", "mult_conv"},
+                         {"attention", "lsh"},
+                         {"normaliser", "entmax15"},
+                         {"entmax_alpha", "1.7"},
+                         {"loss", "low_rank"},
+                         {"residual_stack", "reversible"},
+                         {"attention_layers", "7"},
+                         {"source", "concatenated"},
+                         {"encoder_swaps", "1"},
+                         {"recompute_decisions", "true"},
+                         {"recurrence", "sru"},
+                         {"weight_type", "bf16"},
+                         {"seed", "7"}};
   ModelConfig c;
   for (const auto& [name, value] : kept) set_field(c, name, value);
   std::set<std::string> names;

@@ -3,36 +3,11 @@
 #include "models/layers/attention/pattern_attention.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "kernels/check.h"
 
 namespace scaling {
-namespace {
-
-/// o = sum of p v over the n keys, d wide. scores, sorted: n floats of scratch each.
-void attend_with_threshold(const ThresholdNormaliser& normaliser, const float* q, const float* keys,
-                           const float* values, std::int64_t n, std::int64_t d, float* scores,
-                           float* sorted, float* o) {
-  const float scale = 1 / std::sqrt(float(d));
-  using Row = Eigen::Map<const Eigen::VectorXf>;
-  for (std::int64_t j = 0; j < n; ++j) scores[j] = Row(q, d).dot(Row(keys + j * d, d)) * scale;
-  const float largest = *std::max_element(scores, scores + n);
-  std::int64_t candidates = 0;
-  for (std::int64_t j = 0; j < n; ++j) {
-    scores[j] -= largest;
-    if (scores[j] >= normaliser.lowest()) sorted[candidates++] = scores[j];
-  }
-  normaliser.apply(normaliser.threshold(sorted, candidates), scores, n);
-  Eigen::Map<Eigen::VectorXf> out(o, d);
-  out.setZero();
-  for (std::int64_t j = 0; j < n; ++j) {
-    if (scores[j] > 0) out += scores[j] * Row(values + j * d, d);
-  }
-}
-
-}  // namespace
 
 struct PatternAttention::Cache : KeyValueCache {
   using KeyValueCache::KeyValueCache;
@@ -42,7 +17,8 @@ struct PatternAttention::Cache : KeyValueCache {
 
 PatternAttention::PatternAttention(const ModelConfig& config, std::unique_ptr<Pattern> pattern)
     : tiles_{config.n_heads, config.d_head(), std::move(pattern),
-             make_normaliser(config.options<PatternKnobs>().normaliser)} {}
+             make_normaliser(config.options<PatternKnobs>().normaliser,
+                             config.options<PatternKnobs>().entmax_alpha)} {}
 
 std::unique_ptr<AttentionCache> PatternAttention::make_cache(int tokens,
                                                              std::int64_t capacity) const {
@@ -77,7 +53,8 @@ void PatternAttention::step(const StepContext& ctx, AttentionCache& of_branch, c
     std::copy_n(v + at, d, values + slot * d);
     if (tiles_.normaliser) {
       float* sorted = cache.sorted.data() + unit * cache.capacity;
-      attend_with_threshold(*tiles_.normaliser, q + at, keys, values, n, d, scores, sorted, o + at);
+      ctx.kernels.attend_entmax(tiles_.normaliser->alpha(), q + at, keys, values, n, d, scores,
+                                sorted, o + at);
     } else {
       ctx.kernels.attend(q + at, keys, values, n, d, scores, o + at);
     }

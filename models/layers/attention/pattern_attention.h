@@ -10,16 +10,24 @@ namespace scaling {
 /// Knobs of every attention with a pattern.
 struct PatternKnobs {
   Normaliser normaliser = Normaliser::softmax;
+  double entmax_alpha = 1.5;
 
   template <class Self, class Visitor>
   static void fields(Self& k, Visitor&& visit) {
     visit("normaliser", k.normaliser,
-          "from self-attention's scores to probabilities: softmax, sparsemax or entmax15");
+          "from self-attention's scores to probabilities: softmax, sparsemax, entmax15 or entmax");
+    visit("entmax_alpha", k.entmax_alpha,
+          "alpha of the normaliser entmax, above 1: 1.5 is entmax15, 2 sparsemax; more is sparser");
   }
 };
 
 class PatternAttention : public SelfAttention {
  public:
+  /// Throws UserError if entmax_alpha is none.
+  static void validate(const ModelConfig& config) {
+    const auto knobs = config.options<PatternKnobs>();
+    make_normaliser(knobs.normaliser, knobs.entmax_alpha);
+  }
   /// With the config's PatternKnobs.
   PatternAttention(const ModelConfig& config, std::unique_ptr<Pattern> pattern);
   std::int64_t workspace_floats(int, int) const override { return 0; }
