@@ -13,9 +13,9 @@ inline float entmax_lowest(double alpha) { return float(-1 / (alpha - 1)); }
 
 /// Of a row of n logits less their largest, of which those below entmax_lowest() may be left out,
 /// what entmax_probabilities() needs to know; 0 of no logits. For an alpha of 1.5 or 2 it is tau,
-/// exactly. For any other it is the largest p, from which tau follows: by 24 halvings of its
-/// interval and a step of Newton's method, sums in double precision, so that nothing need be
-/// divided by the sum. z is not kept.
+/// exactly. For any other it is the largest p, from which tau follows: its interval is halved, or
+/// cut by Newton's method where that is sure to converge, until a last step leaves less than a
+/// float's rounding, so that nothing need be divided by the sum. z is not kept.
 float entmax_threshold(double alpha, float* z, std::int64_t n);
 
 /// z, less the row's largest, becomes p.

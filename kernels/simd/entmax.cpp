@@ -182,49 +182,64 @@ HWY_INLINE double exact_threshold(float* x, std::int64_t n) {
   return tau;
 }
 
-/// The sum of p, and its slope as the largest p grows: the sum of (p / largest)^(2 - alpha).
+/// With r = p / largest of all x: the sum of r, and that of r^(2 - alpha).
 struct PowerSums {
-  double sum, slope;
+  double sum, slopes;
 };
 
 HWY_INLINE PowerSums power_sums(const AnyPower& power, const float* x, std::int64_t n) {
   const DoubleVector none = hn::Zero(Doubles());
-  DoubleVector sums[2] = {none, none}, slopes[2] = {none, none};
+  DoubleVector sums[2] = {none, none}, slope_sums[2] = {none, none};
   for (std::int64_t i = 0; i < n; i += kLanes) {
     const Vector v = power.scaled(load_some(x + i, n - i));
     const auto above = hn::Gt(v, broadcast(-1));
     const Vector inside = hn::Max(v, broadcast(-kBelowOne));
-    const Vector p = hn::IfThenElseZero(above, power.power(inside));
-    const Vector slope = hn::Div(p, hn::Add(inside, broadcast(1)));
-    sums[0] = hn::Add(sums[0], lower(p));
-    sums[1] = hn::Add(sums[1], upper(p));
-    slopes[0] = hn::Add(slopes[0], lower(slope));
-    slopes[1] = hn::Add(slopes[1], upper(slope));
+    const Vector r = hn::IfThenElseZero(above, power.power(inside));
+    const Vector slope = hn::Div(r, hn::Add(inside, broadcast(1)));
+    sums[0] = hn::Add(sums[0], lower(r));
+    sums[1] = hn::Add(sums[1], upper(r));
+    slope_sums[0] = hn::Add(slope_sums[0], lower(slope));
+    slope_sums[1] = hn::Add(slope_sums[1], upper(slope));
   }
-  return {double(power.largest) * sum_of(sums[0], sums[1]), sum_of(slopes[0], slopes[1])};
+  return {sum_of(sums[0], sums[1]), sum_of(slope_sums[0], slope_sums[1])};
 }
 
+/// How often an interval is halved until floats end; far fewer are needed where steps of Newton's
+/// method take their place.
 inline constexpr int kHalvings = 24;
+/// Of a step, as a share: what is left after it is of the order of its square.
+inline constexpr double kSmallStep = 1e-5;
 
-/// The largest p for any alpha, by halving the interval in which it must lie, of logarithms; n >= 1
-/// that are above -1.
-HWY_INLINE double halved_largest(double alpha, const float* x, std::int64_t n) {
-  double low = 1 / double(n), high = 1;
-  for (int i = 0; i < kHalvings; ++i) {
-    const double middle = std::sqrt(low * high);
-    (power_sums({alpha, float(middle)}, x, n).sum < 1 ? low : high) = middle;
+/// The largest p for any alpha, from the interval in which it must lie; n >= 1 that are above -1.
+/// The step is Newton's for the (alpha - 1)th power of the sum of p, as a function of tau: convex
+/// if alpha is less than 2, so that from above no step passes what is sought; close to an alpha of
+/// 1 the first one meets it. Beyond 2, and where rounding leads a step out of the interval, its
+/// logarithms are halved instead, until a last step.
+HWY_INLINE double largest_of_any(double alpha, float* x, std::int64_t n) {
+  double low = 1 / double(n), high = 1, middle = 1;
+  for (int round = 0;; ++round) {
+    const AnyPower power(alpha, float(middle));
+    const PowerSums s = power_sums(power, x, n);
+    const double largest = double(power.largest), sum = largest * s.sum;
+    (sum < 1 ? low : high) = largest;
+    const double step =
+        std::log1p(s.sum / s.slopes * std::expm1((1 - alpha) * std::log(sum))) / (alpha - 1);
+    const double next = largest * std::exp(step);
+    if (round == kHalvings || std::abs(step) < kSmallStep) {
+      return std::clamp(next, std::min(low, largest), std::max(high, largest));
+    }
+    const bool is_inside = next > low && next < high;
+    middle = alpha < 2 && is_inside ? next : std::sqrt(low * high);
+    // Where the sum is at least 1, tau is too low, and what is not above it never will be.
+    n = keep_above(std::nextafter(-float(std::pow(high, alpha - 1)), kBelowAll), x, n);
   }
-  // What halving leaves, a step of Newton's method takes away.
-  const AnyPower power(alpha, float(high));
-  const PowerSums s = power_sums(power, x, n);
-  return std::clamp(double(power.largest) - (s.sum - 1) / s.slope, low, high);
 }
 
 /// As entmax_threshold, of a row of which all are above -1.
 HWY_INLINE double threshold_of_survivors(double alpha, float* x, std::int64_t n) {
   if (alpha == 2) return exact_threshold<false>(x, n);
   if (alpha == 1.5) return exact_threshold<true>(x, n);
-  return halved_largest(alpha, x, n);
+  return largest_of_any(alpha, x, n);
 }
 
 float EntmaxThreshold(double alpha, float* z, std::int64_t n) {
@@ -269,10 +284,12 @@ struct Root {
 struct AnySlope {
   float exponent;
   HWY_INLINE Vector operator()(Vector p) const {
+    const auto above = hn::Gt(p, zero());
+    if (hn::AllFalse(Floats(), above)) return zero();
     const Vector log = hn::Log(Floats(), hn::Max(p, broadcast(FLT_MIN)));
     const Vector logarithm =
         hn::Min(hn::Mul(broadcast(exponent), log), broadcast(kLargestLogarithm));
-    return hn::IfThenElseZero(hn::Gt(p, zero()), hn::Exp(Floats(), logarithm));
+    return hn::IfThenElseZero(above, hn::Exp(Floats(), logarithm));
   }
 };
 
