@@ -12,6 +12,8 @@
 
 #include "kernels/check.h"
 #include "kernels/parallel.h"
+#include "models/layers/attention/head_rows.h"
+#include "models/layers/attention/tile_plan.h"
 #include "models/layers/parts/partial_sums.h"
 #include "models/layers/parts/product.h"
 
@@ -20,25 +22,21 @@ namespace {
 
 using Row = Eigen::Map<Eigen::ArrayXf>;
 
-constexpr std::int64_t kQueriesAtOnce = 64, kKeysAtOnce = 512;
 constexpr float kMasked = -1e9f;
 /// Logit of keys that are left out: below whatever is masked.
 constexpr float kNever = -1e30f;
 
-/// Some queries and some keys, from the first of each on.
-struct Tile {
-  std::int64_t query, queries, key, keys;
-};
-
 /// One thread's buffers for one example and head.
 struct Buffers {
-  Mat q, k, v, o, dout, dq, dk, dv;  // (queries or keys, d_head)
-  Mat scores, gradient;              // of a tile
-  std::vector<float> sums, deltas;   // of queries
-  std::vector<Tile> tiles;           // those of a query together, keys ascending
-  std::vector<Range> ranges;
-  std::vector<std::vector<float>> candidates;  // logits that may be above the threshold
-  std::vector<float> slopes;                   // of a row of a tile
+  HeadRows q, k, v, o, dout, dq, dk, dv;
+  Mat scores, gradient;             // of a tile
+  std::vector<float> sums, deltas;  // of queries
+  TilePlan plan;
+  std::vector<std::uint8_t> seen;  // of a tile's keys, if these are no neighbours
+  /// Of each query of a group, logits that may be above the threshold. Of a pattern that visits
+  /// queries in an order of its own all queries', so at worst a number for each of its pairs.
+  std::vector<std::vector<float>> candidates;
+  std::vector<float> slopes;  // of a row of a tile
 };
 
 struct AttentionActivations : Activations {
@@ -57,37 +55,48 @@ struct Head {
   const ThresholdNormaliser* normaliser;
   std::uint64_t stream;
   const std::uint8_t* seen;  // keys, or null
-  bool causal;
-  std::int64_t queries, keys, d;
+  PatternCall call;
+  std::int64_t d;
   std::int64_t pair;  // example * heads + head
   float* largest;     // (queries)
   float* statistics;  // (queries)
   float scale() const { return 1 / std::sqrt(float(d)); }
-  void drop_row(std::int64_t query, std::int64_t key, std::int64_t n, float* values) const {
-    drop(pass, stream, (pair * queries + query) * keys + key, n, values);
-  }
 };
 
-/// To b.tiles.
-void plan(const Head& head, Buffers& b) {
-  b.tiles.clear();
-  for (std::int64_t query = 0; query < head.queries; query += kQueriesAtOnce) {
-    const std::int64_t n = std::min(kQueriesAtOnce, head.queries - query);
-    b.ranges.clear();
-    head.pattern.keys_of({query, query + n}, head.keys, head.causal, b.ranges);
-    for (const Range& range : b.ranges) {
-      for (std::int64_t key = range.begin; key < range.end; key += kKeysAtOnce) {
-        b.tiles.push_back({query, n, key, std::min(kKeysAtOnce, range.end - key)});
-      }
-    }
-  }
+/// Drops out values of a tile's keys; forward and backward alike. With several parts each has
+/// numbers of its own, since a key's index there is not its position.
+void drop_row(const Head& head, const Buffers& b, const Tile& tile, std::int64_t query, Range keys,
+              float* row) {
+  const std::int64_t parts = std::int64_t(b.plan.parts.all.size()), n = head.call.keys;
+  const std::int64_t first =
+      ((head.pair * head.call.queries + query) * parts + tile.part) * n + tile.keys.begin;
+  drop(head.pass, head.stream, first + keys.begin, keys.size(), row + keys.begin);
 }
 
+const Positions& queries_of(const Buffers& b, const Tile& tile) {
+  return b.plan.part_of(tile).queries;
+}
+
+const Positions& keys_of(const Buffers& b, const Tile& tile) { return b.plan.part_of(tile).keys; }
+
 /// Keys that a tile's i-th query may look at, counted from the tile's first.
-Range visible(const Head& head, const Tile& tile, std::int64_t i) {
-  const Range keys =
-      head.pattern.visible(tile.query + i, {tile.key, tile.key + tile.keys}, head.causal);
-  return keys.end > keys.begin ? Range{keys.begin - tile.key, keys.end - tile.key} : Range{0, 0};
+Range visible(const Head& head, const Buffers& b, const Tile& tile, std::int64_t i) {
+  const Range all = head.pattern.visible(head.call, b.plan.part_of(tile), tile.queries.begin + i);
+  const std::int64_t begin = std::clamp(all.begin, tile.keys.begin, tile.keys.end);
+  const std::int64_t end = std::clamp(all.end, begin, tile.keys.end);
+  return end > begin ? Range{begin - tile.keys.begin, end - tile.keys.begin} : Range{0, 0};
+}
+
+/// Of the tile's keys; null: all are seen.
+const std::uint8_t* seen_in(const Head& head, const Tile& tile, Buffers& b) {
+  if (!head.seen) return nullptr;
+  const Positions& keys = keys_of(b, tile);
+  if (keys.are_neighbours(tile.keys)) return head.seen + keys.at(tile.keys.begin);
+  b.seen.resize(std::size_t(tile.keys.size()));
+  for (std::size_t j = 0; j < b.seen.size(); ++j) {
+    b.seen[j] = head.seen[keys.at(tile.keys.begin + std::int64_t(j))];
+  }
+  return b.seen.data();
 }
 
 /// Those keys of a row and what shares whole vectors with them.
@@ -96,16 +105,21 @@ Row vectors_of(Range keys, float* row) {
   return {row + first, padded(keys.end) - first};
 }
 
-void product_of_keys(const Head& head, const Tile& tile, const Mat& queries, const Mat& keys,
-                     Mat& scores) {
-  head.pass.gemm.product(false, true, tile.queries, tile.keys, head.d,
-                         queries.row(tile.query).data(), head.d, keys.row(tile.key).data(), head.d,
-                         0, scores.data(), scores.cols());
+/// left (queries, d) right^T (keys, d).
+void multiply(const Head& head, const Tile& tile, const float* left, const float* right,
+              Mat& scores) {
+  head.pass.gemm.product(false, true, tile.queries.size(), tile.keys.size(), head.d, left, head.d,
+                         right, head.d, 0, scores.data(), scores.cols());
+}
+
+void product_of_keys(const Head& head, const Tile& tile, Buffers& b, HeadRows& queries,
+                     HeadRows& keys, Mat& scores) {
+  multiply(head, tile, queries.take(queries_of(b, tile), tile.queries),
+           keys.take(keys_of(b, tile), tile.keys), scores);
 }
 
 /// Replaces logits of padding, and hides what shares vectors with the row's keys.
-void mask_row(const Head& head, const Tile& tile, Range keys, float* row) {
-  const std::uint8_t* seen = head.seen ? head.seen + tile.key : nullptr;
+void mask_row(const std::uint8_t* seen, Range keys, float* row) {
   for (std::int64_t j = keys.begin; seen && j < keys.end; ++j) row[j] = seen[j] ? row[j] : kMasked;
   std::fill(row + keys.begin / 16 * 16, row + keys.begin, kNever);
   std::fill(row + keys.end, row + padded(keys.end), kNever);
@@ -114,12 +128,11 @@ void mask_row(const Head& head, const Tile& tile, Range keys, float* row) {
 /// Zero but for the keys.
 void clear_others(const Tile& tile, Range keys, float* row) {
   std::fill(row, row + keys.begin, 0.0f);
-  std::fill(row + keys.end, row + std::max(padded(keys.end), tile.keys), 0.0f);
+  std::fill(row + keys.end, row + std::max(padded(keys.end), tile.keys.size()), 0.0f);
 }
 
 /// Zero where exp, vectorised, has left almost nothing.
-void clear_row(const Head& head, const Tile& tile, Range keys, float largest, float* row) {
-  const std::uint8_t* seen = head.seen ? head.seen + tile.key : nullptr;
+void clear_row(const std::uint8_t* seen, const Tile& tile, Range keys, float largest, float* row) {
   for (std::int64_t j = keys.begin; seen && largest > kMasked && j < keys.end; ++j) {
     row[j] = seen[j] ? row[j] : 0.0f;
   }
@@ -129,62 +142,67 @@ void clear_row(const Head& head, const Tile& tile, Range keys, float largest, fl
 /// Scores to exp(logit - the largest so far), dropped out; what was summed before a larger one came
 /// is scaled down.
 void softmax(const Head& head, const Tile& tile, Buffers& b) {
-  for (std::int64_t i = 0; i < tile.queries; ++i) {
-    const std::int64_t query = tile.query + i;
-    const Range keys = visible(head, tile, i);
+  const std::uint8_t* seen = seen_in(head, tile, b);
+  for (std::int64_t i = 0; i < tile.queries.size(); ++i) {
+    const std::int64_t query = b.plan.query(tile, i);
+    const Range keys = visible(head, b, tile, i);
     float* scores = b.scores.row(i).data();
     float& largest = head.largest[query];
     Row row = vectors_of(keys, scores);
     if (keys.size() > 0) {
-      mask_row(head, tile, keys, scores);
+      mask_row(seen, keys, scores);
       const float before = largest;
       largest = std::max(before, row.maxCoeff());
       if (largest > before) {
         const float factor = std::exp((before - largest) * head.scale());
         b.sums[std::size_t(query)] *= factor;
-        b.o.row(query) *= factor;
+        b.o.all.row(query) *= factor;
       }
       row = ((row - largest) * head.scale()).exp();
     }
-    clear_row(head, tile, keys, largest, scores);
+    clear_row(seen, tile, keys, largest, scores);
     b.sums[std::size_t(query)] += row.sum();
-    head.drop_row(query, tile.key + keys.begin, keys.size(), scores + keys.begin);
+    drop_row(head, b, tile, query, keys, scores);
   }
 }
 
 void mix_values(const Head& head, const Tile& tile, Buffers& b) {
-  head.pass.gemm.product(false, false, tile.queries, head.d, tile.keys, b.scores.data(),
-                         b.scores.cols(), b.v.row(tile.key).data(), head.d, 1,
-                         b.o.row(tile.query).data(), head.d);
+  b.o.add_product(head.pass.gemm, false, b.scores.data(), b.scores.cols(),
+                  b.v.take(keys_of(b, tile), tile.keys), tile.keys.size(), queries_of(b, tile),
+                  tile.queries);
 }
 
 /// One pass: what was mixed before a larger logit came is rescaled.
 void forward_of_softmax(const Head& head, Buffers& b) {
-  b.sums.assign(std::size_t(head.queries), 0.0f);
-  for (const Tile& tile : b.tiles) {
-    product_of_keys(head, tile, b.q, b.k, b.scores);
+  b.sums.assign(std::size_t(head.call.queries), 0.0f);
+  for (const Tile& tile : b.plan.tiles) {
+    product_of_keys(head, tile, b, b.q, b.k, b.scores);
     softmax(head, tile, b);
     mix_values(head, tile, b);
   }
-  for (std::int64_t query = 0; query < head.queries; ++query) {
+  for (std::int64_t query = 0; query < head.call.queries; ++query) {
     const float sum = b.sums[std::size_t(query)];
     head.statistics[query] = sum > 0 ? 1 / sum : 0.0f;
-    b.o.row(query) *= head.statistics[query];
+    b.o.all.row(query) *= head.statistics[query];
   }
 }
 
-/// Logits of a tile that may end above the threshold, as far as the largest is known.
-void collect_candidates(const Head& head, const Tile& tile, Buffers& b) {
-  for (std::int64_t i = 0; i < tile.queries; ++i) {
-    const Range keys = visible(head, tile, i);
+/// Logits of a tile that may end above the threshold, as far as the largest is known. first: query
+/// of the group.
+void collect_candidates(const Head& head, const Tile& tile, std::int64_t first, Buffers& b) {
+  const std::uint8_t* seen = seen_in(head, tile, b);
+  for (std::int64_t i = 0; i < tile.queries.size(); ++i) {
+    const Range keys = visible(head, b, tile, i);
     if (keys.size() == 0) continue;
+    const std::int64_t query = b.plan.query(tile, i);
     float* row = b.scores.row(i).data();
-    mask_row(head, tile, keys, row);
-    float& largest = head.largest[tile.query + i];
+    mask_row(seen, keys, row);
+    float& largest = head.largest[query];
     largest = std::max(largest, vectors_of(keys, row).maxCoeff());
     const float least = largest + head.normaliser->lowest() / head.scale();
+    std::vector<float>& candidates = b.candidates[std::size_t(query - first)];
     for (std::int64_t j = keys.begin; j < keys.end; ++j) {
-      if (row[j] >= least) b.candidates[std::size_t(i)].push_back(row[j]);
+      if (row[j] >= least) candidates.push_back(row[j]);
     }
   }
 }
@@ -199,8 +217,8 @@ void find_threshold(const Head& head, std::int64_t query, std::vector<float>& lo
 }
 
 /// A row's logits, masked, to probabilities, once the row's statistic is known.
-void probabilities(const Head& head, const Tile& tile, Range keys, std::int64_t query,
-                   float* scores) {
+void probabilities(const Head& head, const std::uint8_t* seen, const Tile& tile, Range keys,
+                   std::int64_t query, float* scores) {
   const float largest = head.largest[query], statistic = head.statistics[query];
   Row row = vectors_of(keys, scores);
   if (head.normaliser) {
@@ -209,32 +227,36 @@ void probabilities(const Head& head, const Tile& tile, Range keys, std::int64_t 
   } else {
     row = ((row - largest) * head.scale()).exp() * statistic;
   }
-  clear_row(head, tile, keys, largest, scores);
+  clear_row(seen, tile, keys, largest, scores);
 }
 
 /// Two passes over the keys of each group of queries: for the threshold, and to mix values.
 void forward_by_threshold(const Head& head, Buffers& b) {
-  b.candidates.resize(std::size_t(kQueriesAtOnce));
-  for (std::size_t first = 0, next = 0; first < b.tiles.size(); first = next) {
-    for (auto& logits : b.candidates) logits.clear();
-    const Tile& group = b.tiles[first];
-    for (; next < b.tiles.size() && b.tiles[next].query == group.query; ++next) {
-      product_of_keys(head, b.tiles[next], b.q, b.k, b.scores);
-      collect_candidates(head, b.tiles[next], b);
+  const std::vector<Tile>& tiles = b.plan.tiles;
+  const std::int64_t size = b.plan.group_size;
+  if (b.candidates.size() < std::size_t(size)) b.candidates.resize(std::size_t(size));
+  for (std::size_t first = 0, next = 0; first < tiles.size(); first = next) {
+    const std::int64_t query = tiles[first].group * size;
+    const std::int64_t queries = std::min(size, head.call.queries - query);
+    for (std::int64_t i = 0; i < queries; ++i) b.candidates[std::size_t(i)].clear();
+    for (; next < tiles.size() && tiles[next].group == tiles[first].group; ++next) {
+      product_of_keys(head, tiles[next], b, b.q, b.k, b.scores);
+      collect_candidates(head, tiles[next], query, b);
     }
-    for (std::int64_t i = 0; i < group.queries; ++i) {
-      find_threshold(head, group.query + i, b.candidates[std::size_t(i)]);
+    for (std::int64_t i = 0; i < queries; ++i) {
+      find_threshold(head, query + i, b.candidates[std::size_t(i)]);
     }
     for (std::size_t at = first; at < next; ++at) {
-      const Tile& tile = b.tiles[at];
+      const Tile& tile = tiles[at];
       // A single tile's logits are still there, masked.
-      if (next - first > 1) product_of_keys(head, tile, b.q, b.k, b.scores);
-      for (std::int64_t i = 0; i < tile.queries; ++i) {
-        const Range keys = visible(head, tile, i);
+      if (next - first > 1) product_of_keys(head, tile, b, b.q, b.k, b.scores);
+      const std::uint8_t* seen = seen_in(head, tile, b);
+      for (std::int64_t i = 0; i < tile.queries.size(); ++i) {
+        const Range keys = visible(head, b, tile, i);
         float* scores = b.scores.row(i).data();
-        mask_row(head, tile, keys, scores);
-        probabilities(head, tile, keys, tile.query + i, scores);
-        head.drop_row(tile.query + i, tile.key + keys.begin, keys.size(), scores + keys.begin);
+        mask_row(seen, keys, scores);
+        probabilities(head, seen, tile, keys, b.plan.query(tile, i), scores);
+        drop_row(head, b, tile, b.plan.query(tile, i), keys, scores);
       }
       mix_values(head, tile, b);
     }
@@ -242,9 +264,9 @@ void forward_by_threshold(const Head& head, Buffers& b) {
 }
 
 void forward_of_head(const Head& head, Buffers& b) {
-  std::fill_n(head.largest, head.queries, -std::numeric_limits<float>::infinity());
-  b.o.setZero(head.queries, head.d);
-  plan(head, b);
+  std::fill_n(head.largest, head.call.queries, -std::numeric_limits<float>::infinity());
+  b.o.all.setZero(head.call.queries, head.d);
+  b.plan.make(head.pattern, head.call);
   if (head.normaliser) {
     forward_by_threshold(head, b);
   } else {
@@ -256,34 +278,35 @@ void forward_of_head(const Head& head, Buffers& b) {
 float* slopes_of(const Head& head, const Tile& tile, float* p, Buffers& b) {
   if (!head.normaliser) return p;
   b.slopes.resize(std::size_t(b.scores.cols()));
-  head.normaliser->slopes(p, b.slopes.data(), padded(tile.keys));
+  head.normaliser->slopes(p, b.slopes.data(), padded(tile.keys.size()));
   return b.slopes.data();
 }
 
 /// What is subtracted from each query's gradient: the sum of slopes times gradients over that of
 /// slopes. Softmax has it without meeting the keys again: its slopes add up to 1.
 void find_deltas(const Head& head, Buffers& b) {
-  b.deltas.resize(std::size_t(head.queries));
+  b.deltas.resize(std::size_t(head.call.queries));
   if (!head.normaliser) {
-    for (std::int64_t query = 0; query < head.queries; ++query) {
-      b.deltas[std::size_t(query)] = b.o.row(query).dot(b.dout.row(query));
+    for (std::int64_t query = 0; query < head.call.queries; ++query) {
+      b.deltas[std::size_t(query)] = b.o.all.row(query).dot(b.dout.all.row(query));
     }
     return;
   }
-  b.sums.assign(std::size_t(head.queries), 0.0f);
+  b.sums.assign(std::size_t(head.call.queries), 0.0f);
   std::fill(b.deltas.begin(), b.deltas.end(), 0.0f);
-  for (const Tile& tile : b.tiles) {
-    product_of_keys(head, tile, b.q, b.k, b.scores);
-    product_of_keys(head, tile, b.dout, b.v, b.gradient);
-    for (std::int64_t i = 0; i < tile.queries; ++i) {
-      const std::int64_t query = tile.query + i;
-      const Range keys = visible(head, tile, i);
+  for (const Tile& tile : b.plan.tiles) {
+    product_of_keys(head, tile, b, b.q, b.k, b.scores);
+    product_of_keys(head, tile, b, b.dout, b.v, b.gradient);
+    const std::uint8_t* seen = seen_in(head, tile, b);
+    for (std::int64_t i = 0; i < tile.queries.size(); ++i) {
+      const std::int64_t query = b.plan.query(tile, i);
+      const Range keys = visible(head, b, tile, i);
       float* p = b.scores.row(i).data();
       float* gradient = b.gradient.row(i).data();
-      mask_row(head, tile, keys, p);
-      probabilities(head, tile, keys, query, p);
+      mask_row(seen, keys, p);
+      probabilities(head, seen, tile, keys, query, p);
       const float* slopes = slopes_of(head, tile, p, b);
-      head.drop_row(query, tile.key + keys.begin, keys.size(), gradient + keys.begin);
+      drop_row(head, b, tile, query, keys, gradient);
       for (std::int64_t j = keys.begin; j < keys.end; ++j) {
         b.sums[std::size_t(query)] += slopes[j];
         b.deltas[std::size_t(query)] += slopes[j] * gradient[j];
@@ -298,15 +321,15 @@ void find_deltas(const Head& head, Buffers& b) {
 /// Scores to probabilities after dropout, and the gradient of those to that of the products of
 /// query and key.
 void rows_backward(const Head& head, const Tile& tile, Buffers& b) {
-  const std::uint8_t* seen = head.seen ? head.seen + tile.key : nullptr;
-  for (std::int64_t i = 0; i < tile.queries; ++i) {
-    const std::int64_t query = tile.query + i;
-    const Range keys = visible(head, tile, i);
+  const std::uint8_t* seen = seen_in(head, tile, b);
+  for (std::int64_t i = 0; i < tile.queries.size(); ++i) {
+    const std::int64_t query = b.plan.query(tile, i);
+    const Range keys = visible(head, b, tile, i);
     float* scores = b.scores.row(i).data();
     float* gradient = b.gradient.row(i).data();
-    mask_row(head, tile, keys, scores);
-    probabilities(head, tile, keys, query, scores);
-    head.drop_row(query, tile.key + keys.begin, keys.size(), gradient + keys.begin);
+    mask_row(seen, keys, scores);
+    probabilities(head, seen, tile, keys, query, scores);
+    drop_row(head, b, tile, query, keys, gradient);
     clear_others(tile, keys, gradient);
     const Row s = vectors_of(keys, slopes_of(head, tile, scores, b));
     Row g = vectors_of(keys, gradient);
@@ -315,34 +338,34 @@ void rows_backward(const Head& head, const Tile& tile, Buffers& b) {
     for (std::int64_t j = keys.begin; seen && j < keys.end; ++j) {
       gradient[j] = seen[j] ? gradient[j] : 0.0f;
     }
-    head.drop_row(query, tile.key + keys.begin, keys.size(), scores + keys.begin);
+    drop_row(head, b, tile, query, keys, scores);
   }
 }
 
 void backward_of_head(const Head& head, Buffers& b) {
   b.gradient.resize(b.scores.rows(), b.scores.cols());
-  b.dq.setZero(head.queries, head.d);
-  b.dk.setZero(head.keys, head.d);
-  b.dv.setZero(head.keys, head.d);
-  plan(head, b);
+  b.dq.all.setZero(head.call.queries, head.d);
+  b.dk.all.setZero(head.call.keys, head.d);
+  b.dv.all.setZero(head.call.keys, head.d);
+  b.plan.make(head.pattern, head.call);
   find_deltas(head, b);
   // Keys in the outer loop: theirs are the larger parts of tiles.
-  std::sort(b.tiles.begin(), b.tiles.end(), [](const Tile& one, const Tile& other) {
-    return std::pair(one.key, one.query) < std::pair(other.key, other.query);
-  });
-  const GemmFunction product = head.pass.gemm.product;
-  const std::int64_t d = head.d, width = b.scores.cols();
-  for (const Tile& tile : b.tiles) {
-    const std::int64_t n = tile.queries, keys = tile.keys;
-    product_of_keys(head, tile, b.q, b.k, b.scores);
-    product_of_keys(head, tile, b.dout, b.v, b.gradient);
+  b.plan.sort_by_keys();
+  const Gemm& gemm = head.pass.gemm;
+  const std::int64_t width = b.scores.cols();
+  for (const Tile& tile : b.plan.tiles) {
+    const Positions& of_queries = queries_of(b, tile);
+    const Positions& of_keys = keys_of(b, tile);
+    const float* q = b.q.take(of_queries, tile.queries);
+    const float* k = b.k.take(of_keys, tile.keys);
+    const float* dout = b.dout.take(of_queries, tile.queries);
+    multiply(head, tile, q, k, b.scores);
+    multiply(head, tile, dout, b.v.take(of_keys, tile.keys), b.gradient);
     rows_backward(head, tile, b);
-    product(true, false, keys, d, n, b.scores.data(), width, b.dout.row(tile.query).data(), d, 1,
-            b.dv.row(tile.key).data(), d);
-    product(false, false, n, d, keys, b.gradient.data(), width, b.k.row(tile.key).data(), d, 1,
-            b.dq.row(tile.query).data(), d);
-    product(true, false, keys, d, n, b.gradient.data(), width, b.q.row(tile.query).data(), d, 1,
-            b.dk.row(tile.key).data(), d);
+    const std::int64_t queries = tile.queries.size(), keys = tile.keys.size();
+    b.dv.add_product(gemm, true, b.scores.data(), width, dout, queries, of_keys, tile.keys);
+    b.dq.add_product(gemm, false, b.gradient.data(), width, k, keys, of_queries, tile.queries);
+    b.dk.add_product(gemm, true, b.gradient.data(), width, q, queries, of_keys, tile.keys);
   }
 }
 
@@ -366,21 +389,20 @@ void for_heads(const TiledAttention& layer, const Pass& pass, const Mat& q, cons
       const std::int64_t example = pair / heads, column = pair % heads * d;
       const Part of_queries = {example * queries, column, queries, d};
       const Part of_keys = {example * keys, column, keys, d};
-      b.q = of_queries(q);
-      b.k = of_keys(k);
-      b.v = of_keys(v);
-      const Head head = {.pass = pass,
-                         .pattern = *layer.pattern,
-                         .normaliser = layer.normaliser.get(),
-                         .stream = own.stream,
-                         .seen = mask.keys ? mask.keys + example * keys : nullptr,
-                         .causal = mask.causal,
-                         .queries = queries,
-                         .keys = keys,
-                         .d = d,
-                         .pair = pair,
-                         .largest = own.largest.data() + pair * queries,
-                         .statistics = own.statistics.data() + pair * queries};
+      b.q.all = of_queries(q);
+      b.k.all = of_keys(k);
+      b.v.all = of_keys(v);
+      const Head head = {
+          .pass = pass,
+          .pattern = *layer.pattern,
+          .normaliser = layer.normaliser.get(),
+          .stream = own.stream,
+          .seen = mask.keys ? mask.keys + example * keys : nullptr,
+          .call = {.head = pair % heads, .queries = queries, .keys = keys, .causal = mask.causal},
+          .d = d,
+          .pair = pair,
+          .largest = own.largest.data() + pair * queries,
+          .statistics = own.statistics.data() + pair * queries};
       body(head, of_queries, of_keys, b);
     }
   });
@@ -409,8 +431,8 @@ void TiledAttention::forward(Pass& pass, const Mat& q, const Mat& k, const Mat& 
   for_heads(*this, pass, q, k, v, mask, own,
             [&](const Head& head, const Part& of_queries, const Part&, Buffers& b) {
               forward_of_head(head, b);
-              of_queries(own.o) = b.o;
-              of_queries(o) = b.o;
+              of_queries(own.o) = b.o.all;
+              of_queries(o) = b.o.all;
             });
 }
 
@@ -425,12 +447,12 @@ void TiledAttention::backward(Pass& pass, const Mat& q, const Mat& k, const Mat&
   dv.resize(k.rows(), k.cols());
   for_heads(*this, pass, q, k, v, mask, own,
             [&](const Head& head, const Part& of_queries, const Part& of_keys, Buffers& b) {
-              b.o = of_queries(own.o);
-              b.dout = of_queries(do_);
+              b.o.all = of_queries(own.o);
+              b.dout.all = of_queries(do_);
               backward_of_head(head, b);
-              of_queries(dq) = b.dq;
-              of_keys(dk) = b.dk;
-              of_keys(dv) = b.dv;
+              of_queries(dq) = b.dq.all;
+              of_keys(dk) = b.dk.all;
+              of_keys(dv) = b.dv.all;
             });
 }
 

@@ -8,27 +8,16 @@
 
 namespace scaling {
 
-void Window::keys_of(Range queries, std::int64_t keys, bool causal,
-                     std::vector<Range>& ranges) const {
-  ranges.push_back({std::max<std::int64_t>(0, queries.begin - side_),
-                    std::min(keys, causal ? queries.end : queries.end + side_)});
+void Window::cut(const PatternCall& call, Parts& parts) const {
+  parts.all.push_back({.queries = {.n = call.queries}, .keys = {.n = call.keys}});
 }
 
-Range Window::visible(std::int64_t query, Range keys, bool causal) const {
-  const std::int64_t begin = std::clamp(query - side_, keys.begin, keys.end);
-  return {begin, std::clamp(query + 1 + (causal ? 0 : side_), begin, keys.end)};
+Range Window::visible(const PatternCall& call, const Part& /*part*/, std::int64_t i) const {
+  return {std::max<std::int64_t>(0, i - side_),
+          std::min(call.keys, i + 1 + (call.causal ? 0 : side_))};
 }
 
-double Window::pairs(std::int64_t length, bool causal) const {
-  // Itself, and on one side or on both as many as there are.
-  const double side = double(std::min(side_, length - 1)), n = double(length);
-  const double of_side = n * side - side * (side + 1) / 2;
-  return n + (causal ? 1 : 2) * of_side;
-}
-
-std::int64_t Window::remembered(std::int64_t capacity) const {
-  return std::min(capacity, side_ + 1);
-}
+std::int64_t Window::slots(std::int64_t capacity) const { return std::min(capacity, side_ + 1); }
 
 void WindowAttention::validate(const ModelConfig& config) {
   const std::int64_t width = config.options<WindowKnobs>().window_width;

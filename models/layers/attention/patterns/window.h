@@ -24,11 +24,9 @@ struct WindowKnobs : PatternKnobs {
 class Window : public Pattern {
  public:
   explicit Window(std::int64_t width) : side_((width - 1) / 2) {}
-  void keys_of(Range queries, std::int64_t keys, bool causal,
-               std::vector<Range>& ranges) const override;
-  Range visible(std::int64_t query, Range keys, bool causal) const override;
-  double pairs(std::int64_t length, bool causal) const override;
-  std::int64_t remembered(std::int64_t capacity) const override;
+  void cut(const PatternCall& call, Parts& parts) const override;
+  Range visible(const PatternCall& call, const Part& part, std::int64_t i) const override;
+  std::int64_t slots(std::int64_t capacity) const override;
 
  private:
   std::int64_t side_;
