@@ -6,6 +6,9 @@
 #include "kernels/check.h"
 #include "models/layers/attention/full.h"
 #include "models/layers/attention/lsh.h"
+#include "models/layers/attention/patterns/banded.h"
+#include "models/layers/attention/patterns/fixed.h"
+#include "models/layers/attention/patterns/strided.h"
 #include "models/layers/attention/patterns/window.h"
 #include "models/layers/catalog_entry.h"
 #include "models/layers/feed_forward/dense.h"
@@ -74,6 +77,9 @@ Entries<SelfAttention>& entries() {
       entry<SelfAttention, FullAttention>("full"),
       entry<SelfAttention, LshAttention>("lsh"),
       entry<SelfAttention, WindowAttention>("window"),
+      entry<SelfAttention, BandedAttention>("banded"),
+      entry<SelfAttention, StridedAttention>("strided"),
+      entry<SelfAttention, FixedAttention>("fixed"),
   };
   return all;
 }

@@ -65,6 +65,11 @@ inline ModelConfig small_config() {
   set_field(c, "projection_rank", 7);
   set_field(c, "loss_rank", 5);
   set_field(c, "loss_modules", 4);
+  // Six positions must be several blocks.
+  set_field(c, "band_width", 3);
+  set_field(c, "attention_stride", 2);
+  set_field(c, "fixed_summary", 1);
+  set_field(c, "fixed_subblocks", 2);
   return c;
 }
 

@@ -67,6 +67,11 @@ ModelConfig awkward_config() {
   set_field(c, "loss_modules", 4);
   set_field(c, "loss_rank", 5);
   set_field(c, "recurrence_width", 7);
+  // Five positions must be several blocks.
+  set_field(c, "band_width", 2);
+  set_field(c, "attention_stride", 2);
+  set_field(c, "fixed_summary", 1);
+  set_field(c, "fixed_subblocks", 2);
   return c;
 }
 
