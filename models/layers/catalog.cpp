@@ -7,6 +7,7 @@
 #include "models/layers/attention/full.h"
 #include "models/layers/attention/lsh.h"
 #include "models/layers/attention/patterns/banded.h"
+#include "models/layers/attention/patterns/bigbird.h"
 #include "models/layers/attention/patterns/fixed.h"
 #include "models/layers/attention/patterns/strided.h"
 #include "models/layers/attention/patterns/window.h"
@@ -80,6 +81,7 @@ Entries<SelfAttention>& entries() {
       entry<SelfAttention, BandedAttention>("banded"),
       entry<SelfAttention, StridedAttention>("strided"),
       entry<SelfAttention, FixedAttention>("fixed"),
+      entry<SelfAttention, BigBirdAttention>("bigbird"),
   };
   return all;
 }

@@ -70,6 +70,8 @@ inline ModelConfig small_config() {
   set_field(c, "attention_stride", 2);
   set_field(c, "fixed_summary", 1);
   set_field(c, "fixed_subblocks", 2);
+  set_field(c, "bigbird_block", 1);
+  set_field(c, "bigbird_random", 1);
   return c;
 }
 
