@@ -9,6 +9,7 @@
 #include "models/layers/attention/patterns/banded.h"
 #include "models/layers/attention/patterns/bigbird.h"
 #include "models/layers/attention/patterns/fixed.h"
+#include "models/layers/attention/patterns/longformer.h"
 #include "models/layers/attention/patterns/strided.h"
 #include "models/layers/attention/patterns/window.h"
 #include "models/layers/catalog_entry.h"
@@ -82,6 +83,7 @@ Entries<SelfAttention>& entries() {
       entry<SelfAttention, StridedAttention>("strided"),
       entry<SelfAttention, FixedAttention>("fixed"),
       entry<SelfAttention, BigBirdAttention>("bigbird"),
+      entry<SelfAttention, LongformerAttention>("longformer"),
   };
   return all;
 }

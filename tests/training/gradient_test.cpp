@@ -74,6 +74,8 @@ ModelConfig awkward_config() {
   set_field(c, "fixed_subblocks", 2);
   set_field(c, "bigbird_block", 1);
   set_field(c, "bigbird_random", 1);
+  set_field(c, "window_width", 3);
+  set_field(c, "longformer_dilation", 2);
   return c;
 }
 

@@ -12,9 +12,10 @@ struct WindowKnobs : PatternKnobs {
 
   template <class Self, class Visitor>
   static void fields(Self& k, Visitor&& visit) {
-    visit("window_width", k.window_width,
-          "positions in the window attention's window, an odd number: half before, half after",
-          Trait{.is_size = true});
+    visit(
+        "window_width", k.window_width,
+        "positions in the window of window and longformer, an odd number: half before, half after",
+        Trait{.is_size = true});
     PatternKnobs::fields(k, visit);
   }
 };
