@@ -8,6 +8,7 @@
 #include "kernels/check.h"
 #include "kernels/parallel.h"
 #include "models/config_checks.h"
+#include "models/layers/parts/normals.h"
 
 namespace scaling {
 namespace {
@@ -99,9 +100,9 @@ LshCall LshAttention::call_of(const Pass& pass, const AttentionMask& mask, Kept&
 void LshAttention::hash(const LshCall& call, std::uint64_t rotation_stream, LshHead& head) const {
   const std::int64_t n = d_head_ * rounds_ * call.hashing.columns();
   if (call.pass.training) {
-    draw_rotation(call.pass.seed, rotation_stream, call.index, n, head.rotation(call));
+    draw_normals(call.pass.seed, rotation_stream, call.index, n, head.rotation(call));
   } else {
-    draw_rotation(seed_, kFixedRotations, call.index % heads_, n, head.rotation(call));
+    draw_normals(seed_, kFixedRotations, call.index % heads_, n, head.rotation(call));
   }
   head.hash(call);
 }

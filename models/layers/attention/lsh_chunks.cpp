@@ -1,12 +1,7 @@
-// Random directions, a counting sort, and views as unions of ascending chunks.
+// Buckets of directions, a counting sort, and views as unions of ascending chunks.
 #include "models/layers/attention/lsh_chunks.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
-#include <numbers>
-
-#include "kernels/random.h"
 
 namespace scaling {
 namespace {
@@ -33,22 +28,6 @@ LshHashing split_buckets(std::int64_t buckets) {
   std::int64_t first = 2;
   while (first * first < buckets) first *= 2;
   return {first, 2 * (buckets / (2 * first))};
-}
-
-void draw_rotation(std::uint64_t seed, std::uint64_t stream, std::int64_t index, std::int64_t n,
-                   float* values) {
-  const std::int64_t counters = (n + 3) / 4;
-  for (std::int64_t i = 0; i < n; i += 4) {
-    const auto bits = random_bits(seed, stream, std::uint64_t(index * counters + i / 4));
-    std::array<float, 4> four{};
-    for (std::size_t pair = 0; pair < 4; pair += 2) {
-      const float radius = std::sqrt(-2.0f * std::log(unit_float(bits[pair])));
-      const float angle = 2.0f * std::numbers::pi_v<float> * unit_float(bits[pair + 1]);
-      four[pair] = radius * std::cos(angle);
-      four[pair + 1] = radius * std::sin(angle);
-    }
-    std::copy_n(four.data(), std::min<std::int64_t>(4, n - i), values + i);
-  }
 }
 
 std::int32_t bucket_of(const LshHashing& hashing, const float* rotated) {

@@ -22,10 +22,6 @@ struct LshHashing {
 /// fewer than asked for, if their number does not split.
 LshHashing split_buckets(std::int64_t buckets);
 
-/// values[i] ~ N(0, 1) for n values: the index-th n of a stream.
-void draw_rotation(std::uint64_t seed, std::uint64_t stream, std::int64_t index, std::int64_t n,
-                   float* values);
-
 /// rotated: a vector's products with one round's directions.
 std::int32_t bucket_of(const LshHashing& hashing, const float* rotated);
 

@@ -6,6 +6,7 @@
 #include "kernels/check.h"
 #include "kernels/random.h"
 #include "models/layers/attention/lsh.h"
+#include "models/layers/parts/normals.h"
 #include "models/layers/parts/partial_sums.h"
 
 namespace scaling {
@@ -39,8 +40,8 @@ std::unique_ptr<AttentionCache> LshAttention::make_cache(int tokens, std::int64_
   const std::int64_t columns = rounds_ * cache->hashing.columns(), units = tokens * heads_;
   cache->rotations.resize(std::size_t(heads_ * d_head_ * columns));
   for (std::int64_t head = 0; head < heads_; ++head) {
-    draw_rotation(seed_, kFixedRotations, head, d_head_ * columns,
-                  cache->rotations.data() + head * d_head_ * columns);
+    draw_normals(seed_, kFixedRotations, head, d_head_ * columns,
+                 cache->rotations.data() + head * d_head_ * columns);
   }
   cache->buckets.resize(std::size_t(units * capacity * rounds_));
   Rng rng(seed_, kFixedRotations + 1);
