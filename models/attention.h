@@ -46,10 +46,17 @@ struct AttentionMask {
 struct AttentionWork {
   double pairs = 0;   ///< of a query and a key that meet: a score, and a share of the key's value
   double choice = 0;  ///< FLOP of finding out who meets; backward does not repeat them
+  /// FLOP of a forward, and of its backward, that belong to no pair. Where there is no graph
+  /// (Traits::has_graph) they are all there is.
+  double products = 0, backward_products = 0;
   /// FLOP of a forward: two products of a pair. Of a forward and its backward: six; scores that are
   /// made again do not count.
-  double forward_flops(std::int64_t d_head) const { return choice + 4 * double(d_head) * pairs; }
-  double step_flops(std::int64_t d_head) const { return choice + 12 * double(d_head) * pairs; }
+  double forward_flops(std::int64_t d_head) const {
+    return choice + products + 4 * double(d_head) * pairs;
+  }
+  double step_flops(std::int64_t d_head) const {
+    return choice + products + backward_products + 12 * double(d_head) * pairs;
+  }
 };
 
 /// Between q, k, v and o of one sequence's positions. One for each branch: it may have parameters.

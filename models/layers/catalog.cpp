@@ -12,6 +12,7 @@
 #include "models/layers/attention/patterns/longformer.h"
 #include "models/layers/attention/patterns/strided.h"
 #include "models/layers/attention/patterns/window.h"
+#include "models/layers/attention/performer.h"
 #include "models/layers/catalog_entry.h"
 #include "models/layers/feed_forward/dense.h"
 #include "models/layers/feed_forward/dense_relu_skip.h"
@@ -84,6 +85,7 @@ Entries<SelfAttention>& entries() {
       entry<SelfAttention, FixedAttention>("fixed"),
       entry<SelfAttention, BigBirdAttention>("bigbird"),
       entry<SelfAttention, LongformerAttention>("longformer"),
+      entry<SelfAttention, PerformerAttention>("performer"),
   };
   return all;
 }

@@ -13,6 +13,9 @@ struct Traits {
   bool is_dense = false;
   const char* d_ff_multiple_of = nullptr;  ///< the knob, if there is one
   StepIs step = StepIs::exact;
+  /// Of attentions: whether a query meets some keys one by one. Where it is false no pair is scored
+  /// or has a weight of its own.
+  bool has_graph = true;
 };
 
 }  // namespace scaling

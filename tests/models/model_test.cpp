@@ -533,7 +533,9 @@ TEST(ConfigTest, AShapeTakesSizesOnly) {
                          {"recompute_decisions", "true"},
                          {"recurrence", "sru"},
                          {"weight_type", "bf16"},
-                         {"seed", "7"}};
+                         {"seed", "7"},
+                         {"performer_directions", "independent"},
+                         {"performer_redraw", "never"}};
   ModelConfig c;
   for (const auto& [name, value] : kept) set_field(c, name, value);
   std::set<std::string> names;

@@ -123,6 +123,12 @@ std::vector<Case> cases() {
   set_field(chunks, "lsh_chunk", 2);
   set_field(chunks, "lsh_chunks_after", 1);
   all.push_back({"lsh_chunks_padding", "attention", "lsh", chunks, 0, false, true});
+  ModelConfig features = soft;
+  set_field(features, "performer_features", 7);  // a block of directions and part of one
+  set_field(features, "performer_redraw", "never");
+  all.push_back({"performer_few_causal", "attention", "performer", features, 0, true, true});
+  set_field(features, "performer_directions", "independent");
+  all.push_back({"performer_few", "attention", "performer", features});
   ModelConfig short_kernel = soft;
   set_field(short_kernel, "kernel_size", 2);
   all.push_back({"conv_two_taps", "projection", "conv", short_kernel});
