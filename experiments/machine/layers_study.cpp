@@ -163,7 +163,7 @@ class LayerStudy : public StopwatchStudy {
     validate(config);
     const KernelSet& kernels = find_kernel_set(knobs_.kernels);
     for (const Component& component : components()) {
-      for (const std::string& layer : implementations_of(component.name)) {
+      for (const std::string& layer : causal_implementations_of(component.name)) {
         for (const WeightType type : {WeightType::f32, WeightType::bf16}) {
           ModelConfig own = config;
           own.weight_type = type;

@@ -8,6 +8,7 @@
 
 #include "experiments/study/counts.h"
 #include "kernels/check.h"
+#include "models/layers/catalog.h"
 #include "models/tasks/catalog.h"
 
 namespace scaling {
@@ -96,7 +97,7 @@ const Curve& solve_row(const std::string& name, std::vector<Curve>& curves,
       curve.solved = solve_sizes(curve.solve, curve.model, reference);
     }
     validate(curve.model);
-    needs_of(curve.train);
+    if (needs_of(curve.train).causal) require_causal(curve.model);
   } catch (const UserError& error) {
     const std::string row = "row '" + name + "': ", what = error.what();
     throw UserError(what.rfind("row '", 0) == 0 ? what : row + what);

@@ -5,6 +5,7 @@
 
 #include "kernels/check.h"
 #include "models/layers/attention/full.h"
+#include "models/layers/attention/linformer.h"
 #include "models/layers/attention/lsh.h"
 #include "models/layers/attention/patterns/banded.h"
 #include "models/layers/attention/patterns/bigbird.h"
@@ -86,6 +87,7 @@ Entries<SelfAttention>& entries() {
       entry<SelfAttention, BigBirdAttention>("bigbird"),
       entry<SelfAttention, LongformerAttention>("longformer"),
       entry<SelfAttention, PerformerAttention>("performer"),
+      entry<SelfAttention, LinformerAttention>("linformer"),
   };
   return all;
 }
@@ -195,6 +197,14 @@ std::vector<std::string> implementations_of(const std::string& component) {
   return names;
 }
 
+std::vector<std::string> causal_implementations_of(const std::string& component) {
+  std::vector<std::string> names;
+  for (const EntryInfo& e : entries_of(component)) {
+    if (e.traits.step != StepIs::none) names.push_back(e.name);
+  }
+  return names;
+}
+
 std::vector<std::string> knobs_of_component(const std::string& component) {
   std::vector<std::string> names;
   for (const EntryInfo& e : entries_of(component)) {
@@ -210,6 +220,21 @@ std::vector<std::string> knobs_of_component(const std::string& component) {
 const EntryInfo& chosen_entry(const ModelConfig& config, const std::string& component) {
   const Component& c = find_component(component);
   return find_entry(component, c.entries, config.*c.chosen);
+}
+
+void require_causal(const ModelConfig& config) {
+  for (const Component& c : components()) {
+    const EntryInfo& chosen = find_entry(c.name, c.entries, config.*c.chosen);
+    if (chosen.traits.step != StepIs::none) continue;
+    std::string others;
+    for (const std::string& name : causal_implementations_of(c.name)) {
+      others += (others.empty() ? "" : ", ") + name;
+    }
+    throw UserError(std::string(c.name) + " " + chosen.name +
+                    " lets every position depend on later ones, so it neither decodes nor learns a "
+                    "causal task; choose one of " +
+                    others + ", or a task that is read from both sides (masked)");
+  }
 }
 
 std::unique_ptr<FeedForward> make_feed_forward(const std::string& name, const ModelConfig& config) {

@@ -30,10 +30,14 @@ std::vector<std::string> component_names();
 /// Throws UserError listing the components for an unknown one, as the next.
 const std::vector<EntryInfo>& entries_of(const std::string& component);
 std::vector<std::string> implementations_of(const std::string& component);
+/// Those that can be causal, so that a model may decode with them.
+std::vector<std::string> causal_implementations_of(const std::string& component);
 /// Knobs of its implementations, each once.
 std::vector<std::string> knobs_of_component(const std::string& component);
 /// The implementation that a config names; throws UserError listing the known.
 const EntryInfo& chosen_entry(const ModelConfig& config, const std::string& component);
+/// Throws UserError that lists those that can be causal, if the config names one that cannot.
+void require_causal(const ModelConfig& config);
 
 /// Where in a model a layer goes.
 struct Where {

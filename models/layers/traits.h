@@ -4,8 +4,9 @@
 namespace scaling {
 
 /// Whether a decode step of a sequence is its forward in evaluation, or comes near it; what is
-/// approximate has a test of its own that says how.
-enum class StepIs { exact, approximate };
+/// approximate has a test of its own that says how. none: every position depends on later ones,
+/// whatever the mask, so that the layer neither decodes nor learns what is causal.
+enum class StepIs { exact, approximate, none };
 
 struct Traits {
   /// The plain form of its component, which controls are made of; of projections also what an

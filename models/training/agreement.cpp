@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "kernels/check.h"
+#include "models/layers/catalog.h"
 
 namespace scaling {
 namespace {
@@ -54,6 +55,7 @@ void require_fit(const TrainConfig& train, const Needs& needs, const ModelConfig
                                         : "; set encoder_layers 0 and encoder true") +
                     ", or train another task");
   }
+  if (needs.causal) require_causal(model);
   const std::int64_t positions = needs.positions(train);
   if (positions > model.max_length) {
     throw UserError("examples take " + std::to_string(positions) + " positions (" +

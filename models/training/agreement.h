@@ -9,7 +9,8 @@
 
 namespace scaling {
 
-/// Throws UserError naming task and model if the model lacks what the task needs, or has too much.
+/// Throws UserError naming task and model if the model lacks what the task needs, or has too much,
+/// or cannot be causal where the task is.
 void require_fit(const TrainConfig& train, const Needs& needs, const ModelConfig& model);
 
 /// Throw UserError naming the checkpoint `path` and the first knob that differs, with both values;

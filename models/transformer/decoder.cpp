@@ -10,6 +10,7 @@
 
 #include "kernels/check.h"
 #include "kernels/clock.h"
+#include "models/layers/catalog.h"
 #include "models/layers/parts/partial_sums.h"
 
 namespace scaling {
@@ -113,6 +114,7 @@ int checked_tokens(const Transformer& model, int tokens, std::int64_t capacity,
                    std::int64_t source_length) {
   SCALING_CHECK(model.arena().data() != nullptr && !model.is_for_training());
   const ModelConfig& c = model.config();
+  require_causal(c);
   if (c.decoder_only()) source_length = 0;
   if (tokens < 1 || tokens > kMaxTokens) {
     throw UserError(std::to_string(tokens) + " sequences at once are not in [1, " +

@@ -1,5 +1,6 @@
 // Every implementation of every component: step over a sequence is forward, whatever the threads,
 // tokens and weight type.
+#include "kernels/check.h"
 #include "models/layer.h"
 #include "models/layers/feed_forward/moe.h"
 #include "models/layers/feed_forward/sparse.h"
@@ -297,7 +298,7 @@ bool steps_approximately(const std::string& name) {
 }
 
 TEST_P(AttentionTest, StepIsForward) {
-  if (steps_approximately(GetParam())) GTEST_SKIP() << "its step is another function";
+  if (traits_of(GetParam()).step != StepIs::exact) GTEST_SKIP() << "its step is another, or none";
   for (const Setting& s : settings()) {
     SCOPED_TRACE(s.text());
     const ModelConfig& c = s.config;
@@ -328,10 +329,16 @@ TEST_P(AttentionTest, PairsAreThoseThatMeet) {
   ModelConfig c = small_config();
   c.d_model = 32;
   c.n_heads = 1;
-  const auto attention = make_attention(GetParam(), c);
+  const Held<SelfAttention> held(make_attention(GetParam(), c), WeightType::f32);
+  const SelfAttention* attention = held.layer.get();
   for (const std::int64_t length : {1, 2, 6}) {
     const Mat q = random_mat(length, c.d_model, 1);
     for (const bool causal : {false, true}) {
+      if (causal && traits_of(GetParam()).step == StepIs::none) {
+        EXPECT_THROW(attention->forward(q, q, q, true), UserError);
+        EXPECT_THROW(attention->make_cache(1, length), UserError);
+        continue;
+      }
       const Mat met = attention->forward(q, q, Mat::Identity(length, c.d_model), causal);
       double pairs = 0;
       for (std::int64_t t = 0; t < length; ++t) {

@@ -535,7 +535,8 @@ TEST(ConfigTest, AShapeTakesSizesOnly) {
                          {"weight_type", "bf16"},
                          {"seed", "7"},
                          {"performer_directions", "independent"},
-                         {"performer_redraw", "never"}};
+                         {"performer_redraw", "never"},
+                         {"linformer_sharing", "key_value"}};
   ModelConfig c;
   for (const auto& [name, value] : kept) set_field(c, name, value);
   std::set<std::string> names;

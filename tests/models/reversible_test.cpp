@@ -66,7 +66,7 @@ struct Case {
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const std::string& component : component_names()) {
-    for (const std::string& name : implementations_of(component)) {
+    for (const std::string& name : causal_implementations_of(component)) {
       ModelConfig c = with(terraformer(), {{component, name}});
       if (component == "cross_projection") c.source = SourceUse::cross_attention;
       all.push_back({component + "_" + name, c});

@@ -1,6 +1,7 @@
 // What a batch without a causal mask lets a decoder-only model see.
 #include <gtest/gtest.h>
 
+#include "kernels/check.h"
 #include "kernels/gemm.h"
 #include "tests/models/model_harness.h"
 
@@ -23,7 +24,7 @@ bool first_sees_last(const ModelConfig& config, bool causal) {
 }
 
 TEST(TwoSided, EveryPositionSeesAllUnlessCausal) {
-  for (const char* attention : {"full", "lsh"}) {
+  for (const char* attention : {"full", "lsh", "performer"}) {
     ModelConfig config = config_of_shape("tiny");
     config.encoder_layers = 0;
     config.attention = attention;
@@ -32,6 +33,15 @@ TEST(TwoSided, EveryPositionSeesAllUnlessCausal) {
     EXPECT_FALSE(first_sees_last(config, true)) << attention;
     EXPECT_TRUE(first_sees_last(config, false)) << attention;
   }
+}
+
+/// What cannot be causal says so in the first batch that is.
+TEST(TwoSided, WhatIsNeverCausalTakesNoOtherBatch) {
+  ModelConfig config = config_of_shape("tiny");
+  config.encoder_layers = 0;
+  config.attention = "linformer";
+  EXPECT_TRUE(first_sees_last(config, false));
+  EXPECT_THROW(first_sees_last(config, true), UserError);
 }
 
 }  // namespace

@@ -88,9 +88,11 @@ std::vector<Case> cases() {
       if (name == "none") continue;
       const std::string label = component + "_" + name;
       if (component == "attention") {
-        all.push_back({label + "_causal", component, name, soft, 0, true, false});
+        const std::vector<std::string> causal = causal_implementations_of(component);
+        const bool can = std::find(causal.begin(), causal.end(), name) != causal.end();
+        if (can) all.push_back({label + "_causal", component, name, soft, 0, true, false});
         all.push_back({label + "_padding", component, name, soft, 0, false, true});
-        all.push_back({label + "_dropout", component, name, soft, 0.25f, true, true});
+        all.push_back({label + "_dropout", component, name, soft, 0.25f, can, true});
         continue;
       }
       all.push_back({label, component, name, soft});
@@ -129,6 +131,12 @@ std::vector<Case> cases() {
   all.push_back({"performer_few_causal", "attention", "performer", features, 0, true, true});
   set_field(features, "performer_directions", "independent");
   all.push_back({"performer_few", "attention", "performer", features});
+  ModelConfig sums = soft;
+  set_field(sums, "linformer_rank", 3);
+  set_field(sums, "linformer_length", kLength);
+  all.push_back({"linformer_few", "attention", "linformer", sums});
+  set_field(sums, "linformer_sharing", "key_value");
+  all.push_back({"linformer_shared", "attention", "linformer", sums, 0.25f, false, true});
   ModelConfig short_kernel = soft;
   set_field(short_kernel, "kernel_size", 2);
   all.push_back({"conv_two_taps", "projection", "conv", short_kernel});
