@@ -1,7 +1,6 @@
 // Text from a trained checkpoint through the decode path: sparse layers read only what they select.
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
@@ -17,12 +16,11 @@
 #include "models/text/tokenizer.h"
 #include "models/training/checkpoint.h"
 #include "models/training/run_state.h"
+#include "models/training/run_tokenizer.h"
 #include "models/transformer/decoder.h"
 
 namespace scaling {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr int kEnd = 1;
 /// Stands for a missing span in sources and targets: the sentinels of span corruption.
@@ -41,7 +39,8 @@ struct GenerateKnobs {
   static void fields(Self& k, Visitor&& visit) {
     visit("checkpoint", k.checkpoint, "file written by a training run");
     visit("tokenizer", k.tokenizer,
-          "SentencePiece model, if it is no longer where the training run had it");
+          "SentencePiece model in place of the one that the checkpoint carries; of a file of an "
+          "earlier program, if it is no longer where the training run had it");
     visit("prompt", k.prompt, "how the generated text begins");
     visit("source", k.source,
           "what the encoder reads, ___ for every span that is missing (encoder-decoder models)");
@@ -65,26 +64,6 @@ void check(const GenerateKnobs& knobs) {
     throw UserError("--temperature is " + std::to_string(knobs.temperature) +
                     " but must be in [0, 100]; 0 takes the likeliest token each time");
   }
-}
-
-/// As the run that wrote the checkpoint had it.
-std::unique_ptr<Tokenizer> tokenizer_of(const CheckpointInfo& info, const RunState& run,
-                                        const GenerateKnobs& knobs) {
-  if (run.config.tokenizer == TokenizerKind::bytes) {
-    return make_byte_tokenizer(info.model.vocab_size);
-  }
-  const std::string& own = run.tokenizer_model;
-  std::string path = knobs.tokenizer.empty() ? own : knobs.tokenizer;
-  std::error_code error;
-  if (path == own && !fs::exists(path, error)) {
-    path = (fs::path(knobs.checkpoint).parent_path() / fs::path(own).filename()).string();
-  }
-  if (!fs::is_regular_file(path, error)) {
-    throw UserError("the SentencePiece model '" + (path.empty() ? own : path) +
-                    "' of checkpoint '" + knobs.checkpoint +
-                    "' is not there; name it with --tokenizer FILE");
-  }
-  return load_sentencepiece(path, info.model.vocab_size);
 }
 
 /// Ids of a text for the encoder; the k-th blank is the k-th sentinel, vocab_size - k
@@ -203,7 +182,7 @@ int generate(int argc, char** argv) {
   const int threads = parse_threads(options.threads).back();
   const CheckpointInfo info = read_checkpoint_info(options.checkpoint);
   const RunState run = parse_run_state(info.training);
-  const auto tokenizer = tokenizer_of(info, run, options);
+  const auto tokenizer = tokenizer_of(options.checkpoint, info, options.tokenizer);
   ModelConfig config = info.model;
   config.weight_type = options.weight_type;
   config.blocks = config.decoder_layers;

@@ -27,27 +27,26 @@ int text_bytes(const std::string& piece) {
 
 class SentencePiece : public Tokenizer {
  public:
-  SentencePiece(const std::string& path, std::int64_t vocab_size) : vocab_size_(vocab_size) {
-    std::ifstream in(path, std::ios::binary);
-    if (!in) throw UserError("cannot read the SentencePiece model '" + path + "'");
-    const std::string model{std::istreambuf_iterator<char>(in), {}};
+  /// named, remedy: of messages.
+  SentencePiece(std::string model, std::int64_t vocab_size, const std::string& named,
+                const std::string& remedy)
+      : vocab_size_(vocab_size), model_(std::move(model)) {
     Hash hash;
-    hash.text(model);
+    hash.text(model_);
     identity_ = "sentencepiece " + hex_of(hash.value());
     const auto status =
-        processor_.LoadFromSerializedProto(absl::string_view(model.data(), model.size()));
-    if (model.empty() || !status.ok()) {
-      throw UserError("'" + path + "' is no SentencePiece model or is damaged (" +
-                      status.ToString() + "); delete it to have it trained anew");
+        processor_.LoadFromSerializedProto(absl::string_view(model_.data(), model_.size()));
+    if (model_.empty() || !status.ok()) {
+      throw UserError(named + " is no SentencePiece model or is damaged (" + status.ToString() +
+                      "); " + remedy);
     }
     if (processor_.GetPieceSize() != vocab_size || processor_.pad_id() != 0 ||
         processor_.eos_id() != 1 || processor_.unk_id() != 2) {
-      throw UserError(
-          "SentencePiece model '" + path + "' has " + std::to_string(processor_.GetPieceSize()) +
-          " pieces (pad " + std::to_string(processor_.pad_id()) + ", eos " +
-          std::to_string(processor_.eos_id()) + ", unk " + std::to_string(processor_.unk_id()) +
-          "), but vocab_size is " + std::to_string(vocab_size) +
-          " with pad 0, eos 1, unk 2; delete it to have it trained anew");
+      throw UserError(named + " has " + std::to_string(processor_.GetPieceSize()) +
+                      " pieces (pad " + std::to_string(processor_.pad_id()) + ", eos " +
+                      std::to_string(processor_.eos_id()) + ", unk " +
+                      std::to_string(processor_.unk_id()) + "), but vocab_size is " +
+                      std::to_string(vocab_size) + " with pad 0, eos 1, unk 2; " + remedy);
     }
     for (int id = 0; id < int(vocab_size); ++id) {
       const bool empty = processor_.IsControl(id) || processor_.IsUnknown(id);
@@ -78,9 +77,11 @@ class SentencePiece : public Tokenizer {
     return id >= 0 && id < int(bytes_.size()) ? bytes_[std::size_t(id)] : 0;
   }
   std::string identity() const override { return identity_; }
+  std::string model() const override { return model_; }
 
  private:
   std::int64_t vocab_size_;
+  std::string model_;
   std::string identity_;
   sentencepiece::SentencePieceProcessor processor_;
   std::vector<int> bytes_;
@@ -107,7 +108,17 @@ class Lines : public sentencepiece::SentenceIterator {
 }  // namespace
 
 std::unique_ptr<Tokenizer> load_sentencepiece(const std::string& path, std::int64_t vocab_size) {
-  return std::make_unique<SentencePiece>(path, vocab_size);
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw UserError("cannot read the SentencePiece model '" + path + "'");
+  return std::make_unique<SentencePiece>(std::string{std::istreambuf_iterator<char>(in), {}},
+                                         vocab_size, "SentencePiece model '" + path + "'",
+                                         "delete it to have it trained anew");
+}
+
+std::unique_ptr<Tokenizer> make_sentencepiece(std::string model, std::int64_t vocab_size,
+                                              const std::string& owner) {
+  return std::make_unique<SentencePiece>(std::move(model), vocab_size, owner,
+                                         "set vocab_size to what its model was trained with");
 }
 
 void train_sentencepiece(const std::string& text_file, std::int64_t vocab_size,

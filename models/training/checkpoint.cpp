@@ -1,21 +1,16 @@
-// A checkpoint is read twice: for its checksum, then for what was asked for.
+// What a checkpoint says beside its arrays, and which arrays a run expects.
 #include "models/training/checkpoint.h"
 
-#include <zlib.h>
-
 #include <algorithm>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
 #include <utility>
 
 #include "kernels/check.h"
-#include "models/text/atomic_file.h"
+#include "models/text/safetensors.h"
 
 namespace scaling {
 namespace {
@@ -24,11 +19,10 @@ namespace fs = std::filesystem;
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::uint64_t kAlignment = 64;
-constexpr std::uint64_t kMostHeaderBytes = 100'000'000;  // as the safetensors libraries
-constexpr std::size_t kChunk = std::size_t(1) << 22;
+constexpr FileWords kWords = {.noun = "checkpoint",
+                              .whence = "name a file that a training run has written",
+                              .instead = "use another checkpoint of the run, or train again"};
 constexpr std::string_view kVersion1 = "SCALCKPT";  // first bytes before safetensors
-const std::string kNoChecksum = "00000000";
 
 std::uint64_t count_of(const std::vector<std::int64_t>& shape) {
   std::uint64_t count = 1;
@@ -36,185 +30,77 @@ std::uint64_t count_of(const std::vector<std::int64_t>& shape) {
   return count;
 }
 
-std::string text_of(const std::vector<std::int64_t>& shape) {
-  std::string text;
-  for (const std::int64_t n : shape) text += (text.empty() ? "" : " x ") + std::to_string(n);
-  return text;
-}
-
-/// zlib's CRC-32 of bytes that come in pieces.
-class Checksum {
- public:
-  void add(const void* data, std::size_t size) {
-    value_ = crc32_z(value_, static_cast<const Bytef*>(data), size);
-  }
-  std::string text() const {
-    char digits[9];
-    std::snprintf(digits, sizeof digits, "%08lx", value_);
-    return digits;
-  }
-
- private:
-  unsigned long value_ = crc32_z(0, nullptr, 0);
-};
-
-/// Length and header, with kNoChecksum for the checksum.
-std::string front_of(const CheckpointInfo& info, const std::vector<NamedArray>& arrays) {
-  Json model;
-  for (const std::string& field : field_names()) model[field] = get_field(info.model, field);
-  Json header;
-  header["__metadata__"] = {{"format", kCheckpointFormat},     {"step", std::to_string(info.step)},
-                            {"fingerprint", info.fingerprint}, {"training", info.training},
-                            {"model", model.dump()},           {"checksum", kNoChecksum}};
-  std::uint64_t offset = 0;
-  for (const NamedArray& array : arrays) {
-    const std::uint64_t end = offset + count_of(array.shape) * sizeof(float);
-    header[array.name] = {
-        {"dtype", "F32"}, {"shape", array.shape}, {"data_offsets", {offset, end}}};
-    offset = end;
-  }
-  std::string text = header.dump();
-  std::uint64_t size = sizeof(std::uint64_t) + text.size();
-  size = (size + kAlignment - 1) / kAlignment * kAlignment - sizeof size;
-  text.resize(std::size_t(size), ' ');
-  return std::string(reinterpret_cast<const char*>(&size), sizeof size) + text;
-}
-
-/// Where the checksum's digits are; npos if there are none. The metadata come first, and their
-/// texts have their quotation marks escaped.
-std::size_t checksum_at(const std::string& front) {
-  constexpr std::string_view kName = "\"checksum\":\"";
-  const std::size_t at = front.find(kName);
-  return at == std::string::npos || at + kName.size() + kNoChecksum.size() > front.size()
-             ? std::string::npos
-             : at + kName.size();
-}
-
 void write_checkpoint(const std::string& path, const CheckpointInfo& info,
                       const std::vector<NamedArray>& arrays) {
-  AtomicFile file(path);
-  Checksum checksum;
-  const auto write = [&](const void* data, std::size_t size) {
-    checksum.add(data, size);
-    file.write(data, size);
-  };
-  std::string front = front_of(info, arrays);
-  write(front.data(), front.size());
+  Json model;
+  for (const std::string& field : field_names()) model[field] = get_field(info.model, field);
+  std::vector<std::pair<std::string, std::string>> metadata = {{"format", kCheckpointFormat},
+                                                               {"step", std::to_string(info.step)},
+                                                               {"fingerprint", info.fingerprint},
+                                                               {"training", info.training},
+                                                               {"model", model.dump()}};
+  if (!info.tokenizer.empty()) metadata.emplace_back(kTokenizerText, info.tokenizer);
+  std::vector<TensorData> tensors;
   for (const NamedArray& array : arrays) {
-    write(array.values, std::size_t(count_of(array.shape)) * sizeof(float));
+    tensors.push_back({array.name, "F32", array.shape, array.values});
   }
-  front.replace(checksum_at(front), kNoChecksum.size(), checksum.text());
-  file.write_start(front.data(), front.size());
-  file.commit();
+  if (!info.vocabulary.empty()) {
+    tensors.push_back(
+        {kVocabularyTensor, "U8", {std::int64_t(info.vocabulary.size())}, info.vocabulary.data()});
+  }
+  write_safetensors(path, metadata, tensors);
 }
 
 /// An open checkpoint whose checksum was right.
 class CheckpointFile {
  public:
-  struct Entry {
-    std::vector<std::int64_t> shape;
-    std::uint64_t offset;  // in bytes
-  };
-
-  explicit CheckpointFile(const std::string& path);
+  explicit CheckpointFile(const std::string& path)
+      : path_(refuse_version_1(path)), file_(path, kWords, SafetensorsFile::Checksum::required) {
+    parse();
+  }
   const CheckpointInfo& info() const { return info_; }
-  const std::map<std::string, Entry>& entries() const { return entries_; }
+  /// All but the vocabulary.
+  const std::map<std::string, TensorEntry>& arrays() const { return arrays_; }
   /// Throws UserError if there is no such array or its shape is another.
-  const Entry& entry(const std::string& name, const std::vector<std::int64_t>& shape) const;
+  const TensorEntry& entry(const std::string& name, const std::vector<std::int64_t>& shape) const;
   /// n values from value `first` of the array on.
-  void read(const Entry& array, std::uint64_t first, std::uint64_t n, float* to);
+  void read(const TensorEntry& array, std::uint64_t first, std::uint64_t n, float* to) {
+    file_.read_floats(array, first, n, to);
+  }
 
  private:
-  [[noreturn]] void damaged(const std::string& why) const;
-  void read_at(std::uint64_t offset, std::size_t n, void* to);
-  [[noreturn]] void foreign(const std::string& what) const;
-  void verify(std::string front);
-  void parse(const std::string& front);
+  static const std::string& refuse_version_1(const std::string& path);
+  void parse();
 
   const std::string path_;
-  std::ifstream in_;
-  std::uint64_t size_ = 0;
+  SafetensorsFile file_;
   CheckpointInfo info_;
-  std::map<std::string, Entry> entries_;
+  std::map<std::string, TensorEntry> arrays_;
 };
 
-CheckpointFile::CheckpointFile(const std::string& path) : path_(path) {
-  std::error_code error;
-  if (!fs::is_regular_file(path, error)) {
-    throw UserError("checkpoint '" + path + "' " +
-                    (fs::exists(path, error) ? "is no file" : "does not exist") +
-                    "; name a file that a training run has written");
-  }
-  in_.open(path, std::ios::binary);
-  size_ = std::uint64_t(fs::file_size(path, error));
-  if (!in_ || error) {
-    throw UserError("checkpoint '" + path + "' cannot be read; check its permissions");
-  }
-  std::string front(sizeof(std::uint64_t), '\0');
-  if (size_ < front.size()) foreign("is no checkpoint");
-  read_at(0, front.size(), front.data());
-  if (front == kVersion1) {
-    throw UserError("checkpoint '" + path +
-                    "' is of version 1; convert it: python3 tools/convert_checkpoint.py '" + path +
-                    "'");
-  }
-  std::uint64_t header = 0;
-  std::memcpy(&header, front.data(), sizeof header);
-  if (header > kMostHeaderBytes) foreign("is no checkpoint");
-  if (header > size_ - front.size()) damaged("it ends within its header");
-  front.resize(front.size() + std::size_t(header));
-  read_at(0, front.size(), front.data());
-  verify(front);
-  parse(front);
+const std::string& CheckpointFile::refuse_version_1(const std::string& path) {
+  std::string start(kVersion1.size(), '\0');
+  std::ifstream(path, std::ios::binary).read(start.data(), std::streamsize(start.size()));
+  if (start != kVersion1) return path;
+  throw UserError("checkpoint '" + path +
+                  "' is of version 1; convert it: python3 tools/convert_checkpoint.py '" + path +
+                  "'");
 }
 
-void CheckpointFile::foreign(const std::string& what) const {
-  throw UserError("'" + path_ + "' " + what + "; name a file that a training run has written");
-}
-
-void CheckpointFile::damaged(const std::string& why) const {
-  throw UserError("checkpoint '" + path_ + "' is damaged: " + why +
-                  "; use another checkpoint of the run, or train again");
-}
-
-void CheckpointFile::read_at(std::uint64_t offset, std::size_t n, void* to) {
-  in_.clear();
-  in_.seekg(std::streamoff(offset));
-  in_.read(static_cast<char*>(to), std::streamsize(n));
-  if (std::size_t(in_.gcount()) != n) damaged("it cannot be read to its end");
-}
-
-void CheckpointFile::verify(std::string front) {
-  const std::size_t digits = checksum_at(front);
-  if (digits == std::string::npos)
-    foreign("has no checksum: it is damaged, or no checkpoint of this program");
-  const std::string expected = front.substr(digits, kNoChecksum.size());
-  front.replace(digits, kNoChecksum.size(), kNoChecksum);
-  Checksum found;
-  found.add(front.data(), front.size());
-  std::vector<char> chunk(kChunk);
-  for (std::uint64_t at = front.size(); at < size_;) {
-    const std::size_t n = std::size_t(std::min<std::uint64_t>(kChunk, size_ - at));
-    read_at(at, n, chunk.data());
-    found.add(chunk.data(), n);
-    at += n;
-  }
-  if (found.text() != expected) damaged("its checksum does not fit its content");
-}
-
-void CheckpointFile::parse(const std::string& front) try {
-  const Json header = Json::parse(front.begin() + sizeof(std::uint64_t), front.end());
-  const Json& metadata = header.at("__metadata__");
-  const auto format = metadata.at("format").get<std::string>();
+void CheckpointFile::parse() try {
+  const auto& metadata = file_.metadata();
+  const std::string& format = metadata.at("format");
   if (format != kCheckpointFormat) {
     throw UserError("checkpoint '" + path_ + "' has the format '" + format +
                     "', but this program reads '" + kCheckpointFormat +
                     "'; use the program that wrote it, or train again");
   }
-  info_.step = std::stoll(metadata.at("step").get<std::string>());
+  info_.step = std::stoll(metadata.at("step"));
   info_.fingerprint = metadata.at("fingerprint");
   info_.training = metadata.at("training");
-  const Json model = Json::parse(metadata.at("model").get<std::string>());
+  const auto tokenizer = metadata.find(kTokenizerText);
+  if (tokenizer != metadata.end()) info_.tokenizer = tokenizer->second;
+  const Json model = Json::parse(metadata.at("model"));
   for (const auto& [field, value] : model.items()) {
     if (field == "shape") {
       info_.model.shape = value;  // only the name: all sizes follow
@@ -227,43 +113,37 @@ void CheckpointFile::parse(const std::string& front) try {
                       error.what() + "); use the program that wrote it, or train again");
     }
   }
-  for (const auto& [name, array] : header.items()) {
-    if (name == "__metadata__") continue;
-    Entry entry{array.at("shape"), array.at("data_offsets").at(0)};
-    const std::uint64_t end = array.at("data_offsets").at(1);
-    if (array.at("dtype") != "F32") damaged("its array " + name + " is not F32");
-    if (end - entry.offset != count_of(entry.shape) * sizeof(float) || end > size_ - front.size()) {
-      damaged("its array " + name + " does not lie within it");
-    }
-    entry.offset += front.size();
-    entries_.emplace(name, std::move(entry));
+  arrays_ = file_.tensors();
+  const auto vocabulary = arrays_.find(kVocabularyTensor);
+  if (vocabulary != arrays_.end() && vocabulary->second.dtype == "U8") {
+    info_.vocabulary = file_.read_bytes(vocabulary->second);
+    arrays_.erase(vocabulary);
+  }
+  for (const auto& [name, entry] : arrays_) {
+    if (entry.dtype != "F32") file_.damaged("its array " + name + " is not F32");
   }
 } catch (const std::exception& error) {
   if (dynamic_cast<const UserError*>(&error)) throw;
-  damaged(std::string("its header cannot be read (") + error.what() + ")");
+  file_.damaged(std::string("its header cannot be read (") + error.what() + ")");
 }
 
-const CheckpointFile::Entry& CheckpointFile::entry(const std::string& name,
-                                                   const std::vector<std::int64_t>& shape) const {
-  const auto found = entries_.find(name);
+const TensorEntry& CheckpointFile::entry(const std::string& name,
+                                         const std::vector<std::int64_t>& shape) const {
+  const auto found = arrays_.find(name);
   const char* remedy = "; give the settings that the checkpoint was trained with";
-  if (found == entries_.end()) {
+  if (found == arrays_.end()) {
     throw UserError("checkpoint '" + path_ + "' has no array '" + name +
                     "', which this model needs" + remedy);
   }
   if (found->second.shape != shape) {
     throw UserError("checkpoint '" + path_ + "' holds '" + name + "' as " +
-                    text_of(found->second.shape) + ", but this model's is " + text_of(shape) +
-                    remedy);
+                    text_of_shape(found->second.shape) + ", but this model's is " +
+                    text_of_shape(shape) + remedy);
   }
   return found->second;
 }
 
-void CheckpointFile::read(const Entry& array, std::uint64_t first, std::uint64_t n, float* to) {
-  read_at(array.offset + first * sizeof(float), std::size_t(n) * sizeof(float), to);
-}
-
-void read_parameter(CheckpointFile& file, const CheckpointFile::Entry& entry, Parameter& p) {
+void read_parameter(CheckpointFile& file, const TensorEntry& entry, Parameter& p) {
   if (p.type == WeightType::f32 && p.layout == Layout::rows) {
     file.read(entry, 0, std::uint64_t(p.count()), p.values());
     return;
@@ -299,15 +179,16 @@ CheckpointInfo read_checkpoint_info(const std::string& path) { return Checkpoint
 
 CheckpointInfo load_checkpoint(const std::string& path, const std::vector<NamedArray>& arrays) {
   CheckpointFile file(path);
-  std::vector<const CheckpointFile::Entry*> entries;
+  std::vector<const TensorEntry*> entries;
   std::set<std::string> asked;
   for (const NamedArray& array : arrays) {
     entries.push_back(&file.entry(array.name, array.shape));
     asked.insert(array.name);
   }
-  for (const auto& [name, entry] : file.entries()) {
+  for (const auto& [name, entry] : file.arrays()) {
     if (asked.count(name)) continue;
-    throw UserError("checkpoint '" + path + "' holds '" + name + "' (" + text_of(entry.shape) +
+    throw UserError("checkpoint '" + path + "' holds '" + name + "' (" +
+                    text_of_shape(entry.shape) +
                     "), which this run lacks; give the settings that the checkpoint was trained "
                     "with");
   }
@@ -319,13 +200,37 @@ CheckpointInfo load_checkpoint(const std::string& path, const std::vector<NamedA
 
 CheckpointInfo load_weights(const std::string& path, const std::vector<Parameter*>& parameters) {
   CheckpointFile file(path);
-  std::vector<const CheckpointFile::Entry*> entries;
+  std::vector<const TensorEntry*> entries;
   for (const Parameter* p : parameters) entries.push_back(&file.entry(p->name, {p->rows, p->cols}));
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     SCALING_CHECK(parameters[i]->data != nullptr);
     read_parameter(file, *entries[i], *parameters[i]);
   }
   return file.info();
+}
+
+void write_weights(const std::string& checkpoint, const std::string& to,
+                   const Tokenizer* tokenizer) {
+  CheckpointFile file(checkpoint);
+  CheckpointInfo info = file.info();
+  if (tokenizer) {
+    info.tokenizer = tokenizer->identity();
+    info.vocabulary = tokenizer->model();
+  }
+  std::vector<std::pair<std::string, const TensorEntry*>> kept;
+  for (const auto& [name, entry] : file.arrays()) {
+    if (name.rfind(kOptimizerArrays, 0) != 0) kept.emplace_back(name, &entry);
+  }
+  std::sort(kept.begin(), kept.end(),
+            [](const auto& a, const auto& b) { return a.second->begin < b.second->begin; });
+  std::vector<std::vector<float>> values;
+  std::vector<NamedArray> arrays;
+  for (const auto& [name, entry] : kept) {
+    auto& one = values.emplace_back(std::size_t(count_of(entry->shape)));
+    file.read(*entry, 0, one.size(), one.data());
+    arrays.push_back({name, entry->shape, one.data()});
+  }
+  write_checkpoint(to, info, arrays);
 }
 
 }  // namespace scaling

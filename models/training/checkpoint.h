@@ -1,12 +1,11 @@
 // Weights and training state on disk: written whole or not at all, checked when read.
 //
-// The file is in the safetensors format: 8 bytes, the length of a JSON header (little-endian); the
-// header, filled up with spaces to a multiple of 64 bytes; the arrays, f32, little-endian. The
-// header gives each array's dtype, shape and data_offsets by its name: parameters by theirs (rows x
-// cols, frozen ones too), the optimiser's state as "optimizer." and its slot's. All of the rest is
-// text in "__metadata__": "format" (kCheckpointFormat), "step", "fingerprint", "training", "model"
-// (a JSON object of the model's knobs) and "checksum", the CRC-32 of the whole file, in 8
-// hexadecimal digits, with zeros in their place.
+// The file is in the safetensors format (models/text/safetensors.h), its arrays f32: parameters
+// under their names (rows x cols, frozen ones too), the optimiser's state as "optimizer." and its
+// slot's name; of a model of SentencePiece's pieces also the vocabulary, kVocabularyTensor. All of
+// the rest is text in "__metadata__": "format" (kCheckpointFormat), "step", "fingerprint",
+// "training", "model" (a JSON object of the model's knobs), of models of text kTokenizerText, and
+// the checksum. A file of weights is a checkpoint without the optimiser's state.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +14,12 @@
 
 #include "models/config.h"
 #include "models/parameter.h"
+#include "models/text/tokenizer.h"
 
 namespace scaling {
 
-inline constexpr const char* kCheckpointFormat = "scaling_transformers 2";
+inline constexpr const char* kCheckpointFormat = "scaling_transformers 2";  // from kOwnFormat on
+inline constexpr const char* kOptimizerArrays = "optimizer.";  ///< names of its arrays begin so
 
 /// What a checkpoint says of itself beside arrays: readable without a model.
 struct CheckpointInfo {
@@ -26,6 +27,9 @@ struct CheckpointInfo {
   ModelConfig model;
   std::string training;     ///< JSON text: the run's TrainConfig and counters
   std::string fingerprint;  ///< of the data
+  /// Tokenizer::identity and ::model of the text; empty if examples are drawn, and in files that
+  /// earlier programs wrote.
+  std::string tokenizer = {}, vocabulary = {};
 };
 
 struct NamedArray {
@@ -51,5 +55,9 @@ CheckpointInfo load_checkpoint(const std::string& path, const std::vector<NamedA
 /// Only the weights, into a model allocated in any layout and weight type; other arrays of the file
 /// are passed over. Errors as load_checkpoint's.
 CheckpointInfo load_weights(const std::string& path, const std::vector<Parameter*>& parameters);
+/// Writes a checkpoint without the optimiser's state to another file: what a model is apart from
+/// its training. tokenizer: of its text, null if its examples were drawn. Throws UserError.
+void write_weights(const std::string& checkpoint, const std::string& to,
+                   const Tokenizer* tokenizer);
 
 }  // namespace scaling
