@@ -58,6 +58,7 @@ struct TrainConfig {
   std::int64_t evaluate_every = 200;
   std::int64_t evaluate_batches = 20;
   std::int64_t checkpoint_every = 200;
+  std::string init_from;  // file of weights; empty: they are drawn
   std::string gemm = "auto";
   std::uint64_t data_seed = 1;  // order of the data; the weights' and noise's is ModelConfig::seed
 
@@ -66,6 +67,8 @@ struct TrainConfig {
   static void fields(Self& c, Visitor&& visit) {
     // What a text is known by, its results say (Task::identity).
     constexpr Trait text{.in_key = InKey::content_hash}, place{.in_key = InKey::no};
+    // Likewise its weights (the setting `init`).
+    constexpr Trait weights{.in_key = InKey::content_hash};
     visit("task", c.task, "what is learnt; an unknown name lists the known");
     visit("corpus", c.corpus,
           "text file, folder or glob; generated: built-in text of known entropy", text);
@@ -108,6 +111,11 @@ struct TrainConfig {
     visit("evaluate_every", c.evaluate_every, "steps between evaluations");
     visit("evaluate_batches", c.evaluate_batches, "batches of the fixed validation set");
     visit("checkpoint_every", c.checkpoint_every, "steps between checkpoints");
+    visit(
+        "init_from", c.init_from,
+        "safetensors file of the weights to start from, with its vocabulary: a checkpoint or what "
+        "apps/weights writes; empty: they are drawn",
+        weights);
     visit("gemm", c.gemm, "library of the matrix products: auto, eigen, openblas, onednn");
     visit("data_seed", c.data_seed, "order of the data");
   }

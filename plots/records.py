@@ -64,6 +64,7 @@ LATER = {
     "selector_rate": 1,
     "selected_rate": 1,
     "hard_steps": 0,
+    "init_from": "",
 }
 NOTCH = 1.57
 OFF = (0, "", "none", None)  # False is 0

@@ -27,6 +27,9 @@ std::map<std::string, KnobInfo> known_settings(Study& study) {
   Knobs own;
   study.flags(own);
   for (const KnobInfo& knob : own.info()) known.emplace(setting_name(knob.name), knob);
+  for (const auto& [name, value] : study.added_settings()) {
+    known.emplace(name, KnobInfo{name, "", value, {}});
+  }
   known.emplace("quick", KnobInfo{"quick", "", "false", {}});
   return known;
 }

@@ -57,6 +57,9 @@ class Study {
   /// Names of further numbers that a finished point has, as a flag of the run asks for.
   virtual std::vector<std::string> needed(const Point&) const { return {}; }
 
+  /// Settings of points that are no knobs of a row, with the value that records without them were
+  /// made with.
+  virtual Settings added_settings() const { return {}; }
   /// Whether a setting matters beside the others: those of a layer that a row does not have do not.
   virtual bool counts(const std::string& /*setting*/, const Settings& /*all*/) const {
     return true;

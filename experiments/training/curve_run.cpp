@@ -181,6 +181,10 @@ void CurveRun::train(const std::optional<CurveState>& begun) {
 
   const std::unique_ptr<Transformer> model = allocate_for_training(curve.model, point_.threads);
   Trainer trainer(*model, *task_, curve.train, plan_.checkpoints);
+  if (trainer.init() != plan_.init) {
+    throw UserError("init_from '" + curve.train.init_from +
+                    "' has changed since this command began; repeat it");
+  }
   unigram_entropy_ = unigram_entropy(*task_, curve.model.vocab_size);
   trainer.set_plateau(unigram_entropy_);
   step_ = trainer.resume();

@@ -33,6 +33,7 @@ void require_memory(const Curve& curve);
 struct CurvePlan {
   Curve curve;              ///< with its seed
   std::string data;         ///< data_identity; empty if the text cannot be read
+  std::string init;         ///< content_of init_from; empty: weights are drawn
   std::string checkpoints;  ///< their folder
   std::string cache;        ///< folder of tokenised text
   double later_flops = 0;   ///< of the curves behind it

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <set>
 
 #include "experiments/instruments/memory.h"
@@ -14,6 +15,7 @@
 #include "experiments/training/trial.h"
 #include "kernels/check.h"
 #include "models/tasks/catalog.h"
+#include "models/training/initial_weights.h"
 #include "models/transformer/matched_sizes.h"
 
 namespace scaling {
@@ -41,6 +43,17 @@ std::string data_or_nothing(const Curve& curve, const std::string& cache) {
                          [](std::uint64_t) { check_interrupt(); });
   } catch (const UserError&) {
     return "";
+  }
+}
+
+/// What a curve's weights begin as: the content of its init_from, or nothing. A file that cannot be
+/// read fails its curves when their turn comes, and is no other's.
+std::string init_of(const Curve& curve) {
+  if (curve.train.init_from.empty()) return "";
+  try {
+    return content_of(curve.train.init_from);
+  } catch (const UserError&) {
+    return "unreadable";
   }
 }
 
@@ -126,6 +139,7 @@ std::vector<Point> TrainingStudy::points(const RowFile& file, const RunOptions& 
     scratch_ = prepare_scratch_dir(flags_.scratch, results, machine);
   }
   const std::int64_t reference_parameters = parameters_of(curves_.front().model);
+  std::map<std::string, std::string> inits;  // by init_from: all rows may have the same
   std::vector<Point> points;
   bool more = true;
   for (std::size_t i = 0; more; ++i) {
@@ -144,6 +158,9 @@ std::vector<Point> TrainingStudy::points(const RowFile& file, const RunOptions& 
       for (const auto& [name, value] : settings_of(curve)) {
         point.settings.emplace_back(name, portable(name, value));
       }
+      const std::string& from = curve.train.init_from;
+      if (!inits.count(from)) inits.emplace(from, init_of(curve));
+      if (!from.empty()) point.settings.emplace_back("init", inits.at(from));
       const bool reads = !options.dry_run && !flags_.check;
       point.settings.emplace_back("data", reads ? data_or_nothing(curve, cache_of(curve)) : "");
       point.flags = {{"rows", curve.name}, {"seeds", std::to_string(point.seed)}};
@@ -217,12 +234,14 @@ void TrainingStudy::measure(std::span<const Point* const> group, Sink& sink) {
   }
   const Curve curve = curve_of(point);
   SCALING_CHECK(point.settings.back().first == "data");
+  const std::string* init = find_setting(point.settings, "init");
   double later_seconds = 0;
   for (auto at = std::find(queue_.begin(), queue_.end(), &point) + 1; at != queue_.end(); ++at) {
     later_seconds += (*at)->seconds;
   }
   CurvePlan plan{.curve = curve,
                  .data = point.settings.back().second,
+                 .init = init ? *init : "",
                  .checkpoints = checkpoints,
                  .cache = cache_of(curve),
                  .later_flops = later_seconds * kAssumedRate,
@@ -246,7 +265,7 @@ bool TrainingStudy::counts(const std::string& setting, const Settings& all) cons
 }
 
 std::string TrainingStudy::portable(const std::string& knob, const std::string& value) const {
-  const std::set<std::string> places = {"corpus", "validation", "cache", "scratch"};
+  const std::set<std::string> places = {"corpus", "validation", "cache", "scratch", "init_from"};
   return places.count(knob) && !value.empty() ? portable_path(value) : value;
 }
 

@@ -49,6 +49,7 @@ class TrainingStudy : public Study {
   void measure(std::span<const Point* const> group, Sink& sink) override;
   Metric closing(const Point& point) const override;
   std::vector<std::string> needed(const Point& point) const override;
+  Settings added_settings() const override { return {{"init", ""}}; }
   bool counts(const std::string& setting, const Settings& all) const override;
   std::string portable(const std::string& knob, const std::string& value) const override;
   std::string interrupted() const override;

@@ -39,6 +39,9 @@ TextStore::TextStore(const TrainConfig& config, Layout layout, std::int64_t voca
   content_ = corpus.hash(cache_folder);
   if (config.tokenizer == TokenizerKind::bytes) {
     tokenizer_ = make_byte_tokenizer(vocab_size);
+  } else if (!config.init_from.empty()) {
+    tokenizer_ = make_sentencepiece(vocabulary_of_weights(config.init_from), vocab_size,
+                                    "the vocabulary of '" + config.init_from + "'");
   } else {
     tokenizer_model_ = sentencepiece_model(corpus, content_, vocab_size, cache_folder);
     tokenizer_ = load_sentencepiece(tokenizer_model_, vocab_size);

@@ -42,7 +42,7 @@ class TextStore {
   void read(const Chunk& chunk, int* ids) const;
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }
-  /// The SentencePiece model's file; empty for bytes.
+  /// The SentencePiece model's file; empty for bytes, and if init_from carries the model.
   const std::string& tokenizer_model() const { return tokenizer_model_; }
   /// Hashes of the two texts; 0 without a validation text.
   std::uint64_t content() const { return content_; }

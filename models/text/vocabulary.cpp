@@ -7,8 +7,10 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/check.h"
 #include "models/text/atomic_file.h"
 #include "models/text/hash.h"
+#include "models/text/safetensors.h"
 #include "models/text/tokenizer.h"
 
 namespace scaling {
@@ -105,6 +107,19 @@ std::string sentencepiece_model(const Corpus& corpus, std::uint64_t hash, std::i
   }
   train_sentencepiece(sentences.path, vocab_size, model);
   return model;
+}
+
+std::string vocabulary_of_weights(const std::string& path) {
+  SafetensorsFile file(path, kWeightsWords, SafetensorsFile::Checksum::if_present);
+  const auto found = file.tensors().find(kVocabularyTensor);
+  if (found == file.tensors().end() || found->second.dtype != "U8") {
+    throw UserError(std::string(kWeightsWords.noun) + " '" + path + "' carries no vocabulary (" +
+                    kVocabularyTensor +
+                    ", of dtype U8), without which no one knows which pieces of SentencePiece its "
+                    "ids are; write one from the checkpoint with apps/weights, or add the bytes of "
+                    "its model");
+  }
+  return file.read_bytes(found->second);
 }
 
 }  // namespace scaling

@@ -34,12 +34,13 @@ void require_same_model(const std::string& path, const ModelConfig& theirs,
   }
 }
 
-/// What the data are, the fingerprint says; the rest here changes no weight.
+/// What the data are, the fingerprint says, and what the weights began as, RunState::init; the rest
+/// here changes no weight.
 void require_same_training(const std::string& path, const TrainConfig& theirs,
                            const TrainConfig& ours) {
   for (const std::string& name : train_field_names()) {
     if (is_one_of(name, {"steps", "evaluate_every", "evaluate_batches", "checkpoint_every", "gemm",
-                         "corpus", "validation", "cache"})) {
+                         "corpus", "validation", "cache", "init_from"})) {
       continue;
     }
     const std::string a = get_field(theirs, name), b = get_field(ours, name);

@@ -11,6 +11,7 @@ namespace scaling {
 namespace {
 
 constexpr const char* kTokenizerModel = "tokenizer_model";
+constexpr const char* kInit = "init";
 constexpr const char* kSeconds = "seconds";
 constexpr const char* kBest = "best";
 constexpr const char* kPlateauSteps = "plateau_steps";
@@ -21,6 +22,7 @@ std::string to_json(const RunState& state) {
   nlohmann::ordered_json json;
   for (const std::string& name : train_field_names()) json[name] = get_field(state.config, name);
   if (!state.tokenizer_model.empty()) json[kTokenizerModel] = state.tokenizer_model;
+  if (!state.init.empty()) json[kInit] = state.init;
   json[kSeconds] = print_value(state.seconds);
   if (state.best) json[kBest] = print_value(*state.best);
   if (state.plateau_steps) json[kPlateauSteps] = print_value(*state.plateau_steps);
@@ -40,6 +42,8 @@ RunState parse_run_state(const std::string& text) {
       const auto words = value.get<std::string>();
       if (name == kTokenizerModel) {
         state.tokenizer_model = words;
+      } else if (name == kInit) {
+        state.init = words;
       } else if (name == kSeconds) {
         parse_value(name, words, state.seconds);
       } else if (name == kBest) {

@@ -12,6 +12,7 @@ namespace scaling {
 struct RunState {
   TrainConfig config;
   std::string tokenizer_model;  ///< SentencePiece file that the run used; empty: none
+  std::string init;             ///< content_of the init_from that it started from; empty: none
   double seconds = 0;           ///< trained so far
   std::optional<double> best;   ///< lowest validation log-perplexity, nats a token, if evaluated
   /// Of those so far, with a loss above the run's plateau; none: not counted from the first on.
@@ -19,8 +20,8 @@ struct RunState {
 };
 
 /// One flat JSON object: every knob of the config by its name, then "seconds" and, where there is
-/// one, "tokenizer_model", "best" and "plateau_steps". All values are strings, so that numbers come
-/// back exactly.
+/// one, "tokenizer_model", "init", "best" and "plateau_steps". All values are strings, so that
+/// numbers come back exactly.
 std::string to_json(const RunState& state);
 /// The reverse; knobs that are not mentioned keep their defaults. Throws UserError if the text is
 /// no such object or has an unknown knob.

@@ -20,6 +20,7 @@
 #include "models/training/agreement.h"
 #include "models/training/checkpoint.h"
 #include "models/training/finite.h"
+#include "models/training/initial_weights.h"
 #include "models/training/run_state.h"
 
 namespace scaling {
@@ -76,6 +77,7 @@ struct Trainer::Impl {
   const TrainConfig config;
   const Gemm& gemm;
   const std::string latest, best;  // files
+  const std::string init;          // content of config.init_from
   const std::vector<Parameter*> parameters;
   const std::unique_ptr<Optimizer> optimizer;
   const std::unique_ptr<Transformer::Kept> kept;
@@ -192,6 +194,7 @@ Trainer::Impl::Impl(Transformer& model_, const Task& task_, const TrainConfig& c
       gemm(find_gemm(config_.gemm)),
       latest((fs::path(folder) / "latest.ckpt").string()),
       best((fs::path(folder) / "best.ckpt").string()),
+      init(config_.init_from.empty() ? "" : content_of(config_.init_from)),
       parameters(model_.parameters()),
       optimizer(make_optimizer(config_, parameters)),
       kept(model_.make_activations()),
@@ -199,9 +202,13 @@ Trainer::Impl::Impl(Transformer& model_, const Task& task_, const TrainConfig& c
       pieces(std::size_t(config_.accumulate)) {
   SCALING_CHECK(model.is_for_training());
   require_fit(config, needs_of(config), model.config());
+  if (!config.init_from.empty()) {
+    const TextStore* text = task.text();
+    load_initial_weights(config.init_from, parameters, text ? &text->tokenizer() : nullptr);
+  }
   for (const Optimizer::Slot& slot : optimizer->slots()) {
     arrays.push_back(
-        {"optimizer." + slot.name, {std::int64_t(slot.values->size())}, slot.values->data()});
+        {kOptimizerArrays + slot.name, {std::int64_t(slot.values->size())}, slot.values->data()});
   }
   std::error_code error;
   fs::create_directories(folder, error);
@@ -237,15 +244,20 @@ void Trainer::Impl::save(const std::string& path) {
   RunState state;
   state.config = config;
   state.seconds = seconds;
-  if (const TextStore* text = task.text()) state.tokenizer_model = text->tokenizer_model();
+  state.init = init;
+  CheckpointInfo info;
+  if (const TextStore* text = task.text()) {
+    state.tokenizer_model = text->tokenizer_model();
+    info.tokenizer = text->tokenizer().identity();
+    info.vocabulary = text->tokenizer().model();
+  }
   if (std::isfinite(best_perplexity)) state.best = best_perplexity;
   state.plateau_steps = plateau_steps;
-  save_checkpoint(path,
-                  {.step = step,
-                   .model = model.config(),
-                   .training = to_json(state),
-                   .fingerprint = task.identity(Purpose::resuming)},
-                  arrays);
+  info.step = step;
+  info.model = model.config();
+  info.training = to_json(state);
+  info.fingerprint = task.identity(Purpose::resuming);
+  save_checkpoint(path, info, arrays);
 }
 
 std::int64_t Trainer::Impl::resume() {
@@ -261,6 +273,15 @@ std::int64_t Trainer::Impl::resume() {
                     state.config.corpus + "', fingerprint " + info.fingerprint +
                     ") than this run's (corpus '" + config.corpus + "', fingerprint " + identity +
                     "); give the same corpus, or train in another folder");
+  }
+  if (state.init != init) {
+    const auto begun = [](const std::string& from, const std::string& content) {
+      return content.empty() ? "drawn weights" : "'" + from + "' (content " + content + ")";
+    };
+    throw UserError("checkpoint '" + latest + "' started from " +
+                    begun(state.config.init_from, state.init) + ", this run from " +
+                    begun(config.init_from, init) +
+                    "; give the same init_from, or train in another folder");
   }
   load_checkpoint(latest, arrays);
   step = saved = info.step;
@@ -355,6 +376,8 @@ double Trainer::plateau_share() const {
 Evaluation Trainer::evaluate(std::size_t set) { return impl_->evaluate(set); }
 
 std::int64_t Trainer::step() const { return impl_->step; }
+
+const std::string& Trainer::init() const { return impl_->init; }
 
 double Trainer::seconds() const { return impl_->seconds; }
 

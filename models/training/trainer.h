@@ -44,10 +44,11 @@ double hard_share_at(const TrainConfig& config, std::int64_t step);
 
 class Trainer {
  public:
-  /// model: allocated for training; model and task outlive this. config: the task's. folder: of the
-  /// checkpoints, made if missing: latest.ckpt, and best.ckpt of the lowest validation
-  /// log-perplexity. Throws UserError if config and model do not fit together or the folder cannot
-  /// be made.
+  /// model: allocated for training; model and task outlive this. Its weights become those of
+  /// config.init_from, if that is given. config: the task's. folder: of the checkpoints, made if
+  /// missing: latest.ckpt, and best.ckpt of the lowest validation log-perplexity. Throws UserError
+  /// if config and model do not fit together, if init_from does not fit the model, and if the
+  /// folder cannot be made.
   Trainer(Transformer& model, const Task& task, const TrainConfig& config,
           const std::string& folder);
   ~Trainer();
@@ -76,6 +77,8 @@ class Trainer {
   std::int64_t step() const;
   /// Seconds of training so far, those before a resume too.
   double seconds() const;
+  /// content_of config.init_from, when it was read; empty if that is.
+  const std::string& init() const;
   /// Floating-point operations of the matrix products of one optimiser step, forward and backward;
   /// in the mean of the first steps, since batches of a task may differ in length.
   double flops_per_step() const;
