@@ -50,7 +50,7 @@ struct FileWords {
 inline constexpr FileWords kWeightsWords = {
     .noun = "file of weights",
     .whence = "name a safetensors file: a checkpoint, what apps/weights writes, or another program",
-    .instead = "write it anew"};
+    .instead = "write it anew; another program leaves \"checksum\" out of the metadata"};
 
 /// A tensor of a file.
 struct TensorEntry {

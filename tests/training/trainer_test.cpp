@@ -615,6 +615,7 @@ TEST(RunStateTest, ComesBackFromJson) {
   state.best = 1.0 / 3;
   state.tokenizer_model = "cache/some.model";
   state.plateau_steps = 17;
+  state.init = "0123456789abcdef";
   const RunState back = parse_run_state(to_json(state));
   EXPECT_EQ(back.config.corpus, state.config.corpus);
   EXPECT_EQ(back.config.learning_rate, state.config.learning_rate);
@@ -622,6 +623,7 @@ TEST(RunStateTest, ComesBackFromJson) {
   EXPECT_EQ(back.best, state.best);
   EXPECT_EQ(back.tokenizer_model, state.tokenizer_model);
   EXPECT_EQ(back.plateau_steps, state.plateau_steps);
+  EXPECT_EQ(back.init, state.init);
   for (const char* bad : {"", "{", "{\"steps\"}", "{\"steps\": 1}", "{\"steps\": \"1\"} x", "[]",
                           "{\"no_such_knob\": \"1\"}", "{\"steps\": \"x\"}"}) {
     EXPECT_THROW(parse_run_state(bad), UserError) << bad;
