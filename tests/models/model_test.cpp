@@ -525,6 +525,7 @@ TEST(ConfigTest, AShapeTakesSizesOnly) {
                          {"attention", "lsh"},
                          {"normaliser", "entmax15"},
                          {"entmax_alpha", "1.7"},
+                         {"bigbird_blocks", "plan"},
                          {"loss", "low_rank"},
                          {"residual_stack", "reversible"},
                          {"attention_layers", "7"},
