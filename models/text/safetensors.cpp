@@ -220,7 +220,7 @@ void SafetensorsFile::verify(std::string front, Checksum checksum) {
   front.replace(digits, kNoChecksum.size(), kNoChecksum);
   Crc found;
   found.add(front.data(), front.size());
-  std::vector<char> chunk(kChunk);
+  std::vector<char> chunk(std::size_t(std::min<std::uint64_t>(kChunk, size_)));
   for (std::uint64_t at = front.size(); at < size_;) {
     const std::size_t n = std::size_t(std::min<std::uint64_t>(kChunk, size_ - at));
     read_at(at, n, chunk.data());

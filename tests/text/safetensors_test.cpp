@@ -100,6 +100,30 @@ TEST_F(SafetensorsTest, WhatNumpyWroteIsRead) {
                   {kFixture, "has no checksum"});
 }
 
+/// Without a checksum a changed byte may pass for another number or name, never for more memory
+/// than there is, and nothing but a UserError is thrown.
+TEST_F(SafetensorsTest, AChangedByteIsReadOrRefused) {
+  const std::string whole = contents(kFixture);
+  int refused = 0;
+  for (std::size_t at = 0; at < whole.size(); ++at) {
+    constexpr int kMasks[] = {0x01, 0x02, 0x10, 0x80};
+    std::string flipped = whole;
+    flipped[at] = char(flipped[at] ^ kMasks[at % 4]);
+    put(flipped);
+    const std::string message = message_of([&] {
+      SafetensorsFile file = opened(path_);
+      for (const auto& [name, tensor] : file.tensors()) {
+        EXPECT_LE(file.read_bytes(tensor).size(), whole.size());
+        std::uint64_t count = 1;
+        for (const std::int64_t n : tensor.shape) count *= std::uint64_t(n);
+        if (tensor.is_float()) floats(file, name, 0, count);
+      }
+    });
+    refused += message != "no error";
+  }
+  EXPECT_GT(refused, 200);
+}
+
 TEST_F(SafetensorsTest, InfinitiesAndNansOfHalvesStayThat) {
   put(file_of(R"({"h":{"dtype":"F16","shape":[3],"data_offsets":[0,6]}})",
               std::string("\x00\x7c\x00\xfc\x01\x7e", 6)));
