@@ -34,6 +34,14 @@ void require_at_least(const char* name, std::int64_t value, std::int64_t least) 
   }
 }
 
+void require_within(const char* name, double value, double least, double most) {
+  if (!(value >= least && value <= most)) {
+    throw UserError(std::string(name) + " " + print_value(value) +
+                    " is out of range; give a number from " + print_value(least) + " to " +
+                    print_value(most));
+  }
+}
+
 void TrainConfig::validate() const {
   const std::vector<std::string> known = gemm_names();
   if (std::find(known.begin(), known.end(), gemm) == known.end())

@@ -35,7 +35,14 @@ struct TrainConfig {
   std::int64_t accumulate = 1;      // pieces a batch is computed in
   std::int64_t length = 128;        // positions of a causal example; source positions of a span one
   std::int64_t target_length = 64;  // of span_corruption
-  std::int64_t digits_min = 1;      // of a copied number, or of both addends together
+  // Of denoising, see Noise in models/tasks/denoising.h.
+  double sentence_permutation = 1;
+  double text_infilling = 0.3;
+  double infilling_mean = 3;
+  double token_masking = 0;
+  double token_deletion = 0;
+  double document_rotation = 0;
+  std::int64_t digits_min = 1;  // of a copied number, or of both addends together
   std::int64_t digits_max = 16;
   std::int64_t eval_digits_min = 32;  // the same in evaluation
   std::int64_t eval_digits_max = 38;
@@ -81,6 +88,15 @@ struct TrainConfig {
     visit("accumulate", c.accumulate, "pieces that a batch is computed in");
     visit("length", c.length, "positions of an example (span_corruption: of its source)");
     visit("target_length", c.target_length, "target positions of span_corruption");
+    visit("sentence_permutation", c.sentence_permutation,
+          "denoising: share of the sentences that change places");
+    visit("text_infilling", c.text_infilling,
+          "denoising: share of the words that go, in spans, each for one mask");
+    visit("infilling_mean", c.infilling_mean, "denoising: words of a span, Poisson distributed");
+    visit("token_masking", c.token_masking, "denoising: share of the tokens that become masks");
+    visit("token_deletion", c.token_deletion, "denoising: share of the tokens that are left out");
+    visit("document_rotation", c.document_rotation,
+          "denoising: share of the texts that begin at any token");
     visit("digits_min", c.digits_min, "least digits to copy, or of both addends together");
     visit("digits_max", c.digits_max, "most digits to copy, or of both addends together");
     visit("eval_digits_min", c.eval_digits_min, "digits_min in evaluation");
@@ -127,6 +143,8 @@ struct TrainConfig {
 
 /// Throws UserError naming knob and value if that is less.
 void require_at_least(const char* name, std::int64_t value, std::int64_t least);
+/// The same if it is below the least or above the most.
+void require_within(const char* name, double value, double least, double most);
 
 /// Sets one knob by name from text ("batch", "16"). Throws UserError for an unknown knob (lists the
 /// known) or an unreadable value.

@@ -6,6 +6,7 @@
 #include "kernels/check.h"
 #include "models/knobs.h"
 #include "models/tasks/causal.h"
+#include "models/tasks/denoising.h"
 #include "models/tasks/masked.h"
 #include "models/tasks/numbers.h"
 #include "models/tasks/span_corruption.h"
@@ -35,6 +36,7 @@ constexpr Entry kTasks[] = {
     {"causal", needs_of_causal, make_causal},
     {"span_corruption", needs_of_span_corruption, make_span_corruption},
     {"masked", needs_of_masked, make_masked},
+    {"denoising", needs_of_denoising, make_denoising},
     numbers<Numbers::Kind::copy, false>("copy"),
     numbers<Numbers::Kind::addition, false>("addition"),
     numbers<Numbers::Kind::copy, true>("copy_pairs"),

@@ -1,4 +1,4 @@
-// Lengths that the model must have room for.
+// Lengths that the model must have room for, and recipes as text.
 #include "models/tasks/task.h"
 
 #include <algorithm>
@@ -14,6 +14,15 @@ std::int64_t Needs::positions(const TrainConfig& config) const {
   const std::int64_t moved = std::max(trained.source, trained.input) +
                              std::max<std::int64_t>(config.position_offsets, 1) - 1;
   return std::max({all.source, all.input, moved});
+}
+
+std::string recipe_of(const TrainConfig& config, std::span<const char* const> knobs) {
+  std::string recipe;
+  for (const char* knob : knobs) {
+    if (!recipe.empty()) recipe += ' ';
+    recipe += std::string(knob) + "=" + get_field(config, knob);
+  }
+  return recipe;
 }
 
 }  // namespace scaling

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,12 +26,16 @@ struct Needs {
   Lengths trained, evaluated;                  ///< of the longest example
   std::int64_t least_vocab_size = 1;
   std::string length_knobs;  ///< those that lengths come from, for messages
+  std::string recipe = {};   ///< of a text's examples, if any knob changes it; part of identities
 
   bool has_source() const { return trained.source > 0; }
   Lengths longest() const;
   /// Rows that the tables of positions need, wherever training starts.
   std::int64_t positions(const TrainConfig& config) const;
 };
+
+/// "knob=value" of each, a space between: a recipe.
+std::string recipe_of(const TrainConfig& config, std::span<const char* const> knobs);
 
 /// One set of fixed examples. The first of a task decides which checkpoint is best.
 struct ValidationSet {

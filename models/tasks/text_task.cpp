@@ -33,6 +33,7 @@ std::string comparable(const TrainConfig& config, const Needs& needs, std::int64
   all.number(content).number(validation_content);
   all.text(print_value(config.tokenizer)).number(std::uint64_t(vocab_size));
   all.text(config.task).number(std::uint64_t(config.length)).number(target_length(needs.trained));
+  if (!needs.recipe.empty()) all.text(needs.recipe);
   return hex_of(all.value());
 }
 
@@ -120,6 +121,7 @@ std::string TextTask::identity(Purpose purpose) const {
   all.text(text_->tokenizer().identity()).number(std::uint64_t(vocab_size_));
   all.text(config_.task).number(std::uint64_t(config_.length));
   all.number(target_length(needs_.trained));
+  if (!needs_.recipe.empty()) all.text(needs_.recipe);
   all.number(config_.data_seed).number(std::uint64_t(config_.batch));
   return hex_of(all.value());
 }
