@@ -24,6 +24,13 @@ constexpr std::array<const char*, 5> names_of(Schedule) {
   return {"rsqrt", "warmup_rsqrt", "constant", "linear", "cosine"};
 }
 
+/// How the task gap_sentences chooses; the last four by ROUGE-1, see
+/// models/tasks/principal_sentences.h.
+enum class GapStrategy { random, lead, ind_orig, ind_uniq, seq_orig, seq_uniq };
+constexpr std::array<const char*, 6> names_of(GapStrategy) {
+  return {"random", "lead", "ind_orig", "ind_uniq", "seq_orig", "seq_uniq"};
+}
+
 struct TrainConfig {
   std::string task = "causal";       // of models/tasks/catalog.cpp
   std::string corpus = "generated";  // file, folder or glob; generated: the built-in generator
@@ -34,7 +41,7 @@ struct TrainConfig {
   std::int64_t batch = 16;          // examples in an optimiser step
   std::int64_t accumulate = 1;      // pieces a batch is computed in
   std::int64_t length = 128;        // positions of a causal example; source positions of a span one
-  std::int64_t target_length = 64;  // of span_corruption
+  std::int64_t target_length = 64;  // of span_corruption and gap_sentences
   // Of denoising, see Noise in models/tasks/denoising.h.
   double sentence_permutation = 1;
   double text_infilling = 0.3;
@@ -42,6 +49,12 @@ struct TrainConfig {
   double token_masking = 0;
   double token_deletion = 0;
   double document_rotation = 0;
+  // Of gap_sentences: the share of a text's sentences is drawn from between the first two.
+  GapStrategy gap_strategy = GapStrategy::ind_orig;
+  double gap_share_min = 0.3;
+  double gap_share_max = 0.3;
+  double gap_noise = 0;         // on scores
+  double gap_unmasked = 0;      // share of the chosen that can be read all the same
   std::int64_t digits_min = 1;  // of a copied number, or of both addends together
   std::int64_t digits_max = 16;
   std::int64_t eval_digits_min = 32;  // the same in evaluation
@@ -87,7 +100,8 @@ struct TrainConfig {
     visit("batch", c.batch, "examples in an optimiser step");
     visit("accumulate", c.accumulate, "pieces that a batch is computed in");
     visit("length", c.length, "positions of an example (span_corruption: of its source)");
-    visit("target_length", c.target_length, "target positions of span_corruption");
+    visit("target_length", c.target_length,
+          "target positions of span_corruption and gap_sentences");
     visit("sentence_permutation", c.sentence_permutation,
           "denoising: share of the sentences that change places");
     visit("text_infilling", c.text_infilling,
@@ -97,6 +111,15 @@ struct TrainConfig {
     visit("token_deletion", c.token_deletion, "denoising: share of the tokens that are left out");
     visit("document_rotation", c.document_rotation,
           "denoising: share of the texts that begin at any token");
+    visit("gap_strategy", c.gap_strategy,
+          "gap_sentences: random, lead, ind_orig, ind_uniq, seq_orig or seq_uniq");
+    visit("gap_share_min", c.gap_share_min,
+          "gap_sentences: share of a text's sentences that go, drawn from here ...");
+    visit("gap_share_max", c.gap_share_max, "gap_sentences: ... to here");
+    visit("gap_noise", c.gap_noise,
+          "gap_sentences: scores are multiplied by a number from 1 - this to 1 + this");
+    visit("gap_unmasked", c.gap_unmasked,
+          "gap_sentences: share of the chosen sentences that are read all the same");
     visit("digits_min", c.digits_min, "least digits to copy, or of both addends together");
     visit("digits_max", c.digits_max, "most digits to copy, or of both addends together");
     visit("eval_digits_min", c.eval_digits_min, "digits_min in evaluation");

@@ -7,6 +7,7 @@
 #include "models/knobs.h"
 #include "models/tasks/causal.h"
 #include "models/tasks/denoising.h"
+#include "models/tasks/gap_sentences.h"
 #include "models/tasks/masked.h"
 #include "models/tasks/numbers.h"
 #include "models/tasks/span_corruption.h"
@@ -37,6 +38,7 @@ constexpr Entry kTasks[] = {
     {"span_corruption", needs_of_span_corruption, make_span_corruption},
     {"masked", needs_of_masked, make_masked},
     {"denoising", needs_of_denoising, make_denoising},
+    {"gap_sentences", needs_of_gap_sentences, make_gap_sentences},
     numbers<Numbers::Kind::copy, false>("copy"),
     numbers<Numbers::Kind::addition, false>("addition"),
     numbers<Numbers::Kind::copy, true>("copy_pairs"),
