@@ -364,6 +364,46 @@ TEST(PerplexityDriver, NumberTasksAreEvaluatedOnTrainedAndOnLongerNumbers) {
   }
 }
 
+/// A second of each objective with sentences, and its decode, which knows nothing of tasks.
+TEST(PerplexityDriver, ObjectivesOfSentencesAreTrainedAndDecoded) {
+  const Folder folder;
+  {
+    std::ofstream text(folder / "text.jsonl");
+    for (int line = 0; line < 400; ++line) {
+      text << "{\"text\": \"It is " << line << ". So it was. No " << line * 7 << ".\"}\n";
+    }
+  }
+  const std::string command = tiny(folder) + " --rows dense --encoder_layers 1 --corpus '" +
+                              (folder / "text.jsonl") +
+                              "' --target_length 20 --learning_rate 0.01 "
+                              "--decode_check --decode_tokens 100 --task ";
+  std::set<std::string> data;
+  for (const std::string task : {"denoising", "gap_sentences"}) {
+    const Outcome refused = run_driver(command + task);
+    EXPECT_NE(refused.status, 0);
+    expect_mentions(refused.text, {"max_length", "32", "33"});
+    // Interrupted after 30 of 60 steps.
+    const Outcome begun = run_driver(command + task + " --length 31 --steps 30");
+    ASSERT_EQ(begun.status, 0) << begun.text;
+    const Outcome outcome = run_driver(command + task + " --length 31 --resume");
+    ASSERT_EQ(outcome.status, 0) << outcome.text;
+    expect_mentions(outcome.text, {"continues after step 30"});
+    if (task == "gap_sentences") {
+      expect_mentions(outcome.text, {"evaluated targets cut at target_length 20"});
+    }
+    std::map<std::string, double> metrics;
+    const RecordFile file(folder.path(), "tiny_curve");
+    for (const Record& r : file.records()) {
+      metrics[r.metric] = r.value;
+      data.insert(r.config.at("data").get<std::string>());
+    }
+    EXPECT_LT(metrics["log_perplexity"], 0.75 * std::log(260.0)) << task;
+    EXPECT_NEAR(metrics["decode_log_perplexity.f32"], metrics["decode_reference_log_perplexity"],
+                1e-4);
+  }
+  EXPECT_EQ(data.size(), 2u);
+}
+
 TEST(PerplexityDriver, SeedsOfATextNameItAlikeAndTextsDiffer) {
   const Folder folder;
   std::ofstream(folder / "letters.txt") << std::string(50000, 'a');

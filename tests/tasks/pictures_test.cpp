@@ -1,0 +1,56 @@
+// The examples that docs/training.md shows are those that the tasks make.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "models/tasks/catalog.h"
+#include "models/tasks/masked.h"
+#include "tests/experiments/harness_helpers.h"
+#include "tests/tasks/text_task_checks.h"
+
+namespace scaling {
+namespace {
+
+const std::string kText =
+    "The cat sat on the mat. A dog ran past the cat. It rained that day. The dog sat on the mat.";
+
+/// Without end and padding, masks as in the publications.
+std::string shown(const std::vector<int>& ids, const Tokenizer& tokenizer,
+                  const std::string& mask) {
+  std::string text;
+  for (const int id : ids) {
+    if (id == 1) break;
+    text += id == kMaskId ? mask : tokenizer.decode({id});
+  }
+  return text;
+}
+
+/// "source  ...\ntarget  ...\n" of the text in evaluation.
+std::string picture(const std::string& task_name, const std::string& mask) {
+  const Folder folder;
+  TrainConfig config = sentences_config(task_name, folder);
+  config.validation = folder / "valid.jsonl";
+  std::ofstream(config.validation) << "{\"text\": \"" << kText << "\"}\n";
+  config.target_length = config.length;
+  config.batch = 1;
+  const auto task = make_task(config, 260, folder / "cache");
+  Batch batch;
+  task->validation_batch(0, 0, batch);
+  const Tokenizer& tokenizer = task->text()->tokenizer();
+  return "source  " + shown(batch.source, tokenizer, mask) + "\ntarget  " +
+         shown(batch.target, tokenizer, mask) + "\n";
+}
+
+TEST(Pictures, AreWhatTheTasksMake) {
+  const std::string guide = contents(std::string(SOURCE_DIR) + "/docs/training.md");
+  for (const std::string& part :
+       {"text    " + kText + "\n", "denoising\n" + picture("denoising", "[MASK]"),
+        "gap_sentences\n" + picture("gap_sentences", "[MASK1]")}) {
+    EXPECT_NE(guide.find(part), std::string::npos) << part;
+  }
+}
+
+}  // namespace
+}  // namespace scaling
