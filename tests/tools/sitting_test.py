@@ -89,7 +89,9 @@ class SittingTest(run_plan_test.MadeUpCheckout):
             self.assertEqual((done.returncode, found), (2, []), arguments)
             self.assertIn(f"drop {word}", done.stderr)
         done = self.run_all("--publish", "half")
-        self.assertIn("'half' is no kind of sitting; take headline or libraries or sweeps", done.stderr)
+        self.assertIn(
+            "'half' is no kind of sitting; take headline or libraries or sweeps", done.stderr
+        )
         (self.root / "build.sh").write_text("edited")
         done, found = self.publish()
         self.assertEqual((done.returncode, found), (1, []))
