@@ -199,6 +199,10 @@ TEST(BigBirdAttention, NothingComesFromLaterPositions) {
   for (const Sizes& sizes : kSizes) expect_no_leak(BigBirdAttention(config(sizes)), 90);
 }
 
+TEST(BigBirdAttention, MemoryIsLinearInLength) {
+  expect_linear_memory(BigBirdAttention(config({16, 2}, "entmax15")));
+}
+
 TEST(BigBirdAttention, DropoutIsRepeatedInBackward) {
   expect_dropout_is_repeated(BigBirdAttention(config({4, 2})), 150);
 }

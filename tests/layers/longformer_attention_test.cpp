@@ -81,6 +81,11 @@ TEST(LongformerAttention, NothingComesFromLaterPositions) {
   for (const Sizes& sizes : kSizes) expect_no_leak(LongformerAttention(config(sizes)), 90);
 }
 
+TEST(LongformerAttention, MemoryIsLinearInLength) {
+  expect_linear_memory(LongformerAttention(config({41, 1, 2}, "entmax15")));
+  expect_linear_memory(LongformerAttention(config({41, 3, 2})));
+}
+
 TEST(LongformerAttention, DropoutIsRepeatedInBackward) {
   expect_dropout_is_repeated(LongformerAttention(config({9, 1, 2})), 150);
   expect_dropout_is_repeated(LongformerAttention(config({9, 3, 2})), 150);

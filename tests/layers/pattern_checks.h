@@ -12,6 +12,7 @@
 #include "kernels/check.h"
 #include "models/layers/attention/pattern_attention.h"
 #include "tests/layers/attention_definition.h"
+#include "tests/models/live_bytes.h"
 #include "tests/training/training_harness.h"
 
 namespace scaling {
@@ -155,6 +156,27 @@ inline void expect_no_leak(const SelfAttention& layer, std::int64_t length) {
     EXPECT_TRUE(after.topRows(changed) == before.topRows(changed)) << "from " << changed << " on";
     EXPECT_FALSE(after.row(changed) == before.row(changed));
   }
+}
+
+/// Twice the length takes twice the memory. Says nothing where allocations are not counted.
+inline void expect_linear_memory([[maybe_unused]] const SelfAttention& layer) {
+#ifdef SCALING_COUNTS_ALLOCATIONS
+  set_gemm_threads(1);
+  const auto held = [&](std::int64_t length) {
+    const AttentionInput in(length, length, 24);
+    AttentionResult r{in.q, in.q, in.q, in.q};
+    const std::unique_ptr<Activations> kept = layer.make_activations();
+    Pass pass = training_pass();
+    const std::int64_t before = live_bytes();
+    layer.forward(pass, in.q, in.k, in.v, {.causal = true}, *kept, r.o);
+    layer.backward(pass, in.q, in.k, in.v, {.causal = true}, *kept, in.dout, r.dq, r.dk, r.dv);
+    return live_bytes() - before;
+  };
+  held(500);  // what stays for good is there
+  const std::int64_t once = held(1500), twice = held(3000);
+  EXPECT_GT(twice, once);
+  EXPECT_LT(double(twice), 2.1 * double(once));
+#endif
 }
 
 /// o is linear in v whatever is dropped, if backward drops the same; and some of it is dropped.

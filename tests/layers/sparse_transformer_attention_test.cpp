@@ -148,6 +148,12 @@ TEST(SparseTransformerAttention, NothingComesFromLaterPositions) {
   }
 }
 
+TEST(SparseTransformerAttention, MemoryIsLinearInLength) {
+  expect_linear_memory(BandedAttention(banded(40, "entmax15")));
+  expect_linear_memory(StridedAttention(strided(40)));
+  expect_linear_memory(FixedAttention(fixed({40, 2, 2}, "entmax15")));
+}
+
 TEST(SparseTransformerAttention, DropoutIsRepeatedInBackward) {
   expect_dropout_is_repeated(StridedAttention(strided(5)), 150);
   expect_dropout_is_repeated(FixedAttention(fixed({5, 2, 2})), 150);
