@@ -53,15 +53,6 @@ void PerformerHead::size(const PerformerCall& call, bool for_backward) {
   dsums_.resize(call.features, call.d + 1);
 }
 
-std::int64_t PerformerHead::elements() const {
-  std::int64_t n = maxima_.size() + before_.size() + floor_.size() + raised_.size();
-  for (const Mat* m :
-       {&queries_, &keys_, &dfeatures_, &values_, &mixed_, &gradient_, &scores_, &sums_, &dsums_}) {
-    n += m->size();
-  }
-  return n;
-}
-
 /// w . x of rows of x that are scaled here.
 void PerformerHead::project(const PerformerCall& call, const RowsOfHead& x, Rows rows,
                             Mat& exponents) {

@@ -60,8 +60,6 @@ class PerformerHead {
   void backward(const PerformerCall& call, const RowsOfHead& q, const RowsOfHead& k,
                 const RowsOfHead& v, const RowsOfHead& o, const RowsOfHead& dout,
                 WritableRowsOfHead dq, WritableRowsOfHead dk, WritableRowsOfHead dv);
-  /// Numbers in all buffers.
-  std::int64_t elements() const;
 
  private:
   /// Inputs of a backward.
