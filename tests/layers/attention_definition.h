@@ -50,7 +50,10 @@ inline Eigen::VectorXd normalised(const Eigen::VectorXd& logits, double alpha) {
   const Eigen::ArrayXd z = logits.array() - logits.maxCoeff();
   if (alpha == 1) return z.exp() / z.exp().sum();
   const auto at = [&](double tau) -> Eigen::ArrayXd {
-    return ((alpha - 1) * z - tau).max(0).pow(1 / (alpha - 1));
+    const Eigen::ArrayXd above = ((alpha - 1) * z - tau).max(0);
+    if (alpha == 2) return above;
+    if (alpha == 1.5) return above.square();
+    return above.unaryExpr([&](double u) { return u > 0 ? std::pow(u, 1 / (alpha - 1)) : 0.0; });
   };
   double low = -1, high = 0;
   for (int i = 0; i < 45; ++i) (at((low + high) / 2).sum() >= 1 ? low : high) = (low + high) / 2;
