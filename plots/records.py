@@ -68,7 +68,24 @@ READS = {
     "loss": {"multiplicative": ("loss_modules",), "low_rank": ("loss_rank",)},
     "recurrence": {"sru": ("recurrence_width",)},
     "residual_stack": {"reversible": ("recompute_decisions",)},
-    "task": dict.fromkeys(("copy", "addition", "copy_pairs", "addition_pairs"), _DIGITS),
+    "task": {
+        **dict.fromkeys(("copy", "addition", "copy_pairs", "addition_pairs"), _DIGITS),
+        "denoising": (
+            "sentence_permutation",
+            "text_infilling",
+            "infilling_mean",
+            "token_masking",
+            "token_deletion",
+            "document_rotation",
+        ),
+        "gap_sentences": (
+            "gap_strategy",
+            "gap_share_min",
+            "gap_share_max",
+            "gap_noise",
+            "gap_unmasked",
+        ),
+    },
 }
 READ_BY_SOME = {knob for choices in READS.values() for knobs in choices.values() for knob in knobs}
 # Knobs that published curves lack, and what all models had before there was a choice.
@@ -97,6 +114,17 @@ LATER = {
     "selected_rate": 1,
     "hard_steps": 0,
     "init_from": "",
+    "sentence_permutation": 1,
+    "text_infilling": 0.3,
+    "infilling_mean": 3,
+    "token_masking": 0,
+    "token_deletion": 0,
+    "document_rotation": 0,
+    "gap_strategy": "ind_orig",
+    "gap_share_min": 0.3,
+    "gap_share_max": 0.3,
+    "gap_noise": 0,
+    "gap_unmasked": 0,
 }
 NOTCH = 1.57
 OFF = (0, "", "none", None)  # False is 0

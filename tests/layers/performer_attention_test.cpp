@@ -577,7 +577,7 @@ TEST(PerformerAttentionTest, ActivationsWeighWhatTheySay) {
     r = {};
     return double(live_bytes() - before) / sizeof(float);
   };
-  held(kChunk);  // what stays for good is there
+  held(32 * kChunk);  // what stays for good is there
   const double said = layer.activation_floats();
   EXPECT_NEAR((held(32 * kChunk) - held(16 * kChunk)) / double(16 * kChunk), said, 0.01 * said);
 }
