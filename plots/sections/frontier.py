@@ -67,10 +67,7 @@ def curves_of(records, rows):
 
 def nats_of(curves, row):
     """Value of a row, its tokens and seeds in it; None if it was not trained."""
-    if not curves or (nats := curves.result(row, "log_perplexity")) is None:
-        return None
-    seeds = len(curves.by_seed(row, "log_perplexity"))
-    return nats._replace(seeds=seeds, tokens=curves.tokens(row))
+    return quality.row_figures(curves, row).get("log_perplexity") if curves else None
 
 
 def points(records, experiment, curves, threads=1):
@@ -95,23 +92,14 @@ def hull(found):
 
 
 def differing(records, experiment, curves, row):
-    """Knobs in which the timed row is not the model that was trained."""
+    """Knobs in which the timed row is not the model that was trained, of those that its components read."""
     record = records.get(experiment, row, 1, "token_ms")
-    trained = {knob: curves.setting(row, knob) for knob in SAME}
+    trained = rec.settings(next(iter(curves.by_seed(row, "log_perplexity").values())))
     return [
         knob
         for knob in SAME
-        if trained[knob] is not None
-        and setting(record, knob) is not None
-        and setting(record, knob) != trained[knob]
-        and knob in relevant(curves, row)
+        if knob in trained and setting(record, knob) not in (None, trained[knob])
     ]
-
-
-def relevant(curves, row):
-    """Knobs that the components of a trained row read."""
-    record = next(iter(curves.by_seed(row, "log_perplexity").values()))
-    return rec.settings(record).keys()
 
 
 def is_own_width(records, experiment, curves):
@@ -244,7 +232,10 @@ def draw(records, experiment):
             textcoords="offset points",
         )
     axes.set_xscale("log")
-    chart.plain_log(axes.xaxis)
+    times = [p.time.value for p in found]
+    ticks = [digit * 10.0**power for power in range(-4, 5) for digit in (1, 2, 5)]
+    shown = [tick for tick in ticks if min(times) / 2 < tick < max(times) * 2]
+    chart.plain_log(axes.xaxis, shown)
     axes.set_xlabel("measured token, ms (1 thread)")
     axes.set_ylabel("log-perplexity, nats per token")
     return figure

@@ -3,6 +3,7 @@
 #include "models/layers/attention/normaliser.h"
 
 #include "models/layers/attention/full.h"
+#include "models/layers/catalog.h"
 #include "tests/layers/attention_definition.h"
 #include "tests/training/training_harness.h"
 
@@ -52,6 +53,25 @@ TEST(NormaliserTest, AnAlphaOfAtMostOneIsRefused) {
     }
     EXPECT_THROW(FullAttention{c}, UserError);
   }
+}
+
+TEST(NormaliserTest, EveryAttentionWithAPatternRefusesIt) {
+  int refused = 0;
+  for (const EntryInfo& entry : entries_of("attention")) {
+    ModelConfig c = config_of_shape("tiny");
+    set_field(c, "attention", entry.name);
+    const bool has_pattern =
+        std::string("lsh performer linformer").find(entry.name) == std::string::npos;
+    set_field(c, "normaliser", "entmax");
+    set_field(c, "entmax_alpha", "1");
+    if (!has_pattern) continue;
+    SCOPED_TRACE(entry.name);
+    EXPECT_THROW(validate(c), UserError);
+    set_field(c, "entmax_alpha", "1.7");
+    EXPECT_NO_THROW(validate(c));
+    ++refused;
+  }
+  EXPECT_GE(refused, 7);
 }
 
 struct Case {

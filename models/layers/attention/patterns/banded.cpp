@@ -6,6 +6,7 @@
 namespace scaling {
 
 void BandedAttention::validate(const ModelConfig& config) {
+  PatternAttention::validate(config);
   require_positive("band_width", config.options<BandedKnobs>().band_width);
 }
 

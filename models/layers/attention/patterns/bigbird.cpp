@@ -151,6 +151,7 @@ std::int64_t BigBird::most_apart(std::int64_t capacity) const {
 }
 
 void BigBirdAttention::validate(const ModelConfig& config) {
+  PatternAttention::validate(config);
   const auto knobs = config.options<BigBirdKnobs>();
   require_positive("bigbird_block", knobs.bigbird_block);
   require_not_negative("bigbird_random", knobs.bigbird_random);

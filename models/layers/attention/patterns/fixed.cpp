@@ -59,6 +59,7 @@ void Fixed::reads(std::int64_t head, std::int64_t position, std::int64_t /*capac
 }
 
 void FixedAttention::validate(const ModelConfig& config) {
+  PatternAttention::validate(config);
   const auto knobs = config.options<FixedKnobs>();
   require_positive("attention_stride", knobs.attention_stride);
   require_positive("fixed_summary", knobs.fixed_summary);

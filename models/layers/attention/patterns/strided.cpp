@@ -62,6 +62,7 @@ std::int64_t Strided::most_apart(std::int64_t capacity) const {
 }
 
 void StridedAttention::validate(const ModelConfig& config) {
+  PatternAttention::validate(config);
   require_positive("attention_stride", config.options<StrideKnobs>().attention_stride);
 }
 

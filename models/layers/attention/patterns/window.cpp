@@ -20,6 +20,7 @@ Range Window::visible(const PatternCall& call, const Part& /*part*/, std::int64_
 std::int64_t Window::slots(std::int64_t capacity) const { return std::min(capacity, side_ + 1); }
 
 void WindowAttention::validate(const ModelConfig& config) {
+  PatternAttention::validate(config);
   const std::int64_t width = config.options<WindowKnobs>().window_width;
   if (width < 1 || width % 2 == 0) {
     throw UserError("window_width " + std::to_string(width) +
