@@ -16,6 +16,7 @@ ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(ROOT / "plots")]
 import make_report  # noqa: E402
 import page  # noqa: E402
+import readme_table  # noqa: E402
 import records as rec  # noqa: E402
 from document import Line, Rule  # noqa: E402
 from plots_test import TABLE1, record  # noqa: E402
@@ -110,7 +111,7 @@ class PageTest(WithFolder):
         self.assertIn(40.0, [value[data["fields"].index("value")] for value in data["values"]])
 
     def test_the_published_report_too(self):
-        report = make_report.written(rec.Records(ROOT / "results" / "published"))
+        report = make_report.written(rec.Records(readme_table.published()))
         parsed = self.assert_is_whole(report, page.render(report))
         self.assertIn("Goals", parsed.headings)
         numbers = [int(n) for n in re.findall(r"Table (\d+)", "\n".join(parsed.headings))]
@@ -149,7 +150,7 @@ class BrowserTest(unittest.TestCase):
         temporary = tempfile.TemporaryDirectory()
         cls.addClassCleanup(temporary.cleanup)
         cls.folder = pathlib.Path(temporary.name)
-        report = make_report.written(rec.Records(ROOT / "results" / "published"))
+        report = make_report.written(rec.Records(readme_table.published()))
         (cls.folder / "report.html").write_text(page.render(report), encoding="utf-8")
 
     def run_browser(self, name, width, *arguments):
