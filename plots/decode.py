@@ -79,43 +79,58 @@ def at_equal_bandwidth(theirs, ours):
     return scaled(ratio(of_record(theirs), of_record(ours)), rates[0] / rates[1])
 
 
-def dense_reference(records, experiment, row, threads, metric):
-    """(Value, whose): what a speed-up divides, the fastest dense measured, ours or a peer's.
+def counts(record):
+    """Whether a dense row may divide: in a state all but what beats its floor, else what is trusted.
 
-    A peer measured beside our own dense row counts by their ratio, applied to our row in this
-    table: the machine's bandwidth differs from hour to hour, ratios within one file do not. One
-    measured alone counts at equal bandwidth, or by its time where that is unknown, unless this
-    row's block is another (a Terraformer's). The same row by the kernel set bf16_dot counts where
-    memory was as fast. An `untrusted` peer does not count.
+    A wide interval is no reason to leave out a faster row: what it divides is then doubtful too.
+    """
+    return not (record.get("beats_floor", record["status"] == "untrusted"))
+
+
+def fastest_dense(records, experiment, row, threads, metric):
+    """(share, whose): the fastest dense time measured over the row's own; (None, "ours") if that is.
+
+    A peer measured beside our own dense row counts by their ratio: the machine's bandwidth differs
+    from hour to hour, ratios within one file do not. One measured alone counts at equal bandwidth,
+    or by its time where that is unknown, unless this row's block is another (a Terraformer's). The
+    same row by the kernel set bf16_dot counts where memory was as fast. Peers of other processes
+    time a block alone, so that they divide no token.
     """
     record = records.get(experiment, row, threads, metric)
-    if record is None:
-        return None, None
-    best, whose = of_record(record), "ours"
-    if not is_table(records.about(experiment)) or not is_dense(record):
+    best, whose = None, "ours"
+    if record is None or not (is_table(records.about(experiment)) and is_dense(record)):
         return best, whose
-    ours = best
+    ours = of_record(record)
     rows = peer_rows(
         records, setting(record, "shape"), setting(record, "weight_type", "f32"), threads, metric
     )
+    shares = []
     for library, theirs, beside in rows:
-        value = of_record(theirs)
-        if value.status == "untrusted":
+        if not counts(theirs):
             continue
-        scale = ratio(value, beside)
-        if scale is None:
+        share = ratio(of_record(theirs), beside)
+        if share is None:
             if not has_peers_block(record):
                 continue
-            scale = at_equal_bandwidth(theirs, record)
-        here = product(scale, ours) if scale else value
-        if here.value < best.value:
-            best, whose = here, library
+            share = at_equal_bandwidth(theirs, record) or ratio(of_record(theirs), ours)
+        shares.append((share, library))
     twin = records.get(experiment, dot_twin(row), threads, metric)
-    if twin and (states.name_of(records) or not other_bandwidths(record, twin)):
-        dot = of_record(twin)
-        if dot.status != "untrusted" and dot.value < best.value:
-            best, whose = dot, "ours by bf16_dot"
+    if twin and counts(twin) and (states.name_of(records) or not other_bandwidths(record, twin)):
+        paired = records.paired(experiment, dot_twin(row), row, threads, metric)
+        shares.append((paired or ratio(of_record(twin), ours), "ours by bf16_dot"))
+    for share, name in shares:
+        if share and share.value < (best.value if best else 1):
+            best, whose = share, name
     return best, whose
+
+
+def dense_reference(records, experiment, row, threads, metric):
+    """(Value, whose): the time of the fastest dense measured, at this row's; (None, None) without."""
+    record = records.get(experiment, row, threads, metric)
+    if record is None:
+        return None, None
+    share, whose = fastest_dense(records, experiment, row, threads, metric)
+    return (product(share, of_record(record)) if share else of_record(record)), whose
 
 
 def dot_twin(row):
@@ -172,11 +187,9 @@ def row_figures(records, experiment, row, threads):
 
     for kind in ("token", "block"):
         metric = f"{kind}_ms"
-        reference, whose = dense_reference(records, experiment, base, threads, metric)
-        figures[f"{kind}_speedup"] = over(metric)
-        if whose != "ours":  # a peer's, as a share of our dense row
-            share = ratio(reference, get(metric, base))
-            figures[f"{kind}_speedup"] = product(share, figures[f"{kind}_speedup"])
+        share, _ = fastest_dense(records, experiment, base, threads, metric)
+        speedup = over(metric)
+        figures[f"{kind}_speedup"] = product(share, speedup) if share else speedup
     for name, metric in (
         ("reads_limit", "token_weights_read"),
         ("block_reads_limit", "block_weights_read"),

@@ -9,16 +9,19 @@ import statistics
 from typing import NamedTuple
 
 import numpy
+from values import student
 
 BLOCK_SECONDS = 10  # neighbouring rounds share the machine's mood: they are resampled together
 FEWEST_BLOCKS = 5  # below that the interval is the whole range of the rounds
 RESAMPLES = 1000
 # Two heaps of reads are two states if their centres lie apart by so many of their common standard
 # deviations (one normal heap, cut anywhere, comes to 2.7, an even spread to 3.5) and by such a
-# factor; and if neither is a heap of readings that something else disturbed, a few in a hundred.
+# factor; if neither is a heap of readings that something else disturbed, a few in a hundred; and if
+# they are heaps, with a valley between: not a heap and its tail, which comes evenly down from it.
 APART = 4
 FARTHER = 1.15
 SMALLEST = 0.04
+VALLEY = 0.2  # reads in the middle half of the way between the centres, of those of the smaller heap
 
 
 class Decode(NamedTuple):
@@ -88,12 +91,17 @@ def states_of(reads):
         farther = logs[n + m // 2] - logs[n // 2]  # of medians: odd readings do not move them
         if apart > best and farther > math.log(FARTHER):
             best, border = apart, math.sqrt(ordered[n - 1] * ordered[n])
+    one = States(None, {"only": statistics.median(ordered)}, {"only": 1.0})
     if best < APART:
-        return States(None, {"only": statistics.median(ordered)}, {"only": 1.0})
+        return one
     heaps = {
         "slow": [r for r in ordered if r <= border],
         "fast": [r for r in ordered if r > border],
     }
+    slow, fast = (statistics.median(heap) for heap in heaps.values())
+    between = sum((3 * slow + fast) / 4 < r < (slow + 3 * fast) / 4 for r in ordered)
+    if between > VALLEY * min(map(len, heaps.values())):
+        return one
     return States(
         border,
         {name: statistics.median(heap) for name, heap in heaps.items()},
@@ -109,16 +117,20 @@ def blocks_of(rounds):
             blocks.append([])
             began = at
         blocks[-1].append(value)
-    # What is left at the end joins the last whole block.
-    if len(blocks) > 1 and rounds[-1][0] - began < BLOCK_SECONDS / 2:
+    # What is left at the end joins the last whole block; a round lasts until the next.
+    step = (rounds[-1][0] - rounds[0][0]) / max(1, len(rounds) - 1)
+    if len(blocks) > 1 and rounds[-1][0] - began + step < BLOCK_SECONDS:
         blocks[-2].extend(blocks.pop())
     return blocks
 
 
-def interval(rounds):
-    """Median of [(at, value)] and its 95 % interval: blocks of rounds resampled, with a fixed seed."""
-    values = [value for _, value in rounds]
-    blocks = blocks_of(rounds)
+def interval(blocks):
+    """Median of blocks of values and its 95 % interval: blocks resampled, with a fixed seed.
+
+    Resampling a few blocks is surer than they are: its interval is widened as Student's of a mean is
+    against the normal one, and goes no farther than the values.
+    """
+    values = [value for block in blocks for value in block]
     middle, n = statistics.median(values), len(values)
     if len(blocks) < FEWEST_BLOCKS:
         return Ratio(middle, min(values), max(values), n, len(blocks))
@@ -131,7 +143,11 @@ def interval(rounds):
     total = passed[-1]
     ends = [values[(passed > place).argmax(0)] for place in ((total - 1) // 2, total // 2)]
     low, high = numpy.quantile((ends[0] + ends[1]) / 2, (0.025, 0.975))
-    return Ratio(middle, float(low), float(high), n, len(blocks))
+    k = len(blocks)
+    wider = student(k - 1) / student(math.inf) * math.sqrt(k / (k - 1))
+    low = max(middle - wider * (middle - low), values[0])
+    high = min(middle + wider * (high - middle), values[-1])
+    return Ratio(middle, float(low), float(high), n, k)
 
 
 def paired(above, below, column, state=None):
@@ -153,6 +169,22 @@ def paired(above, below, column, state=None):
     return _of_groups(rounds)
 
 
+def apart(above, below):
+    """Ratio of two that took no turns: relative uncertainties add in quadrature; None without one."""
+    if above is None or below is None:
+        return None
+    value = above.value / below.value
+    up = math.hypot(above.high / above.value - 1, below.value / below.low - 1)
+    down = math.hypot(above.value / above.low - 1, below.high / below.value - 1)
+    return Ratio(
+        value,
+        value / (1 + down),
+        value * (1 + up),
+        min(above.rounds, below.rounds),
+        min(above.blocks, below.blocks),
+    )
+
+
 def alone(decodes, column, state=None):
     """Median of one row's column in a state, with its interval; None if it was never in it."""
     rounds = [
@@ -164,13 +196,10 @@ def alone(decodes, column, state=None):
 
 
 def _of_groups(rounds):
-    """interval of [(group, at, value)]; groups are laid end to end, since each has its own clock."""
+    """interval of [(group, at, value)]; each group has its own clock, and blocks of its own."""
     if not rounds:
         return None
-    laid, offset, last = [], 0.0, None
+    groups = {}
     for group, at, value in sorted(rounds):
-        if last is not None and group != last:
-            offset = laid[-1][0] + BLOCK_SECONDS
-        last = group
-        laid.append((offset + at, value))
-    return interval(laid)
+        groups.setdefault(group, []).append((at, value))
+    return interval([block for group in groups.values() for block in blocks_of(group)])

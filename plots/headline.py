@@ -59,6 +59,11 @@ ROWS = (
 )
 
 
+def quoted_times():
+    """The ids of summary.json that a headline stands on, without the suffix of a state."""
+    return {f"{row.prefix}.{row.row}.{kind}_ms" for row in ROWS for kind in ("token", "block")}
+
+
 def states_of(found):
     """{suffix of ids: name} of the states that the figures are of; {"": ""} where none is known."""
     if "memory.read_gbps" not in found:
@@ -128,7 +133,12 @@ def legend(found):
     """What the table's cells mean, and how far to trust them."""
     speedups = [value for name, value in found.items() if "_speedup" in name]
     doubtful = sum(value.status == "untrusted" for value in speedups)
-    return "Speed-ups are over the fastest dense measured, in brackets their 95 % interval." + (
+    sittings = max((value.sittings for value in speedups), default=1)
+    return (
+        "Speed-ups are over the fastest dense measured, ours or a library's (of tokens those "
+        "linked), in brackets their 95 % interval"
+        + (f": of {sittings} sittings the lowest to the highest end." if sittings > 1 else ".")
+    ) + (
         f" {doubtful} of all {len(speedups)} speed-ups below are marked untrusted: do not quote them."
         if doubtful
         else ""

@@ -25,7 +25,9 @@ EFFICIENCIES = {
     for what in ("", "overlap_")
 }
 FEWEST = 6  # rounds: fewer have no 95 % interval
-CERTAIN = 0.05  # half an interval wider than this share of its number is not trusted
+# Not trusted is a number of which an interval goes farther to a side than this share of it, in any
+# sitting, or which sittings have farther apart than twice that.
+CERTAIN = 0.05
 MAX_EFFICIENCY = 1.03  # above it, something is measured or counted wrongly
 
 
@@ -111,7 +113,11 @@ class InState:
         return self.of_row(experiment, row, threads).get(metric)
 
     def paired(self, experiment, above, below, threads, metric):
-        """Value of above / below over the rounds of both rows; None if they took no turns."""
+        """Value of above / below, sitting by sitting; None if one of the rows has no decodes.
+
+        Of a sitting it is the median over the rounds of both rows. Rows that took no turns there
+        have the ratio of that sitting's medians, with the interval of both.
+        """
         if threads != self.threads_here or metric not in COLUMNS:
             return None
         ratios = []
@@ -120,7 +126,11 @@ class InState:
         }
         for theirs in self._records.sittings_of(experiment, above, threads, CLOSING):
             ours = below_by.get(theirs["sitting"])
-            found = ours and evidence.paired(_kept(theirs), _kept(ours), metric, self._state())
+            if ours is None:
+                continue
+            found = evidence.paired(
+                _kept(theirs), _kept(ours), metric, self._state()
+            ) or evidence.apart(*(self._values(closing, metric) for closing in (theirs, ours)))
             if found:
                 ratios.append(found)
         records = [self.get(experiment, row, threads, metric) for row in (above, below)]
@@ -130,7 +140,7 @@ class InState:
         pooled = _pool(ratios)
         status = rec.worst(
             ["untrusted"] * pooled["doubtful"]
-            + [r["status"] for r in records if r["status"] != "untrusted"]
+            + [r["status"] for r in records if r["status"] != "untrusted" or r.get("beats_floor")]
         )
         value = combine(
             pooled["value"], "x", pooled["low"], pooled["high"], [of_record(r) for r in records]
@@ -168,6 +178,12 @@ class InState:
             ]
             if metric in found and each:
                 here[metric] = self._record(found[metric], metric, long_enough(each), ceilings)
+        for kind in KINDS:
+            efficiency = here.get(f"{kind}_efficiency")
+            if efficiency and efficiency["value"] > MAX_EFFICIENCY:
+                for metric in (*COLUMNS, *EFFICIENCIES):
+                    if metric.startswith(kind) and metric in here:
+                        here[metric] |= {"status": "untrusted", "beats_floor": True}
         if CLOSING not in here:
             self.gaps[experiment, row, self.threads_here] = f"no decode in the {self.state} state"
         return here
@@ -201,15 +217,13 @@ class InState:
 
     def _record(self, record, metric, each, ceilings):
         pooled = _pool(each)
-        doubtful = pooled["doubtful"] or (
-            metric in EFFICIENCIES and pooled["value"] > MAX_EFFICIENCY
-        )
         return dict(
             record,
             value=pooled["value"],
             interval=(pooled["low"], pooled["high"]),
             repeats=sum(one.rounds for one in each),
-            status="untrusted" if doubtful else _status(record, metric),
+            status="untrusted" if pooled["doubtful"] else _status(record, metric),
+            beats_floor=False,  # what is measured or counted wrongly, however sure it looks
             state=self.state,
             sittings=len(each),
             ceilings=(record.get("ceilings") or {}) | ceilings,
@@ -226,13 +240,18 @@ def long_enough(each):
 
 
 def _pool(each):
-    """Median of sittings, range of their intervals; doubtful if one of them is too wide."""
+    """Median of sittings, range of their intervals; doubtful if one is too wide or they disagree."""
+    values = [one.value for one in each]
+    middle = statistics.median(values)
     return {
-        "value": statistics.median(one.value for one in each),
+        "value": middle,
         "low": min(one.low for one in each),
         "high": max(one.high for one in each),
-        "doubtful": any(
-            one.rounds < FEWEST or (one.high - one.low) / 2 > CERTAIN * one.value for one in each
+        "doubtful": max(values) - min(values) > 2 * CERTAIN * middle
+        or any(
+            one.rounds < FEWEST
+            or max(one.high - one.value, one.value - one.low) > CERTAIN * one.value
+            for one in each
         ),
     }
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Checks that a folder of published sittings can be believed: tools/check_published.py FOLDER [--least N].
 
-  sittings   at least N (3) headline sittings, each complete, of one machine, at one commit, none of an edited tree
+  sittings   at least N (3) headline sittings, each complete, of one machine, at one commit, none of an edited tree; behind
+             every time of the headline so many
   threads    in the middle decode of a row some task waited for a processor in no more than a tenth of the time
   records    every time, floor and efficiency of a decode is the median of its decodes, with their quartiles
   summary    every time of summary.json is the median, over sittings with enough decodes in its state, of their medians,
@@ -18,6 +19,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "plots"))
 import evidence
+import headline
 import records as rec
 import states
 import summarise
@@ -61,6 +63,15 @@ def of_sittings(folder, least):
                 if not str(sitting.commit).startswith(record["commit"]):
                     found.append(f"{where}: commit {record['commit']}, not {sitting.commit}")
     return sorted(set(found))
+
+
+def of_headline(summary, least):
+    """Findings on what is quoted and stands on fewer sittings."""
+    return [
+        f"{name}: of {entry['sittings']} sittings, {least} are wanted"
+        for name, entry in summary.items()
+        if name.removesuffix(headline.SLOW) in headline.quoted_times() and entry["sittings"] < least
+    ]
 
 
 def of_threads(records):
@@ -168,9 +179,11 @@ def main():
     if not path.is_file():
         sys.exit(f"{path} does not exist; ./run_all.sh --publish makes it")
     records = rec.Records(arguments.folder)
-    on_summary, checked = of_summary(records, json.loads(path.read_text(encoding="utf-8")))
+    summary = json.loads(path.read_text(encoding="utf-8"))
+    on_summary, checked = of_summary(records, summary)
     found = (
         of_sittings(arguments.folder, arguments.least)
+        + of_headline(summary, arguments.least)
         + of_threads(records)
         + of_records(records)
         + on_summary

@@ -148,7 +148,7 @@ def decode_table(report, experiment, threads, kind):
         "",
         whose_dense(records, experiment, threads, kind)
         + read_rates(records, experiment, threads)
-        + how_paired(records),
+        + how_paired(records, experiment, threads),
     ]
 
 
@@ -262,18 +262,22 @@ def read_rates(records, experiment, threads):
     return f" Memory read {number(min(rates))} to {number(max(rates))} GB/s beside these rows."
 
 
-def how_paired(records):
+def how_paired(records, experiment, threads):
     """In words, what stands behind speed-ups of one state."""
     if not states.name_of(records):
         return ""
+    sittings = max(
+        len(records.sittings_of(experiment, row, threads, states.CLOSING))
+        for row in records.rows(experiment)
+    )
     return (
         f" In the {records.state} state the fixed read comes to "
         f"{number(records.states.centres[records.state])} GB/s. Speed-ups are medians over rounds "
-        "that both rows were in, in brackets their 95 % interval (rounds resampled in blocks of "
-        "10 s)"
+        "that both rows were in (of rows that were never in memory together, ratios of medians), in "
+        "brackets their 95 % interval (rounds resampled in blocks of 10 s)"
         + (
-            f"; medians of {len(records.sittings)} sittings, from the lowest to the highest end."
-            if len(records.sittings) > 1
+            f"; medians of {sittings} sittings, from the lowest to the highest end."
+            if sittings > 1
             else "."
         )
     )

@@ -81,7 +81,7 @@ def verdicts(records, own):
         for what in ("bytes", "flops", "time")
         if ("dense", what) in fits and ("sparse", what) in fits
     ]
-    verdicts = {what: fits["sparse", what].value <= 1.6 for what in ("bytes", "time")}
+    verdicts = {what: fits["sparse", what].high <= 1.6 for what in ("bytes", "time")}
     verdict = {2: "reproduced", 1: "partly reproduced", 0: "not reproduced"}[sum(verdicts.values())]
     if any(fits[key].status == "untrusted" for key in fits if key[1] == "time"):
         verdict += " but untrusted"

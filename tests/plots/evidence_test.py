@@ -47,6 +47,47 @@ class States(unittest.TestCase):
         self.assertIsNone(evidence.states_of(reads).border)
 
 
+    def test_a_heap_with_a_tail_is_one_state(self):
+        reads = [self.draw.gauss(60, 0.3) for _ in range(368)]
+        reads += [self.draw.uniform(42, 59) for _ in range(32)]
+        self.assertIsNone(evidence.states_of(reads).border)
+
+
+class Blocks(unittest.TestCase):
+    def test_are_of_ten_seconds_at_least_and_keep_every_round(self):
+        for seconds, lengths in ((20, [5, 5]), (26, [5, 8]), (30, [5, 5, 5]), (6, [3])):
+            rounds = [(2.0 * n, n) for n in range(seconds // 2)]
+            blocks = evidence.blocks_of(rounds)
+            self.assertEqual([len(block) for block in blocks], lengths)
+            self.assertEqual(sum(blocks, []), [n for _, n in rounds])
+
+    def test_groups_have_blocks_of_their_own(self):
+        decodes = [
+            evidence.Decode(group, n, 2.0 * n, 60.0, {"token_ms": 1.0})
+            for group in ("first", "second")
+            for n in range(7)  # 14 s, of which a second block would have 4
+        ]
+        self.assertEqual(evidence.alone(decodes, "token_ms").blocks, 2)
+
+    def test_few_blocks_are_less_sure_than_as_many_again(self):
+        few = [[10.0 + n, 10.5 + n] for n in range(5)]
+        widths = [(r := evidence.interval(few * times)).high - r.low for times in (1, 4)]
+        self.assertGreater(widths[0], 1.5 * widths[1])
+        found = evidence.interval(few)
+        self.assertTrue(10.0 <= found.low < found.value < found.high <= 14.5, found)
+
+
+class Apart(unittest.TestCase):
+    def test_a_ratio_of_two_alone_has_the_interval_of_both(self):
+        above = evidence.Ratio(10.0, 9.0, 11.0, 40, 8)
+        below = evidence.Ratio(2.0, 1.9, 2.1, 30, 6)
+        found = evidence.apart(above, below)
+        self.assertEqual((found.value, found.rounds, found.blocks), (5.0, 30, 6))
+        self.assertTrue(found.high > 5 * 1.1 and found.low < 5 / 1.1, found)
+        self.assertLess(found.high, 11 / 1.9)  # the two are independent
+        self.assertIsNone(evidence.apart(None, below))
+
+
 class Pairs(unittest.TestCase):
     def setUp(self):
         draw = random.Random(3)
@@ -103,7 +144,7 @@ class Pairs(unittest.TestCase):
                 if number % 5 == 0:
                     mood = draw.gauss(0, 1)
                 rounds.append((1.0 * number, 10 + mood + draw.gauss(0, 0.2)))
-            found = evidence.interval(rounds)
+            found = evidence.interval(evidence.blocks_of(rounds))
             covered += found.low <= 10 <= found.high
         self.assertGreaterEqual(covered, 34)
 

@@ -199,10 +199,53 @@ class Sittings(WithFolder):
                     record["samples"]["group"] = "another"
             path.write_text("\n".join(map(json.dumps, lines)))
         view, _ = states.views(rec.Records(self.folder), 2)[0]
-        self.assertIsNone(view.paired("table1_800m", "baseline", "ff_qkv", 2, "token_ms"))
+        # Of each sitting its own ratio, not one of medians over all of them.
+        self.assertEqual(
+            view.paired("table1_800m", "baseline", "ff_qkv", 2, "token_ms").sittings, 3
+        )
         found = decode.row_figures(view, "table1_800m", "ff_qkv", 2)["token_speedup"]
         self.assertAlmostEqual(found.value, 5, delta=0.01)
         self.assertGreater(found.high - found.low, 0.01)
+
+    def rewrite(self, change):
+        """change(sitting's number from 0, record's decodes as {column: value} lists)."""
+        for number, path in enumerate(sorted(self.folder.glob("sittings/*/*.jsonl"))):
+            lines = [json.loads(line) for line in path.read_text().splitlines()]
+            for record in lines:
+                for row in record.get("samples", {}).get("rows", []):
+                    change(number, record["row"], row)
+            path.write_text("\n".join(map(json.dumps, lines)))
+
+    def test_sittings_that_disagree_are_not_trusted(self):
+        def slower(number, name, row):
+            if name == "baseline":
+                row[COLUMNS.index("token_ms")] *= 1 + 0.08 * number
+
+        self.rewrite(slower)
+        found = self.summary()
+        for name in ("baseline.token_ms", "ff_qkv.token_speedup"):
+            self.assertEqual(found[f"table1.800m.{name}"]["status"], "untrusted", name)
+        self.assertEqual(found["table1.800m.baseline.block_ms"]["status"], "ok")
+
+    def test_a_row_that_beats_its_floor_has_no_trusted_time(self):
+        def faster(_, name, row):
+            if name == "ff_qkv":
+                row[COLUMNS.index("token_floor_ms")] = 1.1 * row[COLUMNS.index("token_ms")]
+
+        self.rewrite(faster)
+        found = self.summary()
+        for name in ("ff_qkv.token_ms", "ff_qkv.token_efficiency", "ff_qkv.token_speedup"):
+            self.assertEqual(found[f"table1.800m.{name}"]["status"], "untrusted", name)
+        for name in ("ff_qkv.block_ms", "ff_qkv.block_speedup", "baseline.token_ms"):
+            self.assertEqual(found[f"table1.800m.{name}"]["status"], "ok", name)
+
+    def test_a_headline_of_fewer_sittings_is_found(self):
+        def leave(number, _, row):
+            if number < 2:
+                row[COLUMNS.index("state_read_gbps")] = RATE["fast"]
+
+        self.rewrite(leave)
+        self.assertIn("table1.800m.baseline.token_ms@slow: of 1 sittings", self.check()[1])
 
     def test_headline_and_report_show_states_side_by_side(self):
         summary = self.summary()
