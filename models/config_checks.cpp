@@ -1,21 +1,33 @@
 // Texts of the refusals.
 #include "models/config_checks.h"
 
+#include <limits>
+
 #include "kernels/check.h"
 
 namespace scaling {
+
+namespace {
+
+/// Positions and indices are 32 bits wide; products of two sizes fit into 64.
+constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
+
+}  // namespace
 
 void require_positive(const char* name, std::int64_t value) {
   if (value <= 0) {
     throw UserError(std::string(name) + " " + std::to_string(value) +
                     " is not positive; give a number of at least 1");
   }
+  require_at_most(name, value, kLargest);
 }
 
 void require_not_negative(const char* name, std::int64_t value) {
   if (value < 0) {
-    throw UserError(std::string(name) + " " + std::to_string(value) + " must not be negative");
+    throw UserError(std::string(name) + " " + std::to_string(value) +
+                    " must not be negative; give 0 or more");
   }
+  require_at_most(name, value, kLargest);
 }
 
 void require_divides(const char* whole, std::int64_t n, const char* part, std::int64_t parts) {

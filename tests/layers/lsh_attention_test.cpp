@@ -423,7 +423,9 @@ TEST(LshAttentionTest, NothingButPaddingIsZero) {
   for (const Mat* m : {&r.o, &r.dq, &r.dk, &r.dv}) EXPECT_TRUE(m->isZero(0));
 }
 
-TEST(LshAttentionTest, LooksAtNoLaterPosition) {
+/// Buckets are kept: a later position that hashes anew moves the borders of chunks, and so which
+/// earlier keys a query sees.
+TEST(LshAttentionTest, WithItsBucketsLooksAtNoLaterPosition) {
   const std::int64_t length = 70, same = 41;
   const LshAttention layer(config_of({8, 3, 6, 1, 1}));
   Input in(length);

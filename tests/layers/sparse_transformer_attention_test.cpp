@@ -136,8 +136,21 @@ TEST(SparseTransformerAttention, DecodesHoldWhatTheyMayRead) {
   EXPECT_EQ(BandedAttention(banded(64)).cache_bytes(2, 1000), KeyValueCache::bytes(2, 3, 64, 8));
   EXPECT_EQ(FixedAttention(fixed({100, 10, 1})).cache_bytes(2, 1000),
             KeyValueCache::bytes(2, 3, 90 + 10 * 10, 8));
+  EXPECT_EQ(Fixed(1'000'000, 10, 1).slots(20), 20 + 10);
   EXPECT_LE(Strided(100).slots(10'000), 10'000 + 101);
   EXPECT_EQ(Strided(100).slots(90), 90);
+}
+
+/// Thresholds spare values only of what is read where it lies: of several ranges all is copied.
+TEST(SparseTransformerAttention, ThresholdsArePricedByWhatIsCopied) {
+  const auto values_read = [](const ModelConfig& config, const Pattern& pattern) {
+    double keys = 0;
+    for (std::int64_t head = 0; head < 3; ++head) keys += double(pattern.keys_read(head, 200));
+    const double bytes = total(StridedAttention(config).step_cost(1, 200)).bytes;
+    return bytes / (8 * 4) - keys;
+  };
+  EXPECT_EQ(values_read(strided(10, "entmax15"), Strided(10)), 3 * (11 + 18));
+  EXPECT_EQ(values_read(strided(500, "entmax15"), Strided(500)), 3);
 }
 
 TEST(SparseTransformerAttention, NothingComesFromLaterPositions) {

@@ -67,9 +67,13 @@ class LinformerAttention : public SelfAttention {
   Cost step_cost(int, std::int64_t) const override { return {}; }
   /// No pairs: sums over positions, and queries with the sums.
   AttentionWork work(std::int64_t length, bool causal) const override;
-  /// Those of attention to the sums. The sums themselves, and with padding an example's keys or
-  /// values, are held once more, whatever the number of examples.
-  double activation_floats() const override { return tiles_.activation_floats(); }
+  /// Those of attention to the sums, and an example's sums and their gradients, shared among the
+  /// positions of a whole sequence; in a shorter one each weighs more. With padding one example's
+  /// keys or values are held once more, whatever the number of examples.
+  double activation_floats() const override {
+    const double sums = 4.0 * double(rank_ * tiles_.heads * tiles_.d_head);
+    return tiles_.activation_floats() + sums / double(length_);
+  }
 
  private:
   struct Kept;

@@ -54,6 +54,11 @@ void LshAttention::validate(const ModelConfig& config) {
   }
   require_not_negative("lsh_chunks_before", knobs.lsh_chunks_before);
   require_not_negative("lsh_chunks_after", knobs.lsh_chunks_after);
+  // Their products with a chunk are counts of keys.
+  constexpr std::int64_t kMostOfEach = 32768;
+  require_at_most("lsh_rounds", knobs.lsh_rounds, kMostOfEach);
+  require_at_most("lsh_chunks_before", knobs.lsh_chunks_before, kMostOfEach);
+  require_at_most("lsh_chunks_after", knobs.lsh_chunks_after, kMostOfEach);
 }
 
 LshAttention::LshAttention(const ModelConfig& config)

@@ -41,6 +41,9 @@ struct LshKnobs {
 /// position that sees nothing is zero. Rounds are combined by their normalisers, so that a key met
 /// twice counts twice.
 ///
+/// Who is in view depends on the hashes of all positions, under a causal mask of later ones too;
+/// their keys and values do not enter.
+///
 /// The last chunk may be a shorter one, so that any length will do. Memory is linear in length.
 class LshAttention : public SelfAttention {
  public:

@@ -105,10 +105,14 @@ void PatternAttention::step(const StepContext& ctx, AttentionCache& of_branch, c
 
 Cost PatternAttention::step_cost(int tokens, std::int64_t length) const {
   double keys = 0, values = 0;  // of all heads
+  std::vector<Range> read;
   for (std::int64_t head = 0; head < tiles_.heads; ++head) {
     const double n = double(tiles_.pattern->keys_read(head, length));
+    read.clear();
+    if (length > 0) tiles_.pattern->reads(head, length - 1, length, read);
     keys += n;
-    values += tiles_.normaliser ? std::min(n, 1.0) : n;
+    // What is copied together is copied before probabilities are known.
+    values += tiles_.normaliser && read.size() == 1 ? 1 : n;
   }
   const double floats = (keys + values) * double(tiles_.d_head) * tokens;
   return {{"attention", 0, floats * 4, 2 * floats}};

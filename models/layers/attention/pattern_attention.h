@@ -46,11 +46,12 @@ class PatternAttention : public SelfAttention {
   /// Has the pattern's slots.
   std::unique_ptr<AttentionCache> make_cache(int tokens, std::int64_t capacity) const override;
   std::uint64_t cache_bytes(int tokens, std::int64_t capacity) const override;
-  /// Reads what the pattern says, and of that the values of what gets a probability only.
+  /// Reads what the pattern says; where that is one range, of its values those only that get a
+  /// probability.
   void step(const StepContext& ctx, AttentionCache& cache, const float* q, const float* k,
             const float* v, float* o) const override;
-  /// Keys and values that a step at the last position reads; where most probabilities are zero, of
-  /// values one position's, the least that a step reads.
+  /// Keys and values that a step at the last position reads; where most probabilities are zero and
+  /// what is read is one range, of values one position's, the least that a step reads.
   Cost step_cost(int tokens, std::int64_t length) const override;
   /// Every pair of the pattern, of padding too.
   AttentionWork work(std::int64_t length, bool causal) const override;

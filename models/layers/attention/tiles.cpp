@@ -274,11 +274,11 @@ void forward_of_head(const Head& head, Buffers& b) {
   }
 }
 
-/// Slopes of a row of probabilities; softmax's are they themselves.
-float* slopes_of(const Head& head, const Tile& tile, float* p, Buffers& b) {
+/// Slopes of a row of probabilities up to the last key that it sees; softmax's are they themselves.
+float* slopes_of(const Head& head, Range keys, float* p, Buffers& b) {
   if (!head.normaliser) return p;
   b.slopes.resize(std::size_t(b.scores.cols()));
-  head.normaliser->slopes(p, b.slopes.data(), padded(tile.keys.size()));
+  head.normaliser->slopes(p, b.slopes.data(), padded(keys.end));
   return b.slopes.data();
 }
 
@@ -305,7 +305,7 @@ void find_deltas(const Head& head, Buffers& b) {
       float* gradient = b.gradient.row(i).data();
       mask_row(seen, keys, p);
       probabilities(head, seen, tile, keys, query, p);
-      const float* slopes = slopes_of(head, tile, p, b);
+      const float* slopes = slopes_of(head, keys, p, b);
       drop_row(head, b, tile, query, keys, gradient);
       for (std::int64_t j = keys.begin; j < keys.end; ++j) {
         b.sums[std::size_t(query)] += slopes[j];
@@ -331,7 +331,7 @@ void rows_backward(const Head& head, const Tile& tile, Buffers& b) {
     probabilities(head, seen, tile, keys, query, scores);
     drop_row(head, b, tile, query, keys, gradient);
     clear_others(tile, keys, gradient);
-    const Row s = vectors_of(keys, slopes_of(head, tile, scores, b));
+    const Row s = vectors_of(keys, slopes_of(head, keys, scores, b));
     Row g = vectors_of(keys, gradient);
     g = s * (g - b.deltas[std::size_t(query)]) * head.scale();
     // A replaced logit passes nothing back, even where nothing else was there to look at.

@@ -23,7 +23,7 @@ struct BigBirdKnobs : PatternKnobs {
     visit("bigbird_random", k.bigbird_random, "random blocks that a block sees", size);
     visit("bigbird_blocks", k.bigbird_blocks,
           "where random blocks are without a causal mask: uniform, the paper's intent, or plan, "
-          "mostly near the start as in the released code");
+          "mostly near the start, much as in the released code");
     PatternKnobs::fields(k, visit);
   }
 };

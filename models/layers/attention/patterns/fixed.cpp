@@ -39,23 +39,22 @@ Range Fixed::visible(const PatternCall& call, const Part& part, std::int64_t i) 
 }
 
 std::int64_t Fixed::slots(std::int64_t capacity) const {
-  return block_ - summary_ + (capacity + block_ - 1) / block_ * summary_;
+  const std::int64_t all = (capacity + block_ - 1) / block_ * summary_;
+  return others(capacity) + std::min(capacity, all);
 }
 
 Pattern::Place Fixed::place(std::int64_t head, std::int64_t position,
-                            std::int64_t /*capacity*/) const {
-  const std::int64_t at = position % block_, others = block_ - summary_;
-  const std::int64_t before = summaries(head, position);
-  if (summaries(head, position + 1) > before) return {.slot = others + before};
-  return {.slot = others - 1 - (at < first_summary(head) ? at : at - summary_)};
+                            std::int64_t capacity) const {
+  const std::int64_t at = position % block_, before = summaries(head, position);
+  if (summaries(head, position + 1) > before) return {.slot = others(capacity) + before};
+  return {.slot = others(capacity) - 1 - (at < first_summary(head) ? at : at - summary_)};
 }
 
-void Fixed::reads(std::int64_t head, std::int64_t position, std::int64_t /*capacity*/,
+void Fixed::reads(std::int64_t head, std::int64_t position, std::int64_t capacity,
                   std::vector<Range>& read) const {
   const std::int64_t all = summaries(head, position + 1), at = position % block_;
   const std::int64_t own = all - position / block_ * summary_;  // of the current block
-  const std::int64_t others = block_ - summary_;
-  read.push_back({others - (at + 1 - own), others + all});
+  read.push_back({others(capacity) - (at + 1 - own), others(capacity) + all});
 }
 
 void FixedAttention::validate(const ModelConfig& config) {

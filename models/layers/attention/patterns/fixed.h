@@ -2,6 +2,7 @@
 // Sequences with Sparse Transformers", fixed).
 #pragma once
 
+#include <algorithm>
 #include <memory>
 
 #include "models/layers/attention/patterns/strided.h"
@@ -48,6 +49,8 @@ class Fixed : public Pattern {
   std::int64_t first_summary(std::int64_t head) const {
     return block_ - summary_ * (head % subblocks_ + 1);
   }
+  /// Slots for what is no summary, of one block.
+  std::int64_t others(std::int64_t capacity) const { return std::min(block_ - summary_, capacity); }
   /// Summary positions among the first n of a sequence.
   std::int64_t summaries(std::int64_t head, std::int64_t n) const;
 
