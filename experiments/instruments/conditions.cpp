@@ -57,7 +57,6 @@ ConditionsMeter::ConditionsMeter(Team& team, std::uint64_t bytes) {
     const Range own = share_of(std::int64_t(bytes), thread, team.threads(), 1 << 21);
     std::memset(first + own.begin, 0, std::size_t(own.size()));
   });
-  streams_ = fastest_streams(team, memory_.data(), memory_.used());
 }
 
 ConditionsMeter::Counters ConditionsMeter::counters() {
@@ -69,7 +68,7 @@ ConditionsMeter::Counters ConditionsMeter::counters() {
           .seconds = std::chrono::duration<double>(Clock::now().time_since_epoch()).count()};
 }
 
-Conditions ConditionsMeter::stop(Team& team) const {
+Conditions ConditionsMeter::stop(Team& team) {
   const Counters after = counters();
   const double ticks = after.processors.all - before_.processors.all;
   const double microseconds = 1e6 * (after.seconds - before_.seconds);
@@ -80,7 +79,9 @@ Conditions ConditionsMeter::stop(Team& team) const {
   found.pressure = (after.waited_us - before_.waited_us) / microseconds;
   found.switches = after.switches - before_.switches;
   found.load = std::strtod(first_line("/proc/loadavg").c_str(), nullptr);
-  found.read_gbps = measure_one_pass(team, memory_.data(), memory_.used(), streams_) / 1e9;
+  const auto [streams, is_new] = streams_.try_emplace(team.threads(), ReadStreams::one);
+  if (is_new) streams->second = fastest_streams(team, memory_.data(), memory_.used());
+  found.read_gbps = measure_one_pass(team, memory_.data(), memory_.used(), streams->second) / 1e9;
   found.barrier_us = 1e6 * measure_barrier(team);
   return found;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 
 #include "kernels/arena.h"
 #include "kernels/ceilings.h"
@@ -37,8 +38,9 @@ class ConditionsMeter {
 
   /// Right before a trial.
   void start() { before_ = counters(); }
-  /// Right after a trial of the team: the pass leaves nothing of it in any cache.
-  Conditions stop(Team& team) const;
+  /// Right after a trial of the team: the pass leaves nothing of it in any cache. The first of a
+  /// number of threads also finds its way to read.
+  Conditions stop(Team& team);
 
  private:
   struct Counters {
@@ -50,7 +52,7 @@ class ConditionsMeter {
   static Counters counters();
 
   Arena memory_;
-  ReadStreams streams_ = ReadStreams::one;
+  std::map<int, ReadStreams> streams_;  ///< the fastest way for so many threads, found once
   Counters before_;
 };
 
