@@ -144,12 +144,20 @@ double share_read(const Decoder& decoder, std::int64_t d_ff) {
   return read / blocks;
 }
 
-void check_texts(const GenerateKnobs& knobs, const TrainConfig& train, const ModelConfig& config) {
-  if (!needs_of(train).causal) {
+void check_task(const TrainConfig& train) {
+  const Needs needs = needs_of(train);
+  if (!needs.text) {
+    throw UserError("this model was trained for the task " + train.task +
+                    ", which has numbers and no text; name a checkpoint of a text task");
+  }
+  if (!needs.causal) {
     throw UserError("this model was trained for the task " + train.task +
                     ", which reads texts from both sides and continues none; name a checkpoint of "
                     "another task");
   }
+}
+
+void check_texts(const GenerateKnobs& knobs, const ModelConfig& config) {
   if (config.decoder_only() && !knobs.source.empty()) {
     throw UserError("this model has no encoder that could read --source; give --prompt");
   }
@@ -181,12 +189,14 @@ int generate(int argc, char** argv) {
   check(options);
   const int threads = parse_threads(options.threads).back();
   const CheckpointInfo info = read_checkpoint_info(options.checkpoint);
-  const RunState run = parse_run_state(info.training);
+  RunState run = parse_run_state(info.training);
+  run.config.gemm = "auto";  // what it was trained with need not be linked here
+  check_task(run.config);
   const auto tokenizer = tokenizer_of(options.checkpoint, info, options.tokenizer);
   ModelConfig config = info.model;
   config.weight_type = options.weight_type;
   config.blocks = config.decoder_layers;
-  check_texts(options, run.config, config);
+  check_texts(options, config);
   std::vector<int> source, prompt;
   if (!options.source.empty()) source = source_ids(*tokenizer, options.source, config.vocab_size);
   if (!options.prompt.empty()) tokenizer->encode(options.prompt, prompt);
@@ -199,7 +209,7 @@ int generate(int argc, char** argv) {
     std::fprintf(stderr, "note: this model's targets end after %lld tokens (max_length)\n",
                  static_cast<long long>(config.max_length));
   }
-  const std::int64_t window = std::min(config.max_length, given + tokens);
+  const std::int64_t window = given + std::min(tokens, config.max_length - given);
 
   Transformer model(config);
   Team team(threads);

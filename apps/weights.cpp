@@ -49,7 +49,9 @@ int weights(int argc, char** argv) {
   }
   const CheckpointInfo info = read_checkpoint_info(options.checkpoint);
   std::unique_ptr<Tokenizer> tokenizer;
-  if (needs_of(parse_run_state(info.training).config).text) {
+  TrainConfig train = parse_run_state(info.training).config;
+  train.gemm = "auto";  // what it was trained with need not be linked here
+  if (needs_of(train).text) {
     tokenizer = tokenizer_of(options.checkpoint, info, options.tokenizer);
   }
   write_weights(options.checkpoint, options.out, tokenizer.get());

@@ -209,6 +209,18 @@ Numbers evaluated_on(const Numbers& like, const TrainConfig& config, std::int64_
   return numbers;
 }
 
+/// How accuracy falls with length: ten ranges, each within its own numbers of digits.
+std::vector<Numbers> ranges_of(const Numbers& like, const TrainConfig& config) {
+  std::vector<Numbers> ranges;
+  const std::int64_t longest = config.eval_digits_max;
+  const std::int64_t range = std::max<std::int64_t>(2, (longest + 9) / 10);
+  for (std::int64_t least = 1; least <= longest; least += range) {
+    ranges.push_back(evaluated_on(like, config, least, std::min(longest, least + range - 1)));
+    ranges.back().is_strict = true;
+  }
+  return ranges;
+}
+
 class NumberTask : public Task {
  public:
   NumberTask(const Numbers& like, const TrainConfig& config)
@@ -218,15 +230,9 @@ class NumberTask : public Task {
     // Longer examples than were trained on say nothing of whether the task was learnt at all.
     sets_.push_back({{.prefix = "trained_length_"},
                      evaluated_on(like, config, config.digits_min, config.digits_max)});
-    // How accuracy falls with length: ten ranges.
-    const std::int64_t longest = config.eval_digits_max;
-    const std::int64_t range = std::max<std::int64_t>(2, (longest + 9) / 10);
-    for (std::int64_t least = 1; least <= longest; least += range) {
-      const std::int64_t most = std::min(longest, least + range - 1);
-      Numbers numbers = evaluated_on(like, config, least, most);
-      numbers.is_strict = true;
-      sets_.push_back(
-          {{.suffix = ".to_" + std::to_string(most) + "_digits", .only_at_end = true}, numbers});
+    for (const Numbers& numbers : ranges_of(like, config)) {
+      const std::string most = std::to_string(numbers.digits_max);
+      sets_.push_back({{.suffix = ".to_" + most + "_digits", .only_at_end = true}, numbers});
     }
   }
 
@@ -300,8 +306,14 @@ Needs needs_of_numbers(Numbers::Kind kind, bool has_source, const TrainConfig& c
   require_digits("digits_min", config.digits_min, "digits_max", config.digits_max, least);
   require_digits("eval_digits_min", config.eval_digits_min, "eval_digits_max",
                  config.eval_digits_max, least);
+  // A strict range's first addend may be longer than any of the whole.
+  Lengths longest = evaluated.longest();
+  for (const Numbers& numbers : ranges_of(like, config)) {
+    longest.source = std::max(longest.source, numbers.longest().source);
+    longest.input = std::max(longest.input, numbers.longest().input);
+  }
   return {.trained = trained.longest(),
-          .evaluated = evaluated.longest(),
+          .evaluated = longest,
           .least_vocab_size = trained.least_vocab_size(),
           .length_knobs = "digits_max, eval_digits_max"};
 }

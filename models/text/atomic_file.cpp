@@ -19,17 +19,24 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kTemporary = ".tmp-";  // before the writer's process id
+/// How this machine's temporary names begin: process ids are those of one machine, and the folder
+/// may be shared by several.
+std::string start_of(const std::string& path) {
+  char host[256] = {};
+  gethostname(host, sizeof host - 1);
+  return path + ".tmp-" + host + "-";
+}
 
 std::string unique_name(const std::string& path) {
   static std::atomic<unsigned> count{0};
-  return path + kTemporary + std::to_string(getpid()) + "-" + std::to_string(count++);
+  return start_of(path) + std::to_string(getpid()) + "-" + std::to_string(count++);
 }
 
-/// Removes what writers of the same file left that were killed: they are no processes any more.
+/// Removes what this machine's writers of the same file left that were killed: they are no
+/// processes any more.
 void remove_leftovers(const std::string& path) {
   const fs::path folder = fs::path(path).parent_path();
-  const std::string start = fs::path(path).filename().string() + kTemporary;
+  const std::string start = fs::path(start_of(path)).filename().string();
   std::error_code error;
   fs::directory_iterator entries(folder.empty() ? fs::path(".") : folder, error);
   if (error) return;  // writing will say why
@@ -48,6 +55,8 @@ void remove_leftovers(const std::string& path) {
 
 AtomicFile::AtomicFile(const std::string& path) : path_(path), temporary_(unique_name(path)) {
   remove_leftovers(path);
+  // No file of this process: one that had its id and was killed, as the first of a container has.
+  unlink(temporary_.c_str());
   file_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (file_ < 0) fail();
 }

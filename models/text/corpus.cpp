@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <set>
 #include <sstream>
 
 #include "kernels/check.h"
@@ -139,6 +140,17 @@ Corpus::Corpus(const std::string& name, const std::string& keys, const ReadWatch
   const auto same = [](const File& a, const File& b) { return a.path == b.path; };
   std::sort(files_.begin(), files_.end(), before);
   files_.erase(std::unique(files_.begin(), files_.end(), same), files_.end());
+}
+
+std::string Corpus::shared_with(const Corpus& other) const {
+  if (generated_ && other.generated_) return name_;
+  std::set<fs::path> ours;
+  std::error_code error;
+  for (const File& file : files_) ours.insert(fs::weakly_canonical(file.path, error));
+  for (const File& file : other.files_) {
+    if (ours.count(fs::weakly_canonical(file.path, error))) return file.path;
+  }
+  return "";
 }
 
 void Corpus::add_folder(const std::string& path) {

@@ -34,6 +34,8 @@ class Corpus {
                   const ReadWatch& watch = {});
 
   bool generated() const { return generated_; }
+  /// A file, or the generator, that both read; empty if there is none.
+  std::string shared_with(const Corpus& other) const;
   std::size_t files() const { return files_.size(); }
   std::size_t ignored_files() const { return ignored_; }
   /// Hashes the files' bytes, in order, and the keys; not their names. Remembered in the folder

@@ -35,6 +35,14 @@ TextStore::TextStore(const TrainConfig& config, Layout layout, std::int64_t voca
                      const std::string& cache_folder, const ReadWatch& watch)
     : length_(config.length) {
   const Corpus corpus(config.corpus, config.text_key, watch);
+  if (!config.validation.empty()) {
+    const std::string both = corpus.shared_with(Corpus(config.validation, config.text_key));
+    if (!both.empty()) {
+      throw UserError("'" + both + "' belongs to corpus '" + config.corpus + "' and to validation '" +
+                      config.validation +
+                      "', so that what is evaluated would be trained on; give a corpus without it");
+    }
+  }
   is_generated_ = corpus.generated();
   content_ = corpus.hash(cache_folder);
   if (config.tokenizer == TokenizerKind::bytes) {

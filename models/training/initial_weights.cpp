@@ -28,7 +28,16 @@ bool fits(const TensorEntry& tensor, const Parameter& p) {
 
 void require_tokenizer(const SafetensorsFile& file, const Tokenizer* ours) {
   const auto theirs = file.metadata().find(kTokenizerText);
-  if (ours == nullptr || theirs == file.metadata().end()) return;
+  if (ours == nullptr) return;
+  if (theirs == file.metadata().end()) {
+    // Other programs may have dropped the metadata; the vocabulary is a tensor.
+    if (ours->model().empty() && file.tensors().count(kVocabularyTensor)) {
+      throw UserError(named(file.path()) + " carries a vocabulary of pieces, this run has '" +
+                      ours->identity() +
+                      "': its ids would mean other text; set tokenizer to sentencepiece");
+    }
+    return;
+  }
   if (theirs->second == ours->identity()) return;
   throw UserError(named(file.path()) + " belongs to the tokenizer '" + theirs->second +
                   "', this run has '" + ours->identity() +

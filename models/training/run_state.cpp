@@ -26,7 +26,8 @@ std::string to_json(const RunState& state) {
   json[kSeconds] = print_value(state.seconds);
   if (state.best) json[kBest] = print_value(*state.best);
   if (state.plateau_steps) json[kPlateauSteps] = print_value(*state.plateau_steps);
-  return json.dump();
+  // A path need not be UTF-8.
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 RunState parse_run_state(const std::string& text) {

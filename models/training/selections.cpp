@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 
+#include "kernels/check.h"
 #include "kernels/gemm.h"
 #include "kernels/team.h"
 #include "models/layers/catalog.h"
@@ -65,9 +66,11 @@ SelectionNumbers diagnose_selections(Transformer& model, const Task& task, const
   set_field(soft, "hard_probability", 0);
   set_field(soft, "selection_noise", 0);
   Transformer twin(soft);
-  {
+  try {
     Team team(threads);
     twin.allocate_for_training(team);
+  } catch (const UserError&) {
+    return {};  // the curve is done: it is not lost for want of memory for a diagnosis
   }
   set_gemm_threads(threads);
   copy_weights(model, twin);

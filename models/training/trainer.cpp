@@ -286,7 +286,9 @@ std::int64_t Trainer::Impl::resume() {
   load_checkpoint(latest, arrays);
   step = saved = info.step;
   seconds = state.seconds;
-  best_perplexity = state.best.value_or(std::numeric_limits<double>::infinity());
+  // Of another number of batches it would be another text's.
+  const bool is_same_text = state.config.evaluate_batches == config.evaluate_batches;
+  if (is_same_text && state.best) best_perplexity = *state.best;
   plateau_steps = state.plateau_steps;
   return step;
 }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <numeric>
 #include <set>
@@ -191,9 +192,10 @@ TEST(GapSentences, ATextOfOneSentenceIsAskedForWhole) {
   EXPECT_EQ(batch.source[1], 1);
   EXPECT_EQ(batch.bytes, 6 * 18);
 
-  config.validation = config.corpus;
+  config.validation = folder / "same.jsonl";
+  std::filesystem::copy_file(config.corpus, config.validation);
   expect_mentions(message_of([&] { make_task(config, kVocab, folder / "cache"); }),
-                  {config.corpus, "no sentences", "60 validation texts of at most 100 tokens",
+                  {config.validation, "no sentences", "60 validation texts of at most 100 tokens",
                    "larger length"});
 }
 

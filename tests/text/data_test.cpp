@@ -564,9 +564,11 @@ TEST(TextTask, SpansOfDocuments) {
 
 TEST(TextTask, EndsOfDocumentsAreTokensOfOneByte) {
   Folder folder;
-  write_file(folder / "a.jsonl", "{\"text\": \"ab\"}\n{\"text\": \"cd\"}\n");
+  for (const char* name : {"a.jsonl", "v.jsonl"}) {
+    write_file(folder / name, "{\"text\": \"ab\"}\n{\"text\": \"cd\"}\n");
+  }
   TrainConfig config = config_for(folder / "a.jsonl");
-  config.validation = folder / "a.jsonl";
+  config.validation = folder / "v.jsonl";
   config.length = 6;
   config.batch = 1;
   const auto data = make_task(config, kByteVocab, folder / "cache");
@@ -581,6 +583,29 @@ TEST(TextTask, EndsOfDocumentsAreTokensOfOneByte) {
   config.validation = "";
   expect_mentions(message_of([&] { make_task(config, kByteVocab, folder / "cache"); }),
                   {"too small", "50th"});
+}
+
+TEST(TextTask, WhatIsTrainedOnIsNoValidation) {
+  Folder folder;
+  write_file(folder / "a.txt", std::string(500, 'a'));
+  write_file(folder / "valid.txt", std::string(500, 'b'));
+  const auto refusal = [&](const std::string& corpus, const std::string& validation) {
+    TrainConfig config = config_for(corpus);
+    config.validation = validation;
+    return message_of([&] { make_task(config, kByteVocab, folder / "cache"); });
+  };
+  // A folder holds its validation text, whatever way it is named.
+  const std::string around = folder.path() + "/../" +
+                             std::filesystem::path(folder.path()).filename().string() +
+                             "/valid.txt";
+  for (const std::string& validation : {folder / "valid.txt", around}) {
+    expect_mentions(refusal(folder.path(), validation),
+                    {validation, folder.path(), "trained on", "without it"});
+  }
+  expect_mentions(refusal("generated", "generated"), {"generated", "trained on"});
+  TrainConfig config = config_for(folder / "a.txt");
+  config.validation = folder / "valid.txt";
+  EXPECT_NO_THROW(make_task(config, kByteVocab, folder / "cache"));
 }
 
 TEST(TextTask, ReadingCanBeWatchedAndStopped) {

@@ -2,6 +2,7 @@
 // is the decode, and checkpoints come back or are refused.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -658,7 +659,9 @@ TEST(Checkpoint, AFullDiskLeavesTheOldOne) {
   const std::string old = contents(path);
   values.assign(values.size(), 2.0f);
   // What a killed run left does not stay for ever.
-  std::ofstream(path + ".tmp-999999999-0") << "half";
+  char host[256] = {};
+  ASSERT_EQ(gethostname(host, sizeof host - 1), 0);
+  std::ofstream(path + ".tmp-" + host + "-999999999-0") << "half";
 
   rlimit limit{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
