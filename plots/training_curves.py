@@ -10,8 +10,10 @@ from values import combine, of_record, over_seeds, setting
 SIZES = ("small", "mini")  # the larger one first: it decides
 EXPERTS = ("moe_block", "moe_switch")
 CORPUS = ("corpus", "text_key", "validation")
-# Settings by which the same curve may differ: how its sizes were found, where its text lay.
+# Settings by which the same curve may differ: how its sizes were found, where its text lay, what multiplied its matrices
+# (to a float's rounding the same), how often it was looked at and saved.
 INCIDENTAL = ("solve", "reference_row", "twin", "equal_reads", "cache", "corpus", "validation")
+INCIDENTAL += ("gemm", "evaluate_every", "checkpoint_every")
 SEEDS = ("seed", "data_seed")
 
 
@@ -58,8 +60,9 @@ class Experiment:
         return {seed: r for (name, seed), r in self._results.get(metric, {}).items() if name == row}
 
     def setting(self, row, knob):
-        """A setting of a finished row, or None."""
-        record = next(iter(self.by_seed(row, "log_perplexity").values()), None)
+        """A setting of a finished row, as its newest curve has it, or None."""
+        curves = self.by_seed(row, "log_perplexity").values()
+        record = max(curves, key=lambda r: r.get("date") or "", default=None)
         return setting(record, knob) if record else None
 
     def tokens(self, row):

@@ -149,6 +149,14 @@ bool CurveRun::reuse() {
     r.experiment = base_.experiment;
     r.row = base_.row;
     r.against = base_.against;
+    r.study = base_.study;
+    r.section = base_.section;
+    r.title = base_.title;
+    r.id = base_.id;
+    // What names other rows belongs to the experiment, not to the curve.
+    for (const char* knob : {"solve", "reference_row", "twin", "equal_reads"}) {
+      if (r.config.contains(knob) && base_.config.contains(knob)) r.config[knob] = base_.config[knob];
+    }
     add_note(r.note, "trained as " + from);
   }
   const std::string csv = csv_path(base_.experiment + "/" + base_.row);

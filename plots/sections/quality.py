@@ -93,7 +93,9 @@ def table(experiment):
         "verdict contrast",
         "verdict",
     )
-    said = contrasts.verdicts(contrasts.of_experiment(experiment))
+    figure = contrasts.of_experiment(experiment)
+    said = contrasts.verdicts(figure)
+    few = {one.row for one in figure if one.seeds < FEW}
     for row in experiment.rows:
         found = row_figures(experiment, row)
         own = found.get("log_perplexity")
@@ -107,7 +109,7 @@ def table(experiment):
                 str(own.seeds),
                 nats(own, ""),
                 *(nats(found.get(ending)) for ending in ("gap", "contrast", "verdict_contrast")),
-                f"**{said[row]}**" if row in said else "–",
+                f"**{said[row]}**" + (" so far" if row in few else "") if row in said else "–",
             )
         )
     return lines
@@ -161,6 +163,9 @@ def against(records, one, everywhere):
     experiment, contrast = one.experiment, one.contrast
     base = experiment.baseline
     found = []
+    lost = contrasts.over_seeds(experiment, operator.sub, contrast.equal_reads, contrast.twin)
+    if lost.low <= 0:
+        found.append(f"equal reads' own loss is not surely above 0: {nats(lost)}")
     if one.verdict == "enough" and contrast.against_twin.low > 0:
         found.append(f"it still loses {nats(contrast.against_twin)} to its twin")
     if one.verdict == "not enough":

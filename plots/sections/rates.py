@@ -82,10 +82,15 @@ def experiments(records):
 def doubts(records, experiment, rows):
     """What the sweeps of a folder say against the rates that an experiment's rows were trained at.
 
-    Of several sweeps of a row the one of the most tokens counts. Nothing if there are none of the
-    same task and width.
+    Of several sweeps of a row the one counts whose budget of tokens is nearest. Nothing if there are
+    none of the same task and width.
     """
     known = {}
+
+    def distance(sweep):
+        own, swept_at = experiment.tokens(sweep.row), sweep.best.nats.tokens
+        return abs(math.log(swept_at / own)) if own and swept_at else 0
+
     for swept, each in experiments(records):
         for sweep in each:
             if any(
@@ -94,7 +99,7 @@ def doubts(records, experiment, rows):
             ):
                 continue
             older = known.get(sweep.row)
-            if older is None or sweep.best.nats.tokens > older.best.nats.tokens:
+            if older is None or distance(sweep) < distance(older):
                 known[sweep.row] = sweep
     found = []
     for row in rows:
