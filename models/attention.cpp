@@ -1,6 +1,8 @@
 // Keys and values of a decode, and evaluation of one sequence.
 #include "models/attention.h"
 
+#include <algorithm>
+
 #include "models/initialize.h"
 
 namespace scaling {
@@ -29,6 +31,20 @@ void KeyValueCache::pretend(const StepContext& ctx, std::int64_t length, std::ui
     const std::int64_t head = unit % heads;
     draw_values(seed, stream, uniform, 2 * unit * n, n, keys_of(token, head));
     draw_values(seed, stream, uniform, (2 * unit + 1) * n, n, values_of(token, head));
+  }
+}
+
+void KeyValueCache::reorder(const StepContext& ctx, const RowMoves& moves) {
+  move_slots(ctx, moves, std::min(ctx.position, capacity));
+}
+
+void KeyValueCache::move_slots(const StepContext& ctx, const RowMoves& moves, std::int64_t slots) {
+  const std::int64_t of_head = capacity * d_head;
+  const Range share = ctx.share(heads);
+  for (std::int64_t head = share.begin; head < share.end; ++head) {
+    for (std::vector<float>* all : {&keys, &values}) {
+      moves.apply(all->data() + head * of_head, heads * of_head, {0, slots * d_head});
+    }
   }
 }
 

@@ -19,6 +19,8 @@ struct AttentionCache {
   /// Executed by every thread of the team.
   virtual void pretend(const StepContext& ctx, std::int64_t length, std::uint64_t seed,
                        const std::string& stream) = 0;
+  /// As LayerState's.
+  virtual void reorder(const StepContext& ctx, const RowMoves& moves) = 0;
 };
 
 /// Keys and values, (tokens, heads, capacity, d_head) each.
@@ -28,6 +30,10 @@ struct KeyValueCache : AttentionCache {
                              std::int64_t d_head);
   void pretend(const StepContext& ctx, std::int64_t length, std::uint64_t seed,
                const std::string& stream) override;
+  /// Of slots that are a ring of positions: those that are in use.
+  void reorder(const StepContext& ctx, const RowMoves& moves) override;
+  /// The same for the first `slots` of each head.
+  void move_slots(const StepContext& ctx, const RowMoves& moves, std::int64_t slots);
   float* keys_of(int token, std::int64_t head);
   float* values_of(int token, std::int64_t head);
   float* scores_of(int token, std::int64_t head);

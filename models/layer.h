@@ -24,6 +24,7 @@
 #include "models/matrix.h"
 #include "models/parameter.h"
 #include "models/pass.h"
+#include "models/row_moves.h"
 
 namespace scaling {
 
@@ -85,6 +86,10 @@ struct StepContext {
 /// What an implementation keeps between the steps of one decode; most keep nothing.
 struct LayerState {
   virtual ~LayerState() = default;
+  /// Between two steps: what is remembered of earlier positions moves as sequences do. What serves
+  /// one step only need not. ctx.position: positions that are remembered. Executed by every thread
+  /// of the team; a barrier before the next step is the caller's.
+  virtual void reorder(const StepContext& ctx, const RowMoves& moves) = 0;
 };
 
 class Layer {

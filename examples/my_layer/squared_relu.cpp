@@ -21,6 +21,7 @@ struct SquaredActivations : Activations {
 
 /// The square of a thread's neurons, for the second matrix.
 struct Squares : LayerState {
+  void reorder(const StepContext&, const RowMoves&) override {}
   std::vector<float> h;
 };
 

@@ -61,6 +61,8 @@ struct DecodeSizes {
 /// What a branch remembers between the steps of a decode: caches, layers' states.
 struct BranchState {
   virtual ~BranchState() = default;
+  /// As LayerState's; of what every sequence has in common nothing moves.
+  virtual void reorder(const StepContext& ctx, const RowMoves& moves) = 0;
 };
 
 /// What branches work in during a step.

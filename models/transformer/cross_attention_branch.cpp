@@ -15,6 +15,10 @@ struct CrossAttentionBranch::Kept : AttentionBranchActivations {
 };
 
 struct CrossAttentionBranch::State : BranchState {
+  /// Keys and values are the same for all.
+  void reorder(const StepContext& ctx, const RowMoves& moves) override {
+    if (projection) projection->reorder(ctx, moves);
+  }
   int tokens = 1;
   std::unique_ptr<AttentionCache> cache;
   std::int64_t length = 0;  // cached positions

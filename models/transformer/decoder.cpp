@@ -105,6 +105,19 @@ StepTiming Decoder::step(const std::vector<int>& ids, std::vector<int>& next, fl
   return timing_;
 }
 
+void Decoder::reorder(std::span<const int> source) {
+  SCALING_CHECK(int(source.size()) == tokens_ && has_begun_);
+  const RowMoves moves(source);
+  if (moves.empty()) return;
+  team_.run([&](int thread) {
+    const StepContext ctx = context(thread, prefix_length() + position_, nullptr);
+    for (const auto& block : states_) {
+      for (const auto& state : block) state->reorder(ctx, moves);
+    }
+    if (loss_state_) loss_state_->reorder(ctx, moves);
+  });
+}
+
 // -- before the first step ------------------------------------------------------------------------
 
 namespace {

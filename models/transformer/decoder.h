@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,9 @@ class Decoder {
   /// temperature is 0, else sampled from softmax(logits / temperature) with Gumbel noise of the
   /// seed).
   StepTiming step(const std::vector<int>& ids, std::vector<int>& next, float temperature = 0);
+  /// Between two steps: sequence i goes on from what sequence source[i] was, one of [0, tokens());
+  /// several may go on from one. What the last step left, logits() and touched_rows(), stays.
+  void reorder(std::span<const int> source);
   /// From now on samples are drawn with this seed instead of the model's.
   void set_sampling_seed(std::uint64_t seed);
   /// From now on steps also note thread 0's time in each part of a block, at a clock reading each.
@@ -52,6 +56,7 @@ class Decoder {
   /// Seconds of the last profiled step in each part, mean over the held blocks. They add up to its
   /// block_seconds.
   const PerPart<double>& part_seconds() const { return part_seconds_; }
+  int tokens() const { return tokens_; }
   std::int64_t position() const { return position_; }
   /// The last step's: (tokens, vocab_size).
   const std::vector<float>& logits() const { return logits_; }

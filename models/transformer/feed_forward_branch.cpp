@@ -22,6 +22,10 @@ struct FeedForwardBranch::Kept : BranchActivations {
 };
 
 struct FeedForwardBranch::State : BranchState {
+  void reorder(const StepContext& ctx, const RowMoves& moves) override {
+    if (layer) layer->reorder(ctx, moves);
+    if (recurrence) recurrence->reorder(ctx, moves);
+  }
   int tokens = 1;
   std::unique_ptr<LayerState> layer, recurrence;
 };

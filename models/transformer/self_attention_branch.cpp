@@ -19,6 +19,10 @@ struct SelfAttentionBranch::Kept : AttentionBranchActivations {
 };
 
 struct SelfAttentionBranch::State : BranchState {
+  void reorder(const StepContext& ctx, const RowMoves& moves) override {
+    cache->reorder(ctx, moves);
+    if (projection) projection->reorder(ctx, moves);
+  }
   int tokens = 1;
   std::unique_ptr<AttentionCache> cache;
   std::unique_ptr<LayerState> projection;

@@ -24,6 +24,16 @@ bool shares_bucket(const std::int32_t* a, const std::int32_t* b, std::int64_t ro
 /// With what decoded positions hashed to, and what hashes them.
 struct LshAttention::Cache : KeyValueCache {
   using KeyValueCache::KeyValueCache;
+  void reorder(const StepContext& ctx, const RowMoves& moves) override {
+    KeyValueCache::reorder(ctx, moves);
+    const std::int64_t rounds = std::int64_t(buckets.size()) / (tokens * heads * capacity);
+    const std::int64_t of_head = capacity * rounds;
+    const Range share = ctx.share(heads);
+    for (std::int64_t head = share.begin; head < share.end; ++head) {
+      moves.apply(buckets.data() + head * of_head, heads * of_head,
+                  {0, std::min(ctx.position, capacity) * rounds});
+    }
+  }
   LshHashing hashing;
   std::vector<float> rotations;       // (heads, d_head, rounds * columns)
   std::vector<std::int32_t> buckets;  // (tokens * heads, capacity, rounds)

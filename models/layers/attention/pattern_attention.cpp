@@ -16,6 +16,9 @@ struct PatternAttention::Cache : KeyValueCache {
                const std::string& stream) override {
     KeyValueCache::pretend(ctx, is_ring ? length : capacity, seed, stream);
   }
+  void reorder(const StepContext& ctx, const RowMoves& moves) override {
+    move_slots(ctx, moves, is_ring ? std::min(ctx.position, capacity) : capacity);
+  }
   bool is_ring = true;
   std::int64_t positions = 0;  // of the decode
   std::vector<float> sorted;   // (tokens, heads, capacity), if there is a threshold to find

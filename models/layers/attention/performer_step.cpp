@@ -37,6 +37,13 @@ struct PerformerAttention::Cache : AttentionCache {
       std::fill_n(maxima.data() + unit * features, features, length > 0 ? 0.0f : kNoExponent);
     }
   }
+  void reorder(const StepContext& ctx, const RowMoves& moves) override {
+    const std::int64_t n = units / ctx.tokens * features;  // of a token
+    const Range share = ctx.share(n);
+    moves.apply(sums.data(), n * d, {share.begin * d, share.end * d});
+    moves.apply(weights.data(), n, share);
+    moves.apply(maxima.data(), n, share);
+  }
 };
 
 std::unique_ptr<AttentionCache> PerformerAttention::make_cache(int tokens, std::int64_t) const {

@@ -14,6 +14,7 @@ struct ReluSkipState : LayerState {
       : active(std::size_t(tokens * neurons)),
         values(std::size_t(tokens * neurons)),
         touched(std::size_t(neurons)) {}
+  void reorder(const StepContext&, const RowMoves&) override {}
   std::vector<Selection>
       active;  // every thread fills its neurons' stretch from the stretch's start
   std::vector<float> values;

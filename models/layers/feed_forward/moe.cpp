@@ -22,6 +22,7 @@ constexpr double kBlockNoise = 0.7, kSwitchNoise = 0.1, kBlockHardProbability = 
 
 struct MoeState : LayerState {
   explicit MoeState(int tokens) : experts(std::size_t(tokens)) {}
+  void reorder(const StepContext&, const RowMoves&) override {}
   std::vector<std::int64_t> experts;  // chosen by each token at the last step
 };
 

@@ -29,6 +29,7 @@ struct SparseState : LayerState {
         selected(std::size_t(tokens_ * blocks)),
         list(selected.size()),
         activations(selected.size()) {}
+  void reorder(const StepContext&, const RowMoves&) override {}
   int tokens;
   std::vector<std::int32_t> selected;  // (tokens, blocks), neuron within its block
   std::vector<Selection> list;         // block-major

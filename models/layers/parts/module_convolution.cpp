@@ -117,6 +117,11 @@ Frames ConvolutionRing::frames(std::int64_t position, const float** pointers) co
   return {pointers, taps_, modules_, width_, kPadding};
 }
 
+void ConvolutionRing::reorder(const StepContext& ctx, const RowMoves& moves) {
+  const std::int64_t of_token = taps_ * frame_floats_;
+  moves.apply(data_.data(), of_token, ctx.share(of_token));
+}
+
 ModuleConvolution::ModuleConvolution(const std::string& prefix, std::int64_t d,
                                      std::int64_t modules, std::int64_t length_taps,
                                      int module_taps)

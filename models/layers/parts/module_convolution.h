@@ -26,6 +26,8 @@ class ConvolutionRing {
              const float* bias);
   /// pointers: room for tokens * taps.
   Frames frames(std::int64_t position, const float** pointers) const;
+  /// Frames move as LayerState::reorder says.
+  void reorder(const StepContext& ctx, const RowMoves& moves);
 
  private:
   float* slot(int token, std::int64_t position);

@@ -10,6 +10,10 @@ namespace {
 struct ConvState : LayerState {
   ConvState(ConvolutionRing inputs_, ConvolutionRing outputs_)
       : inputs(std::move(inputs_)), outputs(std::move(outputs_)) {}
+  void reorder(const StepContext& ctx, const RowMoves& moves) override {
+    inputs.reorder(ctx, moves);
+    outputs.reorder(ctx, moves);
+  }
   ConvolutionRing inputs, outputs;
 };
 

@@ -9,6 +9,9 @@ namespace {
 
 struct CrossState : LayerState {
   explicit CrossState(std::vector<ConvolutionRing> rings_) : rings(std::move(rings_)) {}
+  void reorder(const StepContext& ctx, const RowMoves& moves) override {
+    for (ConvolutionRing& ring : rings) ring.reorder(ctx, moves);
+  }
   std::vector<ConvolutionRing> rings;  // of the query, and of the output if there is one
 };
 

@@ -10,6 +10,9 @@ namespace {
 
 struct MultConvState : LayerState {
   explicit MultConvState(ConvolutionRing ring_) : ring(std::move(ring_)) {}
+  void reorder(const StepContext& ctx, const RowMoves& moves) override {
+    ring.reorder(ctx, moves);
+  }
   ConvolutionRing ring;
 };
 

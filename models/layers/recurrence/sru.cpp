@@ -21,6 +21,10 @@ constexpr float kSkipScale = 1.7320508f;  // sqrt(3): of the input's way past th
 
 struct SruState : LayerState {
   explicit SruState(std::int64_t floats) : cell(std::size_t(floats), 0.0f) {}
+  void reorder(const StepContext& ctx, const RowMoves& moves) override {
+    const std::int64_t n = std::int64_t(cell.size()) / ctx.tokens;
+    moves.apply(cell.data(), n, ctx.share(n));
+  }
   std::vector<float> cell;  // (tokens, n)
 };
 
