@@ -12,11 +12,14 @@
 #include "experiments/study/interrupt.h"
 #include "experiments/study/study.h"
 #include "kernels/check.h"
+#include "kernels/clock.h"
+#include "kernels/kernels.h"
 #include "models/tasks/catalog.h"
 #include "models/text/tokenizer.h"
 #include "models/training/checkpoint.h"
 #include "models/training/run_state.h"
 #include "models/training/run_tokenizer.h"
+#include "models/transformer/beam_search.h"
 #include "models/transformer/decoder.h"
 
 namespace scaling {
@@ -31,6 +34,10 @@ struct GenerateKnobs {
   std::int64_t tokens = 100;
   double temperature = 0;
   std::uint64_t seed = 1;
+  std::int64_t beam = 0;
+  LengthPenalty length_penalty = LengthPenalty::none;
+  double alpha = 0.6;
+  bool block_trigrams = false;
   std::string threads = "all";
   WeightType weight_type = WeightType::f32;
   std::string kernels = "simd";
@@ -47,6 +54,13 @@ struct GenerateKnobs {
     visit("tokens", k.tokens, "to generate, at most");
     visit("temperature", k.temperature, "0: the likeliest token each time");
     visit("seed", k.seed, "of the draws at a temperature above 0");
+    visit("beam", k.beam,
+          "hypotheses of a beam search for the likeliest text; 0: one token after the other");
+    visit("length_penalty", k.length_penalty,
+          "what a beam search divides log-probabilities of n tokens by: gnmt, ((5 + n) / 6)^alpha, "
+          "power, n^alpha, or none");
+    visit("alpha", k.alpha, "exponent of the length penalty");
+    visit("block_trigrams", k.block_trigrams, "no three tokens twice in a text of a beam search");
     visit("threads", k.threads, "a number, or all");
     visit("weight_type", k.weight_type, "f32 or bf16");
     visit("kernels", k.kernels, "kernel set");
@@ -63,6 +77,32 @@ void check(const GenerateKnobs& knobs) {
   if (!(knobs.temperature >= 0 && knobs.temperature <= 100)) {
     throw UserError("--temperature is " + std::to_string(knobs.temperature) +
                     " but must be in [0, 100]; 0 takes the likeliest token each time");
+  }
+}
+
+/// given: flags with their texts.
+void check_beam(const GenerateKnobs& knobs, const std::map<std::string, std::string>& given) {
+  if (knobs.beam < 0 || knobs.beam > kMaxTokens) {
+    throw UserError("--beam is " + std::to_string(knobs.beam) + " but must be in [0, " +
+                    std::to_string(kMaxTokens) + "]; 0 takes one token after the other");
+  }
+  for (const char* flag : {"length_penalty", "alpha", "block_trigrams"}) {
+    if (knobs.beam > 0 || given.count(flag) == 0) continue;
+    throw UserError(std::string("--") + flag + " is for a beam search; add --beam N");
+  }
+  if (knobs.beam > 0 && knobs.temperature > 0) {
+    throw UserError("--temperature " + given.at("temperature") + " draws tokens, but --beam " +
+                    std::to_string(knobs.beam) +
+                    " looks for the likeliest text and draws none; leave one of them out");
+  }
+  if (!(knobs.alpha >= 0 && knobs.alpha <= 10)) {
+    throw UserError("--alpha is " + given.at("alpha") +
+                    " but must be in [0, 10]; 0 compares texts as if there were no penalty");
+  }
+  if (given.count("alpha") > 0 && knobs.length_penalty == LengthPenalty::none) {
+    throw UserError(
+        "--alpha is the exponent of a length penalty, of which none was chosen; add "
+        "--length_penalty gnmt or --length_penalty power");
   }
 }
 
@@ -105,6 +145,7 @@ struct Generated {
   std::vector<int> ids;  // the prompt's first
   std::int64_t sampled = 0;
   double seconds = 0;  // of the sampled ones
+  double log_probability = 0, score = 0;  // of a beam search
 };
 
 /// Windows of `window` positions: when one is full the next starts from the later half of its text.
@@ -131,6 +172,34 @@ Generated continue_prompt(Decoder& decoder, const std::vector<int>& source,
     const auto kept = std::min(std::ptrdiff_t(all.ids.size()), std::ptrdiff_t(window / 2));
     context.assign(all.ids.end() - kept, all.ids.end());
   }
+  return all;
+}
+
+/// The best text of a beam search, of at most `tokens` after the prompt.
+Generated search_text(Decoder& decoder, const std::vector<int>& source,
+                      const std::vector<int>& prompt, std::int64_t tokens,
+                      const GenerateKnobs& knobs) {
+  decoder.begin(source);
+  DecoderNextToken model(decoder);
+  const Clock::time_point start = Clock::now();
+  const Hypothesis best = beam_search(model, prompt,
+                                      {.length_penalty = knobs.length_penalty,
+                                       .alpha = knobs.alpha,
+                                       .max_length = tokens,
+                                       .end = kEnd,
+                                       .block_trigrams = knobs.block_trigrams,
+                                       .is_interrupted = interrupt_arrived})
+                              .front();
+  // The mean step's, the prompt's among them.
+  const double seconds_each = seconds_since(start) / double(decoder.position());
+  Generated all;
+  all.ids = prompt;
+  all.ids.insert(all.ids.end(), best.ids.begin(), best.ids.end());
+  if (best.has_ended) all.ids.pop_back();
+  all.sampled = std::int64_t(best.ids.size());
+  all.seconds = seconds_each * double(all.sampled);
+  all.log_probability = best.log_probability;
+  all.score = best.score;
   return all;
 }
 
@@ -187,6 +256,7 @@ int generate(int argc, char** argv) {
   }
   for (const auto& [flag, text] : texts) knobs.set(flag, text);
   check(options);
+  check_beam(options, texts);
   const int threads = parse_threads(options.threads).back();
   const CheckpointInfo info = read_checkpoint_info(options.checkpoint);
   RunState run = parse_run_state(info.training);
@@ -204,9 +274,10 @@ int generate(int argc, char** argv) {
   check_length("--prompt", prompt.size(), config.max_length - 1);
   const auto given = std::int64_t(prompt.size());
   std::int64_t tokens = options.tokens;
-  if (!config.decoder_only() && tokens > config.max_length - given) {
+  if ((!config.decoder_only() || options.beam > 0) && tokens > config.max_length - given) {
     tokens = config.max_length - given;
-    std::fprintf(stderr, "note: this model's targets end after %lld tokens (max_length)\n",
+    std::fprintf(stderr, "note: %s end after %lld tokens (max_length)\n",
+                 config.decoder_only() ? "texts of a beam search" : "this model's targets",
                  static_cast<long long>(config.max_length));
   }
   const std::int64_t window = given + std::min(tokens, config.max_length - given);
@@ -215,14 +286,21 @@ int generate(int argc, char** argv) {
   Team team(threads);
   model.allocate(team);
   load_weights(options.checkpoint, model.parameters());
-  Decoder decoder(model, find_kernel_set(options.kernels), team, 1, window,
+  Decoder decoder(model, find_kernel_set(options.kernels), team,
+                  int(std::max<std::int64_t>(options.beam, 1)), window,
                   std::int64_t(source.size()));
   decoder.set_sampling_seed(options.seed);
   const Generated all =
-      continue_prompt(decoder, source, prompt, tokens, window, float(options.temperature));
+      options.beam > 0
+          ? search_text(decoder, source, prompt, tokens, options)
+          : continue_prompt(decoder, source, prompt, tokens, window, float(options.temperature));
   std::printf("%s\n", (config.decoder_only() ? tokenizer->decode(all.ids)
                                              : target_text(*tokenizer, all.ids, config.vocab_size))
                           .c_str());
+  if (options.beam > 0) {
+    std::fprintf(stderr, "beam of %lld: score %.6g, log-probability %.6g\n",
+                 static_cast<long long>(options.beam), all.score, all.log_probability);
+  }
   if (all.sampled > 0) {
     std::fprintf(stderr, "%lld tokens, %.3g ms each on %d threads, step %lld; %.3g %% of %s\n",
                  static_cast<long long>(all.sampled), 1e3 * all.seconds / double(all.sampled),
