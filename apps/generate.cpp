@@ -297,6 +297,7 @@ int generate(int argc, char** argv) {
   std::printf("%s\n", (config.decoder_only() ? tokenizer->decode(all.ids)
                                              : target_text(*tokenizer, all.ids, config.vocab_size))
                           .c_str());
+  std::fflush(stdout);  // before what is said of it
   if (options.beam > 0) {
     std::fprintf(stderr, "beam of %lld: score %.6g, log-probability %.6g\n",
                  static_cast<long long>(options.beam), all.score, all.log_probability);

@@ -16,6 +16,7 @@
 #include "models/layers/feed_forward/moe.h"
 #include "models/layers/feed_forward/sparse.h"
 #include "models/layers/parts/module_knobs.h"
+#include "models/row_moves.h"
 
 namespace scaling {
 
@@ -122,6 +123,57 @@ inline Mat rows_at(const std::vector<Mat>& sequences, std::int64_t position) {
     rows.row(std::int64_t(s)) = sequences[s].row(position);
   }
   return rows;
+}
+
+/// For each position, of which row every row goes on there; before position 0 there is nothing.
+using Sources = std::vector<std::vector<int>>;
+
+/// At random, in the middle a circle of all rows.
+inline Sources draw_sources(std::int64_t positions, int rows, std::uint64_t seed) {
+  Rng rng(seed, 91);
+  Sources all(std::size_t(positions), std::vector<int>(std::size_t(rows), 0));
+  for (std::vector<int>& of_rows : all) {
+    for (int& row : of_rows) row = int(rng.below(std::uint32_t(rows)));
+  }
+  std::vector<int>& circle = all[all.size() / 2];
+  for (int row = 0; row < rows; ++row) circle[std::size_t(row)] = (row + 1) % rows;
+  return all;
+}
+
+/// In which row the sequence that ends in each row was, by position.
+inline std::vector<std::vector<std::size_t>> paths_of(const Sources& sources) {
+  const std::size_t rows = sources[0].size();
+  std::vector<std::vector<std::size_t>> paths(rows, std::vector<std::size_t>(sources.size()));
+  for (std::size_t last = 0; last < rows; ++last) {
+    std::size_t row = last;
+    for (std::size_t position = sources.size(); position-- > 0;) {
+      paths[last][position] = row;
+      row = std::size_t(sources[position][row]);
+    }
+  }
+  return paths;
+}
+
+/// rows: of each row, (positions, features). The same of the sequences that end in the rows.
+inline std::vector<Mat> pasts_of(const std::vector<Mat>& rows, const Sources& sources) {
+  const auto paths = paths_of(sources);
+  std::vector<Mat> pasts = rows;
+  for (std::size_t last = 0; last < rows.size(); ++last) {
+    for (std::size_t position = 0; position < sources.size(); ++position) {
+      const auto at = std::int64_t(position);
+      pasts[last].row(at) = rows[paths[last][position]].row(at);
+    }
+  }
+  return pasts;
+}
+
+/// In front of a step, by every thread: rows of a state (null: there is none) go on as `sources`
+/// says (null: each by itself).
+template <class State>
+void go_on(const StepContext& ctx, State* state, const Sources* sources) {
+  if (state == nullptr || sources == nullptr || ctx.position == 0) return;
+  state->reorder(ctx, RowMoves((*sources)[std::size_t(ctx.position)]));
+  ctx.sync();
 }
 
 /// Within 2e-5 of the largest magnitude; all-zero expectations count as a broken test.

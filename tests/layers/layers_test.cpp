@@ -100,6 +100,34 @@ Outputs each(const std::vector<Mat>& x, Forward&& forward) {
   return y;
 }
 
+/// What a step takes: of each kind one input a sequence.
+using Inputs = std::vector<std::vector<Mat>>;
+
+/// Rows that go on from one another between steps are sequences that were always apart.
+/// stepped(setting, inputs, sources): outputs of a layer with a state of its own, asked by go_on.
+void expect_own_pasts(
+    const std::string& what, std::size_t kinds,
+    const std::function<Outputs(const Setting&, const Inputs&, const Sources*)>& stepped) {
+  for (Setting s : settings()) {
+    if (s.tokens == 1) continue;
+    s.tokens = 4;
+    SCOPED_TRACE(s.text());
+    const Sources sources = draw_sources(kPositions, s.tokens, 17);
+    Inputs x, pasts;
+    for (std::size_t kind = 0; kind < kinds; ++kind) {
+      x.push_back(sequences(s, 3 * kind));
+      pasts.push_back(pasts_of(x.back(), sources));
+    }
+    const Outputs moved = pasts_of(stepped(s, x, &sources), sources);
+    s.tokens = 1;
+    for (std::size_t t = 0; t < moved.size(); ++t) {
+      Inputs alone;
+      for (const std::vector<Mat>& kind : pasts) alone.push_back({kind[t]});
+      expect_close(moved[t], stepped(s, alone, nullptr)[0], what + " row " + std::to_string(t));
+    }
+  }
+}
+
 /// Where step chose otherwise than forward, the two best logits must be within 1e-5 and the
 /// position is not compared. logits (positions, groups * n); chosen(position, group): step's choice
 /// within the group.
@@ -220,6 +248,25 @@ TEST_P(ProjectionTest, StepIsForward) {
   }
 }
 
+TEST_P(ProjectionTest, RowsGoOnFromOthers) {
+  expect_own_pasts(GetParam(), 2, [&](const Setting& s, const Inputs& x, const Sources* sources) {
+    const std::int64_t d = s.config.d_model;
+    const Held<Projection> held(make_projection(GetParam(), s.config), s.type);
+    const Projection& layer = *held.layer;
+    const auto state = layer.make_state(s.tokens);
+    Mat o, q = Mat::Zero(s.tokens, d), k = q, v = q, y = q;
+    return step_through(
+        s, layer, 4 * d, x[0], [&](const StepContext& ctx, const float* in, float* out) {
+          go_on(ctx, state.get(), sources);
+          if (ctx.thread == 0) o = rows_at(x[1], ctx.position);
+          ctx.sync();
+          layer.step(ctx, state.get(), in, q.data(), k.data(), v.data());
+          if (layer.has_output()) layer.step_output(ctx, state.get(), o.data(), y.data());
+          if (ctx.thread == 0) Eigen::Map<Mat>(out, s.tokens, 4 * d) << q, k, v, y;
+        });
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Catalog, ProjectionTest,
                          testing::ValuesIn(implementations_of("projection")),
                          [](const auto& tested) { return tested.param; });
@@ -260,6 +307,25 @@ TEST_P(CrossProjectionTest, StepIsForward) {
         });
     expect_same(y, each(o, [&](const Mat& m) { return layer.forward_output(m); }), "output");
   }
+}
+
+TEST_P(CrossProjectionTest, RowsGoOnFromOthers) {
+  expect_own_pasts(GetParam(), 2, [&](const Setting& s, const Inputs& x, const Sources* sources) {
+    const std::int64_t d = s.config.d_model;
+    const Held<CrossProjection> held(make_cross_projection(GetParam(), s.config), s.type);
+    const CrossProjection& layer = *held.layer;
+    const auto state = layer.make_state(s.tokens);
+    Mat o, q = Mat::Zero(s.tokens, d), y = q;
+    return step_through(
+        s, layer, 2 * d, x[0], [&](const StepContext& ctx, const float* in, float* out) {
+          go_on(ctx, state.get(), sources);
+          if (ctx.thread == 0) o = rows_at(x[1], ctx.position);
+          ctx.sync();
+          layer.step_query(ctx, state.get(), in, q.data());
+          if (layer.has_output()) layer.step_output(ctx, state.get(), o.data(), y.data());
+          if (ctx.thread == 0) Eigen::Map<Mat>(out, s.tokens, 2 * d) << q, y;
+        });
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Catalog, CrossProjectionTest,
@@ -354,6 +420,27 @@ TEST_P(AttentionTest, PairsAreThoseThatMeet) {
       EXPECT_EQ(attention->work(length, causal).pairs, pairs) << length;
     }
   }
+}
+
+TEST_P(AttentionTest, RowsGoOnFromOthers) {
+  if (traits_of(GetParam()).step == StepIs::none) GTEST_SKIP() << "it has no step";
+  expect_own_pasts(GetParam(), 3, [&](const Setting& s, const Inputs& x, const Sources* sources) {
+    ModelConfig c = s.config;
+    set_field(c, "lsh_chunk", 1);  // so that a step chooses among six positions
+    const auto attention = make_attention(GetParam(), c);
+    const auto cache = attention->make_cache(s.tokens, kPositions);
+    Mat k, v;
+    return step_through(
+        s, *attention, c.d_model, x[0], [&](const StepContext& ctx, const float* in, float* out) {
+          go_on(ctx, cache.get(), sources);
+          if (ctx.thread == 0) {
+            k = rows_at(x[1], ctx.position);
+            v = rows_at(x[2], ctx.position);
+          }
+          ctx.sync();
+          attention->step(ctx, *cache, in, k.data(), v.data(), out);
+        });
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Catalog, AttentionTest, testing::ValuesIn(implementations_of("attention")),

@@ -83,6 +83,45 @@ TEST_P(RecurrenceTest, StepIsForward) {
   }
 }
 
+/// Rows that go on from one another between steps are sequences that were always apart.
+TEST_P(RecurrenceTest, RowsGoOnFromOthers) {
+  constexpr int kRows = 4;
+  for (const std::int64_t width : kWidths) {
+    const ModelConfig c = config_of_width(width);
+    const Held<Recurrence> held(make_recurrence(GetParam(), c), WeightType::f32);
+    const Recurrence& layer = *held.layer;
+    const Sources sources = draw_sources(kPositions, kRows, 17);
+    for (const int threads : {1, 2, 3}) {
+      std::vector<Mat> x, y;
+      for (int row = 0; row < kRows; ++row) {
+        x.push_back(random_mat(kPositions, c.d_model, 40 + std::uint64_t(row)));
+        y.push_back(Mat::Zero(kPositions, c.d_model));
+      }
+      const auto state = layer.make_state(kRows);
+      Mat in, out(kRows, c.d_model);
+      const Stepper stepper{find_kernel_set("simd"), threads, kRows,
+                            layer.workspace_floats(kRows, threads)};
+      stepper.run(
+          kPositions, [&](std::int64_t position) { in = rows_at(x, position); },
+          [&](const StepContext& ctx) {
+            go_on(ctx, state.get(), &sources);
+            layer.step(ctx, state.get(), in.data(), out.data());
+          },
+          [&](std::int64_t position) {
+            for (int row = 0; row < kRows; ++row) {
+              y[std::size_t(row)].row(position) = out.row(row);
+            }
+          });
+      const std::vector<Mat> ours = pasts_of(y, sources), given = pasts_of(x, sources);
+      for (std::size_t row = 0; row < ours.size(); ++row) {
+        expect_close(ours[row], layer.forward(given[row]),
+                     "width " + std::to_string(width) + " threads " + std::to_string(threads) +
+                         " row " + std::to_string(row));
+      }
+    }
+  }
+}
+
 /// Forward and backward of a batch are those of its examples, whatever the threads.
 TEST_P(RecurrenceTest, ABatchIsItsExamples) {
   const std::int64_t examples = 3;
