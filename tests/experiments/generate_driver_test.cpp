@@ -59,6 +59,36 @@ TEST(Generate, ReadsASourceWithBlanks) {
   expect_mentions(outcome.text, {" tokens, "});
 }
 
+/// What was generated, without the lines about it, of which the first begins so.
+std::string text_before(const Outcome& outcome, const std::string& line) {
+  EXPECT_EQ(outcome.status, 0) << outcome.text;
+  const std::size_t at = outcome.text.find(line);
+  EXPECT_NE(at, std::string::npos) << "no '" << line << "' in " << outcome.text;
+  return outcome.text.substr(0, outcome.text.rfind('\n', at));
+}
+
+TEST(Generate, SearchesForTheLikeliestText) {
+  const Folder folder;
+  const std::string file =
+      "--checkpoint '" + checkpoint_of(folder, 0) + "' --prompt 'Once upon' --threads 2 ";
+  const std::string greedy = text_before(generate(file + "--tokens 20"), " tokens, ");
+  EXPECT_EQ(greedy.rfind("Once upon", 0), 0u) << greedy;
+  EXPECT_GT(greedy.size(), std::string("Once upon").size());
+  EXPECT_EQ(text_before(generate(file + "--tokens 20 --beam 1"), "beam of 1: score "), greedy);
+  const std::string search = file + "--tokens 20 --beam 4 --length_penalty power --alpha 1.2 ";
+  const std::string found = text_before(generate(search), "beam of 4: score ");
+  EXPECT_EQ(text_before(generate(search), "beam of 4: score "), found);
+  expect_mentions(generate(search + "--block_trigrams").text,
+                  {"Once upon", "log-probability -", " tokens, "});
+  const Outcome longest = generate(file + "--beam 2 --tokens 1000");
+  EXPECT_EQ(longest.status, 0) << longest.text;
+  expect_mentions(longest.text, {"texts of a beam search end after 64 tokens"});
+  const std::string both = "--checkpoint '" + checkpoint_of(folder, 1) + "' --tokens 8 ";
+  const Outcome read = generate(both + "--source 'The ___ fox.' --beam 3 --length_penalty gnmt");
+  EXPECT_EQ(read.status, 0) << read.text;
+  expect_mentions(read.text, {"beam of 3: score -"});
+}
+
 TEST(Generate, MistakesExitWithTwoAndASentence) {
   const Folder folder;
   const std::string decoder = "--checkpoint '" + checkpoint_of(folder, 0) + "' ";
@@ -70,6 +100,15 @@ TEST(Generate, MistakesExitWithTwoAndASentence) {
       {"--checkpoint /nonexistent.ckpt", "does not exist"},
       {decoder + "--tokens 0", "--tokens is 0"},
       {decoder + "--temperature -1", "--temperature"},
+      {decoder + "--beam 17", "--beam is 17"},
+      {decoder + "--beam -1", "[0, 16]"},
+      {decoder + "--beam 4 --temperature 1", "draws tokens"},
+      {decoder + "--length_penalty gnmt", "--length_penalty is for a beam search"},
+      {decoder + "--alpha 1", "add --beam N"},
+      {decoder + "--block_trigrams", "add --beam N"},
+      {decoder + "--beam 4 --alpha 1", "--length_penalty power"},
+      {decoder + "--beam 4 --length_penalty gnmt --alpha 11", "--alpha is 11"},
+      {decoder + "--beam 4 --length_penalty words", "known: none, gnmt, power"},
       {decoder + "--source x", "no encoder"},
       {decoder + "--kernels nonsense", "nonsense"},
       {decoder + "--prompt " + std::string(200, 'x'), "200 tokens"},
