@@ -12,6 +12,7 @@
 #include "kernels/clock.h"
 #include "models/layers/catalog.h"
 #include "models/layers/parts/partial_sums.h"
+#include "models/row_moves.h"
 
 namespace scaling {
 
