@@ -2,6 +2,7 @@
 #include "experiments/training/curve_csv.h"
 
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -48,6 +49,9 @@ nlohmann::ordered_json evaluation_config(const std::string& data, const TrainRep
   for (const auto& [set, evaluation] : sets) {
     config[set.prefix + "accuracy" + set.suffix] = evaluation.accuracy;
     config[set.prefix + "sequence_accuracy" + set.suffix] = evaluation.sequence_accuracy;
+    for (const Score& score : evaluation.scores) {
+      if (std::isfinite(score.value)) config[set.prefix + score.name + set.suffix] = score.value;
+    }
   }
   return config;
 }

@@ -45,6 +45,9 @@ std::string evaluation_text(const std::vector<SetEvaluation>& sets) {
   std::string line = text("log-perplexity %.4f", first.log_perplexity);
   if (first.bits_per_byte > 0) line += text(", %.4f bits a byte", first.bits_per_byte);
   line += text(", accuracy %.3f", first.accuracy);
+  for (const Score& score : first.scores) {
+    if (std::isfinite(score.value)) line += ", " + score.name + text(" %.3f", score.value);
+  }
   if (sets.size() == 1) return line;
   line += text(", of sequences %.3f", first.sequence_accuracy);
   for (std::size_t i = 1; i < sets.size(); ++i) {
@@ -274,6 +277,9 @@ std::vector<Metric> CurveRun::results(Trainer& trainer, Transformer& model, cons
   for (const auto& [set, evaluation] : evaluations_) {
     add(set.prefix + "accuracy" + set.suffix, "1", evaluation.accuracy);
     add(set.prefix + "sequence_accuracy" + set.suffix, "1", evaluation.sequence_accuracy);
+    for (const Score& score : evaluation.scores) {
+      add(set.prefix + score.name + set.suffix, "1", score.value);
+    }
   }
   if (plan_.decode_tokens) {
     sink_.live(plan_.curve.name + ": the decode path");

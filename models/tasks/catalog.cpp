@@ -8,6 +8,7 @@
 #include "models/tasks/causal.h"
 #include "models/tasks/denoising.h"
 #include "models/tasks/gap_sentences.h"
+#include "models/tasks/glue.h"
 #include "models/tasks/masked.h"
 #include "models/tasks/numbers.h"
 #include "models/tasks/span_corruption.h"
@@ -39,6 +40,14 @@ constexpr Entry kTasks[] = {
     {"masked", needs_of_masked, make_masked},
     {"denoising", needs_of_denoising, make_denoising},
     {"gap_sentences", needs_of_gap_sentences, make_gap_sentences},
+    {"glue_mnli", needs_of_glue, make_glue},
+    {"glue_qnli", needs_of_glue, make_glue},
+    {"glue_sst2", needs_of_glue, make_glue},
+    {"glue_qqp", needs_of_glue, make_glue},
+    {"glue_mrpc", needs_of_glue, make_glue},
+    {"glue_rte", needs_of_glue, make_glue},
+    {"glue_cola", needs_of_glue, make_glue},
+    {"glue_stsb", needs_of_glue, make_glue},
     numbers<Numbers::Kind::copy, false>("copy"),
     numbers<Numbers::Kind::addition, false>("addition"),
     numbers<Numbers::Kind::copy, true>("copy_pairs"),

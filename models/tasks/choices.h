@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -9,6 +10,15 @@
 #include "kernels/random.h"
 
 namespace scaling {
+
+/// Streams of data_seed: the order of an epoch's examples, and what is drawn within them.
+enum class EpochDraws : std::uint64_t { order = 1, examples = 2 };
+
+/// Key of what an epoch draws.
+inline std::uint64_t key_of_epoch(std::uint64_t data_seed, EpochDraws draws, std::uint64_t epoch) {
+  const auto bits = random_bits(data_seed, std::uint64_t(draws), epoch);
+  return (std::uint64_t(bits[1]) << 32) | bits[0];
+}
 
 /// `wanted` of n things, 1 for those chosen: every choice of so many equally likely. wanted <= n.
 inline std::vector<char> random_choice(std::size_t wanted, std::size_t n, Rng& rng) {

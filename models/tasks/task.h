@@ -1,6 +1,7 @@
 // What a model learns from: batches of examples and the sets on which it is evaluated.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -50,6 +51,26 @@ enum class Purpose {
   comparison  ///< results that may stand beside each other, whatever their seeds and batches
 };
 
+/// A number that says how good answers are.
+struct Score {
+  std::string name;  ///< of a metric
+  double value = 0;  ///< not finite: there is none
+};
+
+/// Questions that have a few answers, the same for all, so that a model can be asked which of them
+/// it holds likeliest.
+class Answers {
+ public:
+  virtual ~Answers() = default;
+  /// The examples of the first validation set, each once.
+  virtual std::size_t questions() const = 0;
+  virtual std::size_t choices() const = 0;
+  /// One example: the question, and this answer for its target.
+  virtual void ask(std::size_t question, std::size_t choice, Batch& out) const = 0;
+  /// chosen: of each question the answer that was held likeliest.
+  virtual std::vector<Score> scores(std::span<const std::size_t> chosen) const = 0;
+};
+
 /// Batches are pure functions of their index, so that a resumed run sees what an uninterrupted one
 /// would have seen.
 class Task {
@@ -68,6 +89,8 @@ class Task {
   virtual std::string description() const = 0;
   /// Nats per target token below which no model can get, if that is known.
   virtual std::optional<double> floor() const { return {}; }
+  /// Null if any text may be an answer.
+  virtual const Answers* answers() const { return nullptr; }
   /// Null if examples are drawn.
   virtual const TextStore* text() const { return nullptr; }
 };

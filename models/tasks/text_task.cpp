@@ -8,19 +8,14 @@
 
 #include "kernels/check.h"
 #include "models/knobs.h"
+#include "models/tasks/choices.h"
 #include "models/text/hash.h"
 #include "models/text/permutation.h"
 
 namespace scaling {
 namespace {
 
-enum Draws : std::uint64_t { kOrder = 1, kExamples = 2 };
 constexpr std::uint64_t kValidationKey = 0x76616c6964;  // the same whatever the seed
-
-std::uint64_t key_of(std::uint64_t seed, Draws draws, std::uint64_t epoch) {
-  const auto bits = random_bits(seed, draws, epoch);
-  return (std::uint64_t(bits[1]) << 32) | bits[0];
-}
 
 /// Target positions, where sources and targets have lengths of their own.
 std::uint64_t target_length(const Lengths& lengths) {
@@ -90,9 +85,9 @@ void TextTask::train_batch(std::int64_t step, std::int64_t piece, std::int64_t p
   for (std::int64_t i = first; i < last; ++i) {
     const auto example = std::uint64_t(step * config_.batch + i);
     const std::uint64_t epoch = example / chunks;
-    const Permutation order(chunks, key_of(config_.data_seed, kOrder, epoch));
+    const Permutation order(chunks, key_of_epoch(config_.data_seed, EpochDraws::order, epoch));
     const TextStore::Chunk chunk = text_->training_chunk(order(example % chunks));
-    fill(chunk, key_of(config_.data_seed, kExamples, epoch), true, i - first, out);
+    fill(chunk, key_of_epoch(config_.data_seed, EpochDraws::examples, epoch), true, i - first, out);
   }
 }
 
@@ -114,17 +109,7 @@ std::int64_t TextTask::validation_batches() const {
 }
 
 std::string TextTask::identity(Purpose purpose) const {
-  if (purpose == Purpose::comparison) {
-    return comparable(config_, needs_, vocab_size_, text_->content(), text_->validation_content());
-  }
-  Hash all;
-  all.number(text_->content()).number(text_->validation_content());
-  all.text(text_->tokenizer().identity()).number(std::uint64_t(vocab_size_));
-  all.text(config_.task).number(std::uint64_t(config_.length));
-  all.number(target_length(needs_.trained));
-  if (!needs_.recipe.empty()) all.text(needs_.recipe);
-  all.number(config_.data_seed).number(std::uint64_t(config_.batch));
-  return hex_of(all.value());
+  return text_identity(config_, needs_, vocab_size_, *text_, purpose);
 }
 
 std::string TextTask::description() const {
@@ -136,6 +121,21 @@ std::string TextTask::description() const {
          std::to_string(text_->validation_chunks()) + " to evaluate on (" +
          std::to_string(evaluated_) + " used); " + plural(std::uint64_t(config_.steps), "step") +
          " make " + epochs + " epochs";
+}
+
+std::string text_identity(const TrainConfig& config, const Needs& needs, std::int64_t vocab_size,
+                          const TextStore& text, Purpose purpose) {
+  if (purpose == Purpose::comparison) {
+    return comparable(config, needs, vocab_size, text.content(), text.validation_content());
+  }
+  Hash all;
+  all.number(text.content()).number(text.validation_content());
+  all.text(text.tokenizer().identity()).number(std::uint64_t(vocab_size));
+  all.text(config.task).number(std::uint64_t(config.length));
+  all.number(target_length(needs.trained));
+  if (!needs.recipe.empty()) all.text(needs.recipe);
+  all.number(config.data_seed).number(std::uint64_t(config.batch));
+  return hex_of(all.value());
 }
 
 std::string text_identity(const TrainConfig& config, const Needs& needs, std::int64_t vocab_size,

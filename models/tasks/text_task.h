@@ -55,8 +55,12 @@ class TextTask : public Task {
   std::uint64_t evaluated_;
 };
 
-/// TextTask::identity(Purpose::comparison) of a task that has not been made: nothing is tokenised,
-/// a text is read at most, and not even that if `cache_folder` knows its content. Throws UserError
+/// Task::identity of a task that learns from this text.
+std::string text_identity(const TrainConfig& config, const Needs& needs, std::int64_t vocab_size,
+                          const TextStore& text, Purpose purpose);
+
+/// The same for Purpose::comparison of a task that has not been made: nothing is tokenised, a text
+/// is read at most, and not even that if `cache_folder` knows its content. Throws UserError
 /// if the text is missing or cannot be read.
 std::string text_identity(const TrainConfig& config, const Needs& needs, std::int64_t vocab_size,
                           const std::string& cache_folder, const ReadWatch& watch);

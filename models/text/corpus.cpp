@@ -153,6 +153,12 @@ std::string Corpus::shared_with(const Corpus& other) const {
   return "";
 }
 
+std::vector<std::string> Corpus::paths() const {
+  std::vector<std::string> all;
+  for (const File& file : files_) all.push_back(file.path);
+  return all;
+}
+
 void Corpus::add_folder(const std::string& path) {
   std::error_code error;
   fs::recursive_directory_iterator entry(path, error);

@@ -37,6 +37,8 @@ class Corpus {
   /// A file, or the generator, that both read; empty if there is none.
   std::string shared_with(const Corpus& other) const;
   std::size_t files() const { return files_.size(); }
+  /// Of the files, in the order in which they are read.
+  std::vector<std::string> paths() const;
   std::size_t ignored_files() const { return ignored_; }
   /// Hashes the files' bytes, in order, and the keys; not their names. Remembered in the folder
   /// under names, sizes and times, so that a large corpus is not read for it at every start.

@@ -54,6 +54,13 @@ TextStore::TextStore(const TrainConfig& config, Layout layout, std::int64_t voca
     tokenizer_model_ = sentencepiece_model(corpus, content_, vocab_size, cache_folder);
     tokenizer_ = load_sentencepiece(tokenizer_model_, vocab_size);
   }
+  if (layout == Layout::table) {
+    if (!config.validation.empty()) {
+      validation_content_ = Corpus(config.validation, config.text_key, watch).hash(cache_folder);
+    }
+    description_ = plural(corpus.files(), "file");
+    return;
+  }
   text_ = tokenised(corpus, content_, layout, vocab_size, cache_folder);
   const std::uint64_t chunks = chunks_of(*text_);
   if (config.validation.empty()) {

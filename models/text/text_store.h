@@ -17,8 +17,10 @@ class TextStore {
  public:
   /// windows: documents follow one another, each closed by 1, and are cut into windows of `length`
   /// tokens; the last, shorter one is left out. documents: each document is cut into chunks of at
-  /// most `length` tokens, padded with 0; a rest of one token is left out.
-  enum class Layout { windows, documents };
+  /// most `length` tokens, padded with 0; a rest of one token is left out. table: the task reads
+  /// the rows itself (models/text/table.h); there are no chunks and no cache, only a tokenizer and
+  /// what the texts are known by.
+  enum class Layout { windows, documents, table };
 
   /// Reads, tokenises and caches config's corpus and validation text unless the cache has them;
   /// later only opens the cache files. Throws UserError for a missing, unreadable or too small

@@ -62,6 +62,7 @@ struct Trainer::Impl {
            const std::function<bool()>& stopped);
   TrainReport train_step();
   Evaluation evaluate(std::size_t set);
+  std::vector<std::size_t> likeliest(const Answers& answers);
   void keep_best(const Evaluation& evaluation);
   void save_latest();
   void save(const std::string& path);
@@ -180,10 +181,32 @@ Evaluation Trainer::Impl::evaluate(std::size_t set) {
     sum.correct_sequences += one.correct_sequences;
   }
   SCALING_CHECK(sum.weight > 0);
-  return {.log_perplexity = sum.loss / sum.weight,
-          .accuracy = sum.correct / sum.weight,
-          .sequence_accuracy = sum.correct_sequences / sum.sequences,
-          .bits_per_byte = bytes > 0 ? sum.loss / std::numbers::ln2 / bytes : 0};
+  Evaluation found{.log_perplexity = sum.loss / sum.weight,
+                   .accuracy = sum.correct / sum.weight,
+                   .sequence_accuracy = sum.correct_sequences / sum.sequences,
+                   .bits_per_byte = bytes > 0 ? sum.loss / std::numbers::ln2 / bytes : 0};
+  const Answers* answers = task.answers();
+  if (set == 0 && answers) found.scores = answers->scores(likeliest(*answers));
+  return found;
+}
+
+/// Of every question the answer whose tokens lose least together; of equal ones the first.
+std::vector<std::size_t> Trainer::Impl::likeliest(const Answers& answers) {
+  std::vector<std::size_t> chosen;
+  for (std::size_t question = 0; question < answers.questions(); ++question) {
+    std::size_t best = 0;
+    double least = std::numeric_limits<double>::infinity();
+    for (std::size_t choice = 0; choice < answers.choices(); ++choice) {
+      answers.ask(question, choice, validation);
+      Pass pass{.gemm = gemm, .examples = validation.examples};
+      const double loss = model.loss_of(pass, validation, *kept).loss;
+      if (!(loss < least)) continue;
+      least = loss;
+      best = choice;
+    }
+    chosen.push_back(best);
+  }
+  return chosen;
 }
 
 Trainer::Impl::Impl(Transformer& model_, const Task& task_, const TrainConfig& config_,

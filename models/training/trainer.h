@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "models/tasks/task.h"
 #include "models/training/optimizer.h"
@@ -20,6 +21,8 @@ struct Evaluation {
   /// given, as in the tasks on numbers, that is greedy decoding's exact match (paper 10.3).
   double sequence_accuracy = 0;
   double bits_per_byte = 0;
+  /// Where a task has answers to choose from, what the likeliest of them say; of its first set.
+  std::vector<Score> scores = {};
 };
 
 struct TrainReport {

@@ -1,0 +1,22 @@
+// GLUE as text to text (the paper's Table 3): an encoder reads a prompt made of a row's columns, a
+// decoder tells the words of its label.
+#pragma once
+
+#include <memory>
+
+#include "models/tasks/task.h"
+
+namespace scaling {
+
+/// Which of GLUE's tasks, config.task says (models/tasks/glue_tasks.h). A prompt is cut to `length`
+/// tokens; the target is the answer's words, every token of weight 1, without an end, as in the
+/// paper's code. Batches are padded to their longest prompt. Examples are held in memory, as
+/// tokens.
+Needs needs_of_glue(const TrainConfig& config);
+/// corpus: rows to train on, validation: rows to be evaluated on, evaluate_batches * batch of them
+/// spread evenly, or all; each a tab-separated file as GLUE has it, or a glob. Throws UserError if
+/// one of them is missing, and naming file and line if it is none of the task's.
+std::unique_ptr<Task> make_glue(const TrainConfig& config, std::int64_t vocab_size,
+                                std::unique_ptr<TextStore> text);
+
+}  // namespace scaling
