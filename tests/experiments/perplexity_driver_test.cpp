@@ -404,6 +404,43 @@ TEST(PerplexityDriver, ObjectivesOfSentencesAreTrainedAndDecoded) {
   EXPECT_EQ(data.size(), 2u);
 }
 
+/// At every evaluation and at the end; and labels go through the decode path as other targets do.
+TEST(PerplexityDriver, AnswersOfGlueAreScored) {
+  const Folder folder;
+  for (const char* name : {"train.tsv", "dev.tsv"}) {
+    std::ofstream table(folder / name);
+    table << "Quality\t#1 String\t#2 String\n";
+    for (int row = 0; row < 12; ++row) {
+      table << row % 2 << "\tA\t" << (row % 2 == 1 ? "A" : "B") << "\n";
+    }
+  }
+  const Outcome outcome =
+      run_driver(tiny(folder) + " --rows dense --encoder_layers 1 --length 30 --steps 20 --corpus '" +
+                 (folder / "train.tsv") + "' --validation '" + (folder / "dev.tsv") +
+                 "' --task glue_mrpc --decode_check --decode_tokens 0");
+  ASSERT_EQ(outcome.status, 0) << outcome.text;
+  expect_mentions(outcome.text,
+                  {"glue_mrpc, 12 examples to train on", "(8 used", "label_accuracy ", "f1 "});
+  std::map<std::string, double> metrics;
+  int evaluations = 0;
+  const RecordFile file(folder.path(), "tiny_curve");
+  for (const Record& r : file.records()) {
+    metrics[r.metric] = r.value;
+    if (r.metric != kEvaluationMetric) continue;
+    ++evaluations;
+    for (const char* name : {"label_accuracy", "f1"}) {
+      EXPECT_GE(r.config.at(name).get<double>(), 0) << name;
+      EXPECT_LE(r.config.at(name).get<double>(), 1) << name;
+    }
+  }
+  EXPECT_EQ(evaluations, 1);
+  for (const char* name : {"label_accuracy", "f1", "sequence_accuracy", "bits_per_byte"}) {
+    EXPECT_EQ(metrics.count(name), 1u) << name;
+  }
+  EXPECT_NEAR(metrics["decode_log_perplexity.f32"], metrics["decode_reference_log_perplexity"],
+              1e-4);
+}
+
 TEST(PerplexityDriver, SeedsOfATextNameItAlikeAndTextsDiffer) {
   const Folder folder;
   std::ofstream(folder / "letters.txt") << std::string(50000, 'a');
