@@ -1,0 +1,172 @@
+"""tools/glue_baselines.py: files as they come, the regression against its definition, measures by hand, records."""
+
+import json
+import math
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+import glue_baselines as tool  # noqa: E402
+
+
+class WithFolder(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+
+    def write(self, name, text):
+        path = self.folder / name
+        path.write_bytes(text.encode("utf-8"))
+        return str(path)
+
+
+class ReadingTest(WithFolder):
+    def test_files_are_read_as_they_come(self):
+        mrpc = self.write(
+            "mrpc.tsv",
+            "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n1\t3\t4\tHe said .\t\" So\r\n",
+        )
+        self.assertEqual(tool.rows_of(mrpc), ([("He said .", '" So')], ["1"], "Quality"))
+        cola = self.write("cola.tsv", "gj04\t0\t*\tThey drank.\ngj04\t1\t\tIt is.")
+        self.assertEqual(
+            tool.rows_of(cola), ([("They drank.",), ("It is.",)], ["0", "1"], "cola_label")
+        )
+        for part in (1, 2):
+            self.write(f"rte_{part}.tsv", f"sentence1\tsentence2\tlabel\na\tb{part}\tentailment\n")
+        texts, labels, column = tool.rows_of(self.folder / "rte_*.tsv")
+        self.assertEqual(texts, [("a", "b1"), ("a", "b2")])
+        self.assertEqual((labels, column), (["entailment"] * 2, "label"))
+
+    def test_broken_files_are_refused_by_file_and_line(self):
+        def refusal(text):
+            with self.assertRaises(SystemExit) as caught:
+                tool.rows_of(self.write("bad.tsv", text))
+            return str(caught.exception)
+
+        self.assertIn("bad.tsv:3: 1 fields, 2 columns", refusal("sentence\tlabel\na\t1\nb\n"))
+        self.assertIn("no column of labels", refusal("index\tsentence\n0\ta\n"))
+        self.assertIn("is empty", refusal("\n"))
+        self.assertIn("no rows", refusal("sentence\tlabel\n"))
+        with self.assertRaises(SystemExit):
+            tool.rows_of(self.folder / "none.tsv")
+
+    def test_words_belong_to_their_columns(self):
+        self.assertEqual(
+            tool.words_of(("He didn't, he_did", "HE")),
+            [(0, "did"), (0, "didn't"), (0, "he"), (1, "he")],
+        )
+
+
+class RegressionTest(unittest.TestCase):
+    ROWS = [("good film",), ("good",), ("bad film",), ("bad bad",), ("film",), ("",)]
+    LABELS = [1, 1, 0, 0, 1, 0]
+
+    def test_the_gradient_is_the_slope_of_the_objective_and_nothing_at_its_end(self):
+        known = {(0, "bad"): 0, (0, "film"): 1, (0, "good"): 2}
+        bags = tool.Bags(self.ROWS, known)
+        truth = numpy.array([[1.0 - label, float(label)] for label in self.LABELS])
+
+        def objective(weights):
+            """By the definition, row by row."""
+            loss = 0.0
+            for (text,), label in zip(self.ROWS, self.LABELS):
+                words = sorted(set(text.split()))
+                scores = [
+                    sum(weights[known[0, w]][c] for w in words) / math.sqrt(max(len(words), 1))
+                    + weights[3][c]
+                    for c in (0, 1)
+                ]
+                loss += math.log(sum(math.exp(s) for s in scores)) - scores[label]
+            return (loss + sum(weights[i][c] ** 2 for i in range(3) for c in (0, 1)) / 2) / 6
+
+        draw = numpy.random.default_rng(1)
+        anywhere = draw.normal(size=(4, 2))
+        gradient = tool.gradient_of(bags, truth, anywhere)
+        for i in range(4):
+            for c in (0, 1):
+                step = numpy.zeros((4, 2))
+                step[i, c] = 1e-5
+                slope = (objective(anywhere + step) - objective(anywhere - step)) / 2e-5
+                self.assertAlmostEqual(gradient[i, c], slope, places=7)
+        best = tool.fitted(bags, truth)
+        for _ in range(20):
+            self.assertGreater(objective(best + 0.1 * draw.normal(size=(4, 2))), objective(best))
+        self.assertGreater(best[2, 1], best[2, 0])
+        self.assertGreater(best[0, 0], best[0, 1])
+
+
+class MeasuresTest(unittest.TestCase):
+    """The same numbers as in tests/tasks/metrics_test.cpp."""
+
+    def test_of_two_classes(self):
+        truth, told = list("1110000000"), list("1101110000")
+        hits, misses, alarms, rejections = 2, 1, 3, 4
+        scores = tool.scores_of("Quality", truth, told)
+        self.assertAlmostEqual(scores["label_accuracy"], 0.6)
+        self.assertAlmostEqual(scores["f1"], 2 * hits / (2 * hits + misses + alarms))
+        self.assertAlmostEqual(
+            tool.scores_of("cola_label", truth, told)["matthews"],
+            (hits * rejections - alarms * misses) / math.sqrt(3 * 5 * 5 * 7),
+        )
+        self.assertEqual(tool.scores_of("cola_label", truth, ["1"] * 10)["matthews"], 0)
+        self.assertEqual(tool.scores_of("Quality", ["0", "0"], ["0", "0"])["f1"], 0)
+        self.assertEqual(tool.scores_of("label", ["a", "b"], ["a", "a"]), {"label_accuracy": 0.5})
+
+    def test_of_numbers(self):
+        scores = tool.scores_of("score", ["1", "2", "3", "4"], ["1.0", "3.0", "2.0", "4.0"])
+        self.assertAlmostEqual(scores["pearson"], 0.8)
+        self.assertAlmostEqual(scores["spearman"], 0.8)
+        self.assertEqual(scores["label_accuracy"], 0.5)
+        tied = tool.scores_of("score", ["1", "2", "2", "4"], ["0.2", "0.4", "0.6", "5.0"])
+        self.assertAlmostEqual(tied["spearman"], 4.5 / math.sqrt(4.5 * 5))
+        self.assertIsNone(tool.scores_of("score", ["1", "2"], ["1.0", "1.0"])["pearson"])
+        fifths = [tool.told_as(s, "score") for s in ("4.75", "0.5", "2.5", "3.5", "5.000")]
+        self.assertEqual(fifths, ["4.8", "0.4", "2.4", "3.6", "5.0"])
+
+
+class ProgramTest(WithFolder):
+    def test_scores_become_records(self):
+        rows = "".join(f"{word} film {i}\t{label}\n" for i in range(6) for word, label in WORDS)
+        corpus = self.write("train.tsv", "sentence\tlabel\n" + rows)
+        held_out = self.write("dev.tsv", "sentence\tlabel\na good one\t1\nbad\t0\nbad x\t0\n")
+        scores, trained, scored = tool.baselines(corpus, held_out)
+        self.assertEqual((trained, scored), (18, 3))
+        self.assertAlmostEqual(scores["majority"]["label_accuracy"], 1 / 3)
+        self.assertEqual(scores["bag_of_words"], {"label_accuracy": 1.0})
+        self.assertEqual(tool.baselines(corpus, held_out, 2)[2], 2)
+
+        program = [sys.executable, ROOT / "tools" / "glue_baselines.py", "--task", "glue_sst2"]
+        texts = ["--corpus", corpus, "--validation", held_out]
+        done = subprocess.run(
+            [*program, *texts, "--results", self.folder / "results"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        self.assertIn("glue_sst2 bag_of_words: label_accuracy 1.0000", done.stdout)
+        lines = (self.folder / "results" / "glue_baselines.jsonl").read_text("utf-8").splitlines()
+        records = {(r["row"], r["metric"]): r for r in map(json.loads, lines)}
+        self.assertEqual(
+            {at: r["value"] for at, r in records.items()},
+            {
+                ("glue_sst2.majority", "label_accuracy"): 1 / 3,
+                ("glue_sst2.bag_of_words", "label_accuracy"): 1.0,
+            },
+        )
+        for record in records.values():
+            self.assertEqual((record["status"], record["study"]), ("ok", "peers"))
+            self.assertEqual(record["config"]["examples"], 3)
+
+
+# Twice as often good as bad.
+WORDS = (("good", 1), ("bad", 0), ("good", 1))
+
+if __name__ == "__main__":
+    unittest.main()
