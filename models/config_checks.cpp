@@ -1,16 +1,14 @@
 // Texts of the refusals.
 #include "models/config_checks.h"
 
-#include <limits>
-
 #include "kernels/check.h"
 
 namespace scaling {
 
 namespace {
 
-/// Positions and indices are 32 bits wide; products of two sizes fit into 64.
-constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
+/// Sums of sizes, and twice one, stay far from what 64 bits hold.
+constexpr std::int64_t kLargest = std::int64_t(1) << 40;
 
 }  // namespace
 

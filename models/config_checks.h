@@ -6,7 +6,7 @@
 
 namespace scaling {
 
-/// These two also refuse what does not fit into 32 bits.
+/// These two also refuse what exceeds 2^40, whose sums and products nobody checks.
 void require_positive(const char* name, std::int64_t value);
 void require_not_negative(const char* name, std::int64_t value);
 /// parts: positive, and a divisor of n.

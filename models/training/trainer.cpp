@@ -194,7 +194,7 @@ Evaluation Trainer::Impl::evaluate(std::size_t set) {
 std::vector<std::size_t> Trainer::Impl::likeliest(const Answers& answers) {
   std::vector<std::size_t> chosen;
   for (std::size_t question = 0; question < answers.questions(); ++question) {
-    std::size_t best = 0;
+    std::size_t likely = 0;
     double least = std::numeric_limits<double>::infinity();
     for (std::size_t choice = 0; choice < answers.choices(); ++choice) {
       answers.ask(question, choice, validation);
@@ -202,9 +202,9 @@ std::vector<std::size_t> Trainer::Impl::likeliest(const Answers& answers) {
       const double loss = model.loss_of(pass, validation, *kept).loss;
       if (!(loss < least)) continue;
       least = loss;
-      best = choice;
+      likely = choice;
     }
-    chosen.push_back(best);
+    chosen.push_back(likely);
   }
   return chosen;
 }

@@ -286,7 +286,7 @@ TEST(Glue, LongPromptsAreCutAndThatIsSaid) {
   EXPECT_EQ(task->description().find("paper"), std::string::npos);
   TrainConfig other = config_for("glue_cola", folder);
   write_file(other.corpus, "gj04\t1\t\tIt is.\n");
-  other.validation = other.corpus;
+  write_file(other.validation, contents(other.corpus));
   expect_mentions(task_for(other, folder)->description(), {"not one of the paper's", "(0 cut"});
 }
 
@@ -415,7 +415,7 @@ TEST(Glue, RefusesWhatIsNoneOfItsFiles) {
 
   config = config_for("glue_stsb", folder);
   write_file(config.corpus, "sentence1\tsentence2\tscore\na\tb\t5.5\n");
-  config.validation = config.corpus;
+  write_file(config.validation, contents(config.corpus));
   expect_mentions(refusal(), {config.corpus + ":2: ", "'5.5'", "numbers from 0 to 5.0"});
 }
 
@@ -536,7 +536,7 @@ TEST(Glue, ThePictureInTheGuideIsWhatTheTaskMakes) {
   write_file(config.corpus,
              "index\tsentence1\tsentence2\tlabel\n0\tNo Weapons of Mass Destruction Found in Iraq "
              "Yet.\tWeapons of Mass Destruction Found in Iraq.\tnot_entailment\n");
-  config.validation = config.corpus;
+  write_file(config.validation, contents(config.corpus));
   const auto task = task_for(config, folder);
   Batch batch;
   task->validation_batch(0, 0, batch);

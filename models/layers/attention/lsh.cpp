@@ -54,8 +54,9 @@ void LshAttention::validate(const ModelConfig& config) {
   }
   require_not_negative("lsh_chunks_before", knobs.lsh_chunks_before);
   require_not_negative("lsh_chunks_after", knobs.lsh_chunks_after);
-  // Their products with a chunk are counts of keys.
-  constexpr std::int64_t kMostOfEach = 32768;
+  // All multiplied are a count of keys.
+  constexpr std::int64_t kMostOfEach = 32768, kLongestChunk = std::int64_t(1) << 31;
+  require_at_most("lsh_chunk", knobs.lsh_chunk, kLongestChunk);
   require_at_most("lsh_rounds", knobs.lsh_rounds, kMostOfEach);
   require_at_most("lsh_chunks_before", knobs.lsh_chunks_before, kMostOfEach);
   require_at_most("lsh_chunks_after", knobs.lsh_chunks_after, kMostOfEach);
