@@ -113,7 +113,11 @@ class RatesTest(made_up.WithCurves):
         wider = self.one([dict(r, config={**r["config"], "d_model": 256}) for r in figure])
         self.assertEqual(rates.doubts(records, wider, ["ff_n16"]), [])
         more = swept("ff_n16", {2: 4, 4: 3.8, 8: 3.9}, "rates_5m", steps=3000, id="rates.5m")
-        self.assertEqual(rates.doubts(self.load(DENSE + SPARSE + more), experiment, ["ff_n16"]), [])
+        both = self.load(DENSE + SPARSE + more)
+        self.assertEqual(len(rates.doubts(both, experiment, ["ff_n16"])), 2)  # as many tokens
+        size = {"steps": 3000, "batch": 16, "length": 96}
+        longer = self.one([dict(r, config=r["config"] | size) for r in figure])
+        self.assertEqual(rates.doubts(both, longer, ["ff_n16"]), [])
 
 
 if __name__ == "__main__":
