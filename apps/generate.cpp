@@ -144,7 +144,7 @@ std::string target_text(const Tokenizer& tokenizer, const std::vector<int>& ids,
 struct Generated {
   std::vector<int> ids;  // the prompt's first
   std::int64_t sampled = 0;
-  double seconds = 0;  // of the sampled ones
+  double seconds = 0;                     // of the sampled ones
   double log_probability = 0, score = 0;  // of a beam search
 };
 
@@ -290,10 +290,9 @@ int generate(int argc, char** argv) {
                   int(std::max<std::int64_t>(options.beam, 1)), window,
                   std::int64_t(source.size()));
   decoder.set_sampling_seed(options.seed);
-  const Generated all =
-      options.beam > 0
-          ? search_text(decoder, source, prompt, tokens, options)
-          : continue_prompt(decoder, source, prompt, tokens, window, float(options.temperature));
+  const Generated all = options.beam > 0 ? search_text(decoder, source, prompt, tokens, options)
+                                         : continue_prompt(decoder, source, prompt, tokens, window,
+                                                           float(options.temperature));
   std::printf("%s\n", (config.decoder_only() ? tokenizer->decode(all.ids)
                                              : target_text(*tokenizer, all.ids, config.vocab_size))
                           .c_str());

@@ -9,6 +9,7 @@ import statistics
 from typing import NamedTuple
 
 import numpy
+
 from values import student
 
 BLOCK_SECONDS = 10  # neighbouring rounds share the machine's mood: they are resampled together
@@ -21,7 +22,9 @@ RESAMPLES = 1000
 APART = 4
 FARTHER = 1.15
 SMALLEST = 0.04
-VALLEY = 0.2  # reads in the middle half of the way between the centres, of those of the smaller heap
+VALLEY = (
+    0.2  # reads in the middle half of the way between the centres, of those of the smaller heap
+)
 
 
 class Decode(NamedTuple):

@@ -158,7 +158,8 @@ bool CurveRun::reuse() {
     r.id = base_.id;
     // What names other rows belongs to the experiment, not to the curve.
     for (const char* knob : {"solve", "reference_row", "twin", "equal_reads"}) {
-      if (r.config.contains(knob) && base_.config.contains(knob)) r.config[knob] = base_.config[knob];
+      if (r.config.contains(knob) && base_.config.contains(knob))
+        r.config[knob] = base_.config[knob];
     }
     add_note(r.note, "trained as " + from);
   }

@@ -110,8 +110,7 @@ class Glue : public Task, public Answers {
     std::vector<Row> rows;
     for (std::int64_t i = first; i < last; ++i) {
       const auto example = std::uint64_t(step * config_.batch + i);
-      const std::uint64_t key =
-          key_of_epoch(config_.data_seed, EpochDraws::order, example / count);
+      const std::uint64_t key = key_of_epoch(config_.data_seed, EpochDraws::order, example / count);
       const Question& question = trained_.all[Permutation(count, key)(example % count)];
       rows.push_back({&question, question.label.answer});
     }
@@ -259,8 +258,8 @@ Needs needs_of_glue(const TrainConfig& config) {
 std::unique_ptr<Task> make_glue(const TrainConfig& config, std::int64_t vocab_size,
                                 std::unique_ptr<TextStore> text) {
   if (text->is_generated() || config.validation.empty()) {
-    throw UserError("task " + config.task + " has corpus '" + config.corpus +
-                    "' and validation '" + config.validation +
+    throw UserError("task " + config.task + " has corpus '" + config.corpus + "' and validation '" +
+                    config.validation +
                     "', but learns from GLUE's own files; give two of them, such as --corpus "
                     "train.tsv --validation dev.tsv");
   }

@@ -23,8 +23,8 @@ struct GlueTask {
   /// correlation of the two, or Pearson's and Spearman's of numbers.
   enum class Measure { accuracy, f1, matthews, correlations };
 
-  std::string name;      ///< of models/tasks/catalog.cpp
-  std::string opening;   ///< first word of the prompt
+  std::string name;     ///< of models/tasks/catalog.cpp
+  std::string opening;  ///< first word of the prompt
   std::vector<Part> parts;
   std::string label_column;
   /// No words begin with those of another, so that their probabilities are of different texts.

@@ -40,9 +40,10 @@ TextTask::TextTask(const TrainConfig& config, const Needs& needs, std::int64_t v
       needs_(needs),
       vocab_size_(vocab_size),
       text_(std::move(text)),
-      evaluated_(std::min(text_->validation_chunks(),
-                          std::min(std::uint64_t(config.evaluate_batches), text_->validation_chunks()) *
-                              std::uint64_t(config.batch))) {}
+      evaluated_(
+          std::min(text_->validation_chunks(),
+                   std::min(std::uint64_t(config.evaluate_batches), text_->validation_chunks()) *
+                       std::uint64_t(config.batch))) {}
 
 void TextTask::shape(Batch& out, std::int64_t examples) const {
   const auto [source, input] = needs_.trained;

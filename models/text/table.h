@@ -1,5 +1,5 @@
-// Tab-separated tables row by row, as GLUE's files come: nothing is quoted, so that a quotation mark
-// is a character like any other.
+// Tab-separated tables row by row, as GLUE's files come: nothing is quoted, so that a quotation
+// mark is a character like any other.
 #pragma once
 
 #include <cstddef>

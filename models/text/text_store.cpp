@@ -38,8 +38,8 @@ TextStore::TextStore(const TrainConfig& config, Layout layout, std::int64_t voca
   if (!config.validation.empty()) {
     const std::string both = corpus.shared_with(Corpus(config.validation, config.text_key));
     if (!both.empty()) {
-      throw UserError("'" + both + "' belongs to corpus '" + config.corpus + "' and to validation '" +
-                      config.validation +
+      throw UserError("'" + both + "' belongs to corpus '" + config.corpus +
+                      "' and to validation '" + config.validation +
                       "', so that what is evaluated would be trained on; give a corpus without it");
     }
   }

@@ -16,8 +16,8 @@ struct SelectionNumbers {
 };
 
 /// Diagnoses a model whose feed-forward selects by a learned distribution; numbers of others stay
-/// unknown, and of models for whose second copy there is no memory; large ones are not tried. Neither
-/// weights nor gradients of `model` change.
+/// unknown, and of models for whose second copy there is no memory; large ones are not tried.
+/// Neither weights nor gradients of `model` change.
 SelectionNumbers diagnose_selections(Transformer& model, const Task& task, const Gemm& gemm,
                                      int threads);
 

@@ -80,8 +80,8 @@ TEST(Driver, MeasuresRecordsAndResumes) {
 /// What a reader needs to make every median again, and to tell in which state the machine was.
 TEST(Driver, ClosingRecordsHoldTheirDecodes) {
   const Folder folder;
-  // The one test with a cold row: it reads four times the last-level cache before every token, which
-  // are gigabytes on a large machine.
+  // The one test with a cold row: it reads four times the last-level cache before every token,
+  // which are gigabytes on a large machine.
   std::ofstream(folder / "closing.cfg") << "shape = tiny\nrow = baseline\nrow = sparse: "
                                            "feed_forward=sparse\nrow = cold: cold=true\n";
   const Outcome run =

@@ -414,10 +414,10 @@ TEST(PerplexityDriver, AnswersOfGlueAreScored) {
       table << row % 2 << "\tA\t" << (row % 2 == 1 ? "A" : "B") << "\n";
     }
   }
-  const Outcome outcome =
-      run_driver(tiny(folder) + " --rows dense --encoder_layers 1 --length 30 --steps 20 --corpus '" +
-                 (folder / "train.tsv") + "' --validation '" + (folder / "dev.tsv") +
-                 "' --task glue_mrpc --decode_check --decode_tokens 0");
+  const Outcome outcome = run_driver(
+      tiny(folder) + " --rows dense --encoder_layers 1 --length 30 --steps 20 --corpus '" +
+      (folder / "train.tsv") + "' --validation '" + (folder / "dev.tsv") +
+      "' --task glue_mrpc --decode_check --decode_tokens 0");
   ASSERT_EQ(outcome.status, 0) << outcome.text;
   expect_mentions(outcome.text,
                   {"glue_mrpc, 12 examples to train on", "(8 used", "label_accuracy ", "f1 "});

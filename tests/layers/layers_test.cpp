@@ -255,15 +255,16 @@ TEST_P(ProjectionTest, RowsGoOnFromOthers) {
     const Projection& layer = *held.layer;
     const auto state = layer.make_state(s.tokens);
     Mat o, q = Mat::Zero(s.tokens, d), k = q, v = q, y = q;
-    return step_through(
-        s, layer, 4 * d, x[0], [&](const StepContext& ctx, const float* in, float* out) {
-          go_on(ctx, state.get(), sources);
-          if (ctx.thread == 0) o = rows_at(x[1], ctx.position);
-          ctx.sync();
-          layer.step(ctx, state.get(), in, q.data(), k.data(), v.data());
-          if (layer.has_output()) layer.step_output(ctx, state.get(), o.data(), y.data());
-          if (ctx.thread == 0) Eigen::Map<Mat>(out, s.tokens, 4 * d) << q, k, v, y;
-        });
+    return step_through(s, layer, 4 * d, x[0],
+                        [&](const StepContext& ctx, const float* in, float* out) {
+                          go_on(ctx, state.get(), sources);
+                          if (ctx.thread == 0) o = rows_at(x[1], ctx.position);
+                          ctx.sync();
+                          layer.step(ctx, state.get(), in, q.data(), k.data(), v.data());
+                          if (layer.has_output())
+                            layer.step_output(ctx, state.get(), o.data(), y.data());
+                          if (ctx.thread == 0) Eigen::Map<Mat>(out, s.tokens, 4 * d) << q, k, v, y;
+                        });
   });
 }
 
@@ -316,15 +317,16 @@ TEST_P(CrossProjectionTest, RowsGoOnFromOthers) {
     const CrossProjection& layer = *held.layer;
     const auto state = layer.make_state(s.tokens);
     Mat o, q = Mat::Zero(s.tokens, d), y = q;
-    return step_through(
-        s, layer, 2 * d, x[0], [&](const StepContext& ctx, const float* in, float* out) {
-          go_on(ctx, state.get(), sources);
-          if (ctx.thread == 0) o = rows_at(x[1], ctx.position);
-          ctx.sync();
-          layer.step_query(ctx, state.get(), in, q.data());
-          if (layer.has_output()) layer.step_output(ctx, state.get(), o.data(), y.data());
-          if (ctx.thread == 0) Eigen::Map<Mat>(out, s.tokens, 2 * d) << q, y;
-        });
+    return step_through(s, layer, 2 * d, x[0],
+                        [&](const StepContext& ctx, const float* in, float* out) {
+                          go_on(ctx, state.get(), sources);
+                          if (ctx.thread == 0) o = rows_at(x[1], ctx.position);
+                          ctx.sync();
+                          layer.step_query(ctx, state.get(), in, q.data());
+                          if (layer.has_output())
+                            layer.step_output(ctx, state.get(), o.data(), y.data());
+                          if (ctx.thread == 0) Eigen::Map<Mat>(out, s.tokens, 2 * d) << q, y;
+                        });
   });
 }
 
@@ -430,16 +432,16 @@ TEST_P(AttentionTest, RowsGoOnFromOthers) {
     const auto attention = make_attention(GetParam(), c);
     const auto cache = attention->make_cache(s.tokens, kPositions);
     Mat k, v;
-    return step_through(
-        s, *attention, c.d_model, x[0], [&](const StepContext& ctx, const float* in, float* out) {
-          go_on(ctx, cache.get(), sources);
-          if (ctx.thread == 0) {
-            k = rows_at(x[1], ctx.position);
-            v = rows_at(x[2], ctx.position);
-          }
-          ctx.sync();
-          attention->step(ctx, *cache, in, k.data(), v.data(), out);
-        });
+    return step_through(s, *attention, c.d_model, x[0],
+                        [&](const StepContext& ctx, const float* in, float* out) {
+                          go_on(ctx, cache.get(), sources);
+                          if (ctx.thread == 0) {
+                            k = rows_at(x[1], ctx.position);
+                            v = rows_at(x[2], ctx.position);
+                          }
+                          ctx.sync();
+                          attention->step(ctx, *cache, in, k.data(), v.data(), out);
+                        });
   });
 }
 

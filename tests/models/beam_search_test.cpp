@@ -116,9 +116,8 @@ double score_of(double log_probability, std::size_t tokens, const BeamOptions& o
 }
 
 void sort_by_score(std::vector<Hypothesis>& all) {
-  std::stable_sort(all.begin(), all.end(), [](const Hypothesis& a, const Hypothesis& b) {
-    return a.score > b.score;
-  });
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; });
 }
 
 /// Every text that begins with ids and is over, or as long as the longest.
@@ -306,9 +305,7 @@ TEST(BeamSearch, ALoopIsLeftWhereTrigramsAreBlocked) {
 
 /// Where nearly everything ends at once, what is finished leaves its row to another.
 TEST(BeamSearch, LosesNoHypothesisWhereAllEnd) {
-  const NextOf next_of = [](const Ids&) {
-    return log_of({0.02, 0.94, 0.03, 0.01});
-  };
+  const NextOf next_of = [](const Ids&) { return log_of({0.02, 0.94, 0.03, 0.01}); };
   Language language(4, 4, next_of);
   const BeamOptions options{.max_length = 20, .end = 1};
   const auto found = beam_search(language, {}, options);
@@ -410,8 +407,8 @@ std::vector<ModelConfig> configs() {
 }
 
 Decoder decoder_of(const Transformer& model, Team& team, int rows) {
-  return Decoder(model, find_kernel_set("simd"), team, rows,
-                 std::int64_t(kPrompt.size()) + kLength, std::int64_t(kSource.size()));
+  return Decoder(model, find_kernel_set("simd"), team, rows, std::int64_t(kPrompt.size()) + kLength,
+                 std::int64_t(kSource.size()));
 }
 
 /// What the decoder takes for the likeliest token each time, after the prompt.

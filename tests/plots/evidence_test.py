@@ -46,7 +46,6 @@ class States(unittest.TestCase):
         reads = [60 + self.draw.uniform(0, 0.1) + 5 * (i % 2) for i in range(400)]
         self.assertIsNone(evidence.states_of(reads).border)
 
-
     def test_a_heap_with_a_tail_is_one_state(self):
         reads = [self.draw.gauss(60, 0.3) for _ in range(368)]
         reads += [self.draw.uniform(42, 59) for _ in range(32)]

@@ -366,10 +366,9 @@ TEST(Glue, WhatIsReadIsPartOfTheIdentity) {
   const Folder folder;
   const TrainConfig config = letters_config(folder);
   write_file(folder / "other.tsv", letters(20, 5));
-  expect_knobs_in_identity(config, kVocab, folder,
-                           {{"length", "50"},
-                            {"corpus", folder / "other.tsv"},
-                            {"validation", folder / "other.tsv"}});
+  expect_knobs_in_identity(
+      config, kVocab, folder,
+      {{"length", "50"}, {"corpus", folder / "other.tsv"}, {"validation", folder / "other.tsv"}});
 }
 
 TEST(Glue, SeveralFilesAreOneText) {
@@ -540,8 +539,8 @@ TEST(Glue, ThePictureInTheGuideIsWhatTheTaskMakes) {
   const auto task = task_for(config, folder);
   Batch batch;
   task->validation_batch(0, 0, batch);
-  const std::string picture = "source  " + source_of(batch, 0, *task) + "\ntarget  " +
-                              target_of(batch, 0, *task) + "\n";
+  const std::string picture =
+      "source  " + source_of(batch, 0, *task) + "\ntarget  " + target_of(batch, 0, *task) + "\n";
   EXPECT_NE(guide.find(picture), std::string::npos) << picture;
   for (const GlueTask& one : glue_tasks()) {
     EXPECT_NE(guide.find("`" + one.name + "`"), std::string::npos) << one.name;

@@ -49,8 +49,9 @@ TEST_F(TableTest, NoHeaderLineIsAFirstRow) {
 }
 
 TEST_F(TableTest, MarksLineEndsAndEmptyLinesAreNoText) {
-  EXPECT_EQ(rows_of("\xef\xbb\xbfQuality\ttext\r\n1\tcaf\xc3\xa9\r\n\r\n\n0\tlast", {"Quality", "text"}),
-            (Rows{{"1", "caf\xc3\xa9"}, {"0", "last"}}));
+  EXPECT_EQ(
+      rows_of("\xef\xbb\xbfQuality\ttext\r\n1\tcaf\xc3\xa9\r\n\r\n\n0\tlast", {"Quality", "text"}),
+      (Rows{{"1", "caf\xc3\xa9"}, {"0", "last"}}));
   // Only before a line's end.
   EXPECT_EQ(rows_of("a\tb\nx\ry\t\rz\n", {"a", "b"}), (Rows{{"x\ry", "\rz"}}));
 }

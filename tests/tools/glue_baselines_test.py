@@ -31,7 +31,7 @@ class ReadingTest(WithFolder):
     def test_files_are_read_as_they_come(self):
         mrpc = self.write(
             "mrpc.tsv",
-            "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n1\t3\t4\tHe said .\t\" So\r\n",
+            '\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n1\t3\t4\tHe said .\t" So\r\n',
         )
         self.assertEqual(tool.rows_of(mrpc), ([("He said .", '" So')], ["1"], "Quality"))
         cola = self.write("cola.tsv", "gj04\t0\t*\tThey drank.\ngj04\t1\t\tIt is.")

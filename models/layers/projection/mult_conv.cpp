@@ -10,9 +10,7 @@ namespace {
 
 struct MultConvState : LayerState {
   explicit MultConvState(ConvolutionRing ring_) : ring(std::move(ring_)) {}
-  void reorder(const StepContext& ctx, const RowMoves& moves) override {
-    ring.reorder(ctx, moves);
-  }
+  void reorder(const StepContext& ctx, const RowMoves& moves) override { ring.reorder(ctx, moves); }
   ConvolutionRing ring;
 };
 

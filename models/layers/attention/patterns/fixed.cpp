@@ -43,8 +43,7 @@ std::int64_t Fixed::slots(std::int64_t capacity) const {
   return others(capacity) + std::min(capacity, all);
 }
 
-Pattern::Place Fixed::place(std::int64_t head, std::int64_t position,
-                            std::int64_t capacity) const {
+Pattern::Place Fixed::place(std::int64_t head, std::int64_t position, std::int64_t capacity) const {
   const std::int64_t at = position % block_, before = summaries(head, position);
   if (summaries(head, position + 1) > before) return {.slot = others(capacity) + before};
   return {.slot = others(capacity) - 1 - (at < first_summary(head) ? at : at - summary_)};
