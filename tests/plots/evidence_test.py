@@ -75,6 +75,15 @@ class Blocks(unittest.TestCase):
         found = evidence.interval(few)
         self.assertTrue(10.0 <= found.low < found.value < found.high <= 14.5, found)
 
+    def test_intervals_of_few_blocks_cover_as_often_as_they_say(self):
+        covered, trials = 0, 300
+        for trial in range(trials):
+            draw = random.Random(trial)
+            moods = [draw.gauss(0, 1) for _ in range(6)]
+            found = evidence.interval([[m + draw.gauss(0, 0.3) for _ in range(8)] for m in moods])
+            covered += found.low <= 0 <= found.high
+        self.assertGreaterEqual(covered / trials, 0.94)  # as resampling has it: 0.90
+
 
 class Apart(unittest.TestCase):
     def test_a_ratio_of_two_alone_has_the_interval_of_both(self):

@@ -113,6 +113,11 @@ class QualityTest(made_up.WithCurves):
             lines[at + 1].startswith("| what speaks against it |  | it still loses +0.02")
         )
 
+    def test_verdicts_of_few_seeds_are_so_far(self):
+        lines = self.report(trained(seeds=(1, 2, 3))).split("\n")
+        (row,) = (text for text in lines if text.startswith("| `ff_n16` | 15.4 M | 3 |"))
+        self.assertRegex(row, r"\*\* so far \|$")
+
     def test_a_row_under_way_is_no_number(self):
         items = [r for r in trained() if r["row"] != "ff_qkv"]
         items += made_up.curve("ff_qkv", 3.5, experiment="fig1", finished=False)
@@ -125,6 +130,9 @@ class QualityTest(made_up.WithCurves):
 
     def test_what_speaks_against_a_verdict(self):
         self.assertIn("it still loses +0.02", self.against(trained()))
+        nothing_lost = "equal reads' own loss is not surely above 0"
+        self.assertIn(nothing_lost, self.against(trained(iso_read_ff=3.5)))
+        self.assertNotIn(nothing_lost, self.against(trained()))
         not_enough = self.against(trained(), "ff_qkv")
         self.assertIn("it beats `iso_read_qkv`, which reads as little: -0.1", not_enough)
         self.assertIn("its gap to `dense` is the smaller", not_enough)

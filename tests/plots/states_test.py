@@ -208,7 +208,7 @@ class Sittings(WithFolder):
         self.assertGreater(found.high - found.low, 0.01)
 
     def rewrite(self, change):
-        """change(sitting's number from 0, record's decodes as {column: value} lists)."""
+        """change(the sitting's number from 0, a record's row, the columns of one of its decodes)."""
         for number, path in enumerate(sorted(self.folder.glob("sittings/*/*.jsonl"))):
             lines = [json.loads(line) for line in path.read_text().splitlines()]
             for record in lines:
@@ -238,6 +238,13 @@ class Sittings(WithFolder):
             self.assertEqual(found[f"table1.800m.{name}"]["status"], "untrusted", name)
         for name in ("ff_qkv.block_ms", "ff_qkv.block_speedup", "baseline.token_ms"):
             self.assertEqual(found[f"table1.800m.{name}"]["status"], "ok", name)
+
+    def test_a_wide_interval_leaves_no_dense_row_out_of_a_state(self):
+        for beats_floor in (False, True):
+            of_a_state = {"status": "untrusted", "beats_floor": beats_floor}
+            self.assertEqual(decode.counts(of_a_state), not beats_floor)
+        self.assertFalse(decode.counts({"status": "untrusted"}))
+        self.assertTrue(decode.counts({"status": "ok"}))
 
     def test_a_headline_of_fewer_sittings_is_found(self):
         def leave(number, _, row):
