@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kernels/bf16_dot/bf16_dot.h"
+#include "kernels/bf16_dot/tiles.h"
 #include "kernels/ceilings.h"
 #include "kernels/simd/vector-inl.h"
 
@@ -195,8 +196,11 @@ double measure_fma_rate(Team& team) {
 
 double measure_bf16_dot_rate(Team& team) {
   if (!bf16_dot::is_supported()) return 0;
-  return best_rate(team, bf16_dot::kFlopsOfRound,
-                   [](std::int64_t rounds) { return bf16_dot::dot_registers(rounds, 0.5f); });
+  const double vectors = best_rate(team, bf16_dot::kFlopsOfRound, [](std::int64_t rounds) {
+    return bf16_dot::dot_registers(rounds, 0.5f);
+  });
+  if (!bf16_dot::has_tiles()) return vectors;
+  return std::max(vectors, best_rate(team, bf16_dot::kTileFlopsOfRound, bf16_dot::multiply_tiles));
 }
 
 double measure_product_rate(Team& team, const KernelSet& kernels, WeightType type) {

@@ -36,8 +36,8 @@ double measure_barrier(Team& team);
 /// f32 multiply-add rate of `team` from registers, best of three bursts of a fraction of a
 /// millisecond.
 double measure_fma_rate(Team& team);
-/// The same by the processor's bf16 dot product, which may do two in the time of one; 0 if it has
-/// none.
+/// The same by the processor's bf16 dot product, which may do two in the time of one, or by that of
+/// tiles, which may do sixteen; 0 if it has none.
 double measure_bf16_dot_rate(Team& team);
 /// The rate that bounds a set's products with weights of this type: the faster of the two where it
 /// rounds activations to bf16, as that product asks for, else that of f32.

@@ -5,6 +5,7 @@
 #include <array>
 #include <optional>
 
+#include "kernels/bf16_dot/bf16_dot.h"
 #include "kernels/cases.h"
 #include "kernels/ceilings.h"
 #include "kernels/check.h"
@@ -31,11 +32,14 @@ constexpr std::array<const char*, 3> names_of(PrefetchBy) {
 
 struct KernelKnobs {
   PrefetchBy prefetch = PrefetchBy::automatic;
+  bool tiles = true;
 
   template <class Self, class Visitor>
   static void fields(Self& k, Visitor&& visit) {
     visit("prefetch", k.prefetch,
           "who asks for the simd set's streams of weights: kernel, processor, or auto, the better");
+    visit("tiles", k.tiles,
+          "whether bf16_dot's modular kernels use the processor's tiles (AMX), if it has any");
   }
 };
 
@@ -132,6 +136,7 @@ class KernelStudy : public StopwatchStudy {
     if (knobs_.prefetch == PrefetchBy::processor) {
       simd::set_prefetch_by(simd::Prefetch::by_processor);
     }
+    bf16_dot::set_tiles(knobs_.tiles);
     const int threads = options.threads.front();
     for (const Case& c : paper_cases()) {
       for (const WeightType type : weight_types(c)) {
@@ -153,7 +158,9 @@ class KernelStudy : public StopwatchStudy {
     }
   }
 
-  Settings settings() const override { return {{"prefetch", print_value(knobs_.prefetch)}}; }
+  Settings settings() const override {
+    return {{"prefetch", print_value(knobs_.prefetch)}, {"tiles", print_value(knobs_.tiles)}};
+  }
 
  private:
   KernelKnobs knobs_;

@@ -1,5 +1,6 @@
 // Products of bf16 weights by the processor's bf16 dot product (vdpbf16ps), which sums two rounded
-// products a lane; kernels.h holds their contracts. To be called where the processor has it.
+// products a lane, and modular ones by that of tiles (tdpbf16ps) where there are any; kernels.h
+// holds their contracts. To be called where the processor has it.
 #pragma once
 
 #include "kernels/kernels.h"
@@ -9,12 +10,16 @@ namespace scaling::bf16_dot {
 /// Whether this build and this processor have the instruction.
 bool is_supported();
 
-/// Rounds x[i] d(i, s) to bf16 before it meets e.
+/// Rounds x[i] d(i, s) to bf16 before it meets e, unless the modules are few.
 void multiplicative(const WeightView& d, const WeightView& e, const float* x, int tokens, float* y,
                     Range inputs, Range columns);
 /// Rounds the frames to bf16.
 void module_convolution(const WeightView& w, const Frames& frames, int module_taps, int tokens,
                         float* y, Range tap_rows);
+
+/// For tests and comparisons: whether modular products go by tiles from now on, where processor and
+/// system have them. Not while kernels run.
+void set_tiles(bool on);
 
 /// `rounds` times 16 independent dot products of registers, for the ceiling.
 float dot_registers(std::int64_t rounds, float seed);

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include "kernels/bf16_dot/bf16_dot.h"
 #include "kernels/bf16_dot/target.h"
+#include "kernels/bf16_dot/tiles.h"
 #include "kernels/simd/simd.h"
 
 #if defined(__x86_64__)
@@ -102,7 +104,9 @@ const KernelSet* bf16_dot_kernels() {
   static const KernelSet set = [] {
     KernelSet s = simd_kernels();
     s.name = "bf16_dot";
-    s.description = "bf16 dot product (vdpbf16ps), rounds activations to bf16; the rest is simd's";
+    s.description = std::string("bf16 dot product (vdpbf16ps") +
+                    (bf16_dot::has_tiles() ? ", modular layers by tiles: tdpbf16ps" : "") +
+                    "), rounds activations to bf16; the rest is simd's";
     s.own = {"dense", "multiplicative", "module_convolution"};
     s.own_types = {WeightType::bf16};
     s.rounds_activations = true;

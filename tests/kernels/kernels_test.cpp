@@ -6,6 +6,7 @@
 #include <set>
 
 #include "hwy/targets.h"
+#include "kernels/bf16_dot/bf16_dot.h"
 #include "kernels/cases.h"
 #include "kernels/check.h"
 #include "kernels/gemm_rate.h"
@@ -97,6 +98,20 @@ INSTANTIATE_TEST_SUITE_P(Ways, PrefetchTest,
                            return test.param == simd::Prefetch::by_kernel ? "by_kernel"
                                                                           : "by_processor";
                          });
+
+/// Both products of modular layers, whichever this processor takes by itself.
+TEST(Tiles, AndVectorsAgreeWithRef) {
+  const KernelSet* set = bf16_dot_kernels();
+  if (!set) GTEST_SKIP() << "this processor has no bf16 dot product";
+  for (const bool tiles : {false, true}) {
+    bf16_dot::set_tiles(tiles);
+    for (const char* kernel : {"multiplicative", "module_convolution"}) {
+      SCOPED_TRACE(std::string(kernel) + (tiles ? " by tiles, if there are any" : " by vectors"));
+      agrees_with_ref(*set, kernel, 1);
+      agrees_with_ref(*set, kernel, 3);
+    }
+  }
+}
 
 /// An instruction set older than this processor's best one, as Highway numbers them.
 class OlderProcessorTest : public testing::TestWithParam<std::int64_t> {
