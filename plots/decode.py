@@ -142,17 +142,23 @@ def peer_share(records, theirs, ours):
     """A peer's time over that of our dense row of a table; None if it cannot be said.
 
     A peer measured beside our own dense row counts by their ratio: the machine's bandwidth differs
-    from hour to hour, ratios within one file do not. One measured alone counts at equal bandwidth,
-    unless our row's block is another (a Terraformer's). By its time alone, where a bandwidth is not
-    known, it counts in records without states only: between two states times say nothing.
+    from hour to hour, ratios within one file do not. One measured alone counts at equal bandwidth
+    over the dense row that libraries are compared with, where there is one of these weights (it is of
+    the same sitting), unless our row's block is another (a Terraformer's). By its time alone, where a
+    bandwidth is not known, it counts in records without states only: between two states times say
+    nothing.
     """
     beside = records.get(theirs["experiment"], "baseline", theirs["threads"], theirs["metric"])
     if beside:
         return in_turns(records, theirs, beside) or ratio(of_record(theirs), of_record(beside))
     if not has_peers_block(ours):
         return None
+    nearest = None
+    if setting(ours, "weight_type", "f32") == "f32":
+        at = (f"peers_{setting(ours, 'shape')}", "baseline", theirs["threads"], theirs["metric"])
+        nearest = records.get(*at)
     plain = None if states.name_of(records) else ratio(of_record(theirs), of_record(ours))
-    return at_equal_bandwidth(theirs, ours) or plain
+    return at_equal_bandwidth(theirs, nearest or ours) or plain
 
 
 def with_their_blocks(token, block, share):

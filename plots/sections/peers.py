@@ -212,14 +212,26 @@ def how_sure(report, record):
 
 
 def fastest_words(records, threads):
-    """Which library is the fastest of each weight type, in a sentence; empty if none is comparable."""
+    """Which library is the fastest of each weight type, and which do not count; empty if there is nothing to say."""
     said = [
         f"{shape} {weight_type} {value.whose}, {number(value.value)}× our time"
         for shape in SHAPES
         for weight_type in COMPARABLE
         if (value := fastest(records, shape, weight_type, threads))
     ]
-    return f"The fastest of other libraries: {'; '.join(said)}." if said else ""
+    out = [
+        f"{shape} {weight_type} {library}{f', {number(value.value)}×' if value else ''}"
+        for shape in SHAPES
+        for library, weight_type, theirs, ours in dense_pairs(records, shape, threads)
+        if weight_type in COMPARABLE and not decode.counts(theirs)
+        for value in [next(filter(None, reversed(over_ours(records, theirs, ours))), None)]
+    ]
+    words = [f"The fastest of other libraries: {'; '.join(said)}."] if said else []
+    if out:
+        words.append(
+            f"Faster than the machine's limits allow, so not counted and dividing nothing: {'; '.join(out)}."
+        )
+    return " ".join(words)
 
 
 def write(report, _own):

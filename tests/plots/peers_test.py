@@ -238,6 +238,17 @@ class PeersTest(WithFolder):
         )
         self.assertEqual(found[SPEEDUP], before)
         self.assertEqual(found["peers.800m.fastest.over_ours"].whose, "mkl")
+        said = "so not counted and dividing nothing: 800m f32 jax, 0.49"
+        self.assertIn(said, self.report())
+
+    def test_one_measured_alone_is_set_against_our_row_of_its_sitting(self):
+        # In that sitting our dense row was 4 % slower beside the same reads: so may theirs be.
+        ours = linked("2026-01-04T0000Z", 4, 1.04)
+        ours = [r | {"row": "baseline"} for r in ours if r["row"] == "eigen"]
+        found = self.libraries(*ours, window("800m.jax", 1.02, FAST, spread=0.001))
+        ratio = 1.02 / (1.01 * 1.04)
+        self.assertAlmostEqual(found["peers.800m.fastest.over_ours"].value, ratio, delta=0.005)
+        self.assertAlmostEqual(found[SPEEDUP].value, 5 * ratio, delta=0.03)
 
     def test_batches_have_states_medians_and_intervals_of_their_own(self):
         moods = [0.98 + 0.004 * (n % 10) for n in range(40)]
