@@ -1,8 +1,22 @@
 """Rows of decode tables: speed-ups, limits and shares from times, floors and counts."""
 
+import functools
+
+import evidence
+import records as rec
 import section
 import states
-from values import ceiling, measured, of_record, other_bandwidths, product, ratio, scaled, setting
+from values import (
+    ceiling,
+    measured,
+    of_record,
+    other_bandwidths,
+    product,
+    ratio,
+    ratio_of_times,
+    scaled,
+    setting,
+)
 
 LINKED_PEERS = ("eigen", "openblas", "onednn")  # kernel sets of the same program
 # In processes of their own.
@@ -53,13 +67,12 @@ def has_peers_block(record):
 
 
 def peer_rows(records, shape, weight_type, threads, metric):
-    """[(library, record, Value of our own dense row in the same file or None)], every variant.
+    """[(library, record)] of dense rows, every variant.
 
     Of this weight type alone: quantised weights are fewer bytes, and divide no time of wider ones.
     """
     found = []
     for experiment, prefix in ((f"peers_{shape}", ""), ("peers_python", f"{shape}.")):
-        own = measured(records, experiment, "baseline", threads, metric)
         for row in records.rows(experiment):
             record = records.get(experiment, row, threads, metric)
             if not row.startswith(prefix) or record is None:
@@ -67,16 +80,54 @@ def peer_rows(records, shape, weight_type, threads, metric):
             row_type = "bf16" if row.endswith(".bf16") else setting(record, "weight_type", "f32")
             library = row[len(prefix) :].removesuffix(f".{row_type}").removesuffix("_own")
             if library in PEERS and row_type == weight_type:
-                found.append((library, record, own))
+                found.append((library, record))
     return found
+
+
+def in_turns(records, theirs, ours):
+    """Their time over ours, of rounds that both were in; None of records of which no round is known."""
+    if theirs["experiment"] != ours["experiment"]:
+        return None
+    rows = (theirs["row"], ours["row"])
+    return records.paired(theirs["experiment"], *rows, theirs["threads"], theirs["metric"])
+
+
+def over(records, experiment, above, below, threads, metric):
+    """Value: one row's over another's of a table, of rounds that both were in where there are any.
+
+    Of times without states it is untrusted where memory's read rates beside them differ.
+    """
+    paired = records.paired(experiment, above, below, threads, metric)
+    if paired:
+        return paired
+    found = [records.get(experiment, row, threads, metric) for row in (above, below)]
+    if states.name_of(records):
+        return ratio(*(record and of_record(record) for record in found))
+    return ratio_of_times(*found)
+
+
+def read_beside(record):
+    """GB/s: of a record of one state the fixed read beside it, else its own ceiling; None if it has none."""
+    return ceiling(record, "state_read_gbps") or ceiling(record, "read_gbps")
 
 
 def at_equal_bandwidth(theirs, ours):
     """Their time over ours, each times the read bandwidth beside it; None if one has none."""
-    rates = [record and ceiling(record, "read_gbps") for record in (theirs, ours)]
+    rates = [record and read_beside(record) for record in (theirs, ours)]
     if not all(rates):
         return None
-    return scaled(ratio(of_record(theirs), of_record(ours)), rates[0] / rates[1])
+    return scaled(
+        ratio(_beside_its_reading(theirs), _beside_its_reading(ours)), rates[0] / rates[1]
+    )
+
+
+def _beside_its_reading(record):
+    """Its time, as uncertain as the one pair of readings beside it makes it."""
+    time = of_record(record)
+    if not rec.is_one_window(record):
+        return time
+    half = (evidence.ALIKE - 1) / 2  # such a pair may lie ALIKE apart, and what counts is its mean
+    return product(time, time._replace(value=1.0, unit="x", low=1 - half, high=1 + half))
 
 
 def counts(record):
@@ -87,37 +138,72 @@ def counts(record):
     return not (record.get("beats_floor", record["status"] == "untrusted"))
 
 
+def peer_share(records, theirs, ours):
+    """A peer's time over that of our dense row of a table; None if it cannot be said.
+
+    A peer measured beside our own dense row counts by their ratio: the machine's bandwidth differs
+    from hour to hour, ratios within one file do not. One measured alone counts at equal bandwidth
+    over the dense row that libraries are compared with, where there is one of these weights (it is of
+    the same sitting), unless our row's block is another (a Terraformer's). By its time alone, where a
+    bandwidth is not known, it counts in records without states only: between two states times say
+    nothing.
+    """
+    beside = records.get(theirs["experiment"], "baseline", theirs["threads"], theirs["metric"])
+    if beside:
+        return in_turns(records, theirs, beside) or ratio(of_record(theirs), of_record(beside))
+    if not has_peers_block(ours):
+        return None
+    nearest = None
+    if setting(ours, "weight_type", "f32") == "f32":
+        at = (f"peers_{setting(ours, 'shape')}", "baseline", theirs["threads"], theirs["metric"])
+        nearest = records.get(*at)
+    plain = None if states.name_of(records) else ratio(of_record(theirs), of_record(ours))
+    return at_equal_bandwidth(theirs, nearest or ours) or plain
+
+
+def with_their_blocks(token, block, share):
+    """What a token would take with a peer's blocks, over ours; None where the number of blocks is not known.
+
+    share: of their block's time over ours'. Peers of other processes time a block alone; the rest of
+    the token stays ours.
+    """
+    layers = setting(token, "decoder_layers")
+    if not layers or not block:
+        return None
+    part = min(1.0, layers * block["value"] / token["value"])
+    ends = {end: 1 - part * (1 - getattr(share, end)) for end in ("value", "low", "high")}
+    return share._replace(**ends)
+
+
+@functools.cache
 def fastest_dense(records, experiment, row, threads, metric):
     """(share, whose): the fastest dense time measured over the row's own; (None, "ours") if that is.
 
-    A peer measured beside our own dense row counts by their ratio: the machine's bandwidth differs
-    from hour to hour, ratios within one file do not. One measured alone counts at equal bandwidth,
-    or by its time where that is unknown, unless this row's block is another (a Terraformer's). The
-    same row by the kernel set bf16_dot counts where memory was as fast. Peers of other processes
-    time a block alone, so that they divide no token.
+    Of peers as peer_share has them. The same row by the kernel set bf16_dot counts where memory was
+    as fast.
     """
     record = records.get(experiment, row, threads, metric)
     best, whose = None, "ours"
     if record is None or not (is_table(records.about(experiment)) and is_dense(record)):
         return best, whose
-    ours = of_record(record)
-    rows = peer_rows(
-        records, setting(record, "shape"), setting(record, "weight_type", "f32"), threads, metric
-    )
-    shares = []
-    for library, theirs, beside in rows:
-        if not counts(theirs):
-            continue
-        share = ratio(of_record(theirs), beside)
-        if share is None:
-            if not has_peers_block(record):
-                continue
-            share = at_equal_bandwidth(theirs, record) or ratio(of_record(theirs), ours)
-        shares.append((share, library))
+    block = records.get(experiment, row, threads, "block_ms")
+
+    def peers_of(timed):
+        kind = setting(record, "shape"), setting(record, "weight_type", "f32")
+        return [(one, r) for one, r in peer_rows(records, *kind, threads, timed) if counts(r)]
+
+    shares = [(peer_share(records, theirs, record), name) for name, theirs in peers_of(metric)]
+    if metric == states.CLOSING and block:
+        known = {name for _, name in shares}
+        for name, theirs in peers_of("block_ms"):
+            share = None if name in known else peer_share(records, theirs, block)
+            if share:
+                shares.append((with_their_blocks(record, block, share), name))
     twin = records.get(experiment, dot_twin(row), threads, metric)
     if twin and counts(twin) and (states.name_of(records) or not other_bandwidths(record, twin)):
         paired = records.paired(experiment, dot_twin(row), row, threads, metric)
-        shares.append((paired or ratio(of_record(twin), ours), "ours by bf16_dot"))
+        share = paired or ratio(of_record(twin), of_record(record))
+        shares.append((share, "ours by bf16_dot"))
     for share, name in shares:
         if share and share.value < (best.value if best else 1):
             best, whose = share, name
@@ -187,9 +273,11 @@ def row_figures(records, experiment, row, threads):
 
     for kind in ("token", "block"):
         metric = f"{kind}_ms"
-        share, _ = fastest_dense(records, experiment, base, threads, metric)
+        share, whose = fastest_dense(records, experiment, base, threads, metric)
         speedup = over(metric)
-        figures[f"{kind}_speedup"] = product(share, speedup) if share else speedup
+        if share and speedup:
+            speedup = product(share, speedup)._replace(whose=whose)
+        figures[f"{kind}_speedup"] = speedup
     for name, metric in (
         ("reads_limit", "token_weights_read"),
         ("block_reads_limit", "block_weights_read"),

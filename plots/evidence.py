@@ -26,6 +26,8 @@ VALLEY = (
     0.2  # reads in the middle half of the way between the centres, of those of the smaller heap
 )
 
+ALIKE = 1.05  # as far may two readings of one memory lie apart, one right after the other
+
 
 class Decode(NamedTuple):
     group: str  # alike in rows that took turns
@@ -41,11 +43,18 @@ class States(NamedTuple):
     border: float | None  # GB/s; None: there is one state only
     centres: dict  # {name: median GB/s}
     shares: dict  # {name: share of the reads}
+    ranges: dict  # {name: (lowest read, highest)} but for one in a hundred at either end
 
     def name(self, read):
         if self.border is None:
             return "only"
         return "fast" if read > self.border else "slow"
+
+    def of_reading(self, read):
+        """The state of a reading beside no decode: that of decodes with such reads; empty if none has them."""
+        name = self.name(read)
+        low, high = self.ranges[name]
+        return name if low / ALIKE <= read <= high * ALIKE else ""
 
 
 class Ratio(NamedTuple):
@@ -75,6 +84,11 @@ def decodes_of(record):
     return found
 
 
+def has_reads(record):
+    """Whether memory was read beside a record's decodes."""
+    return any(decode.read for decode in decodes_of(record))
+
+
 def states_of(reads):
     """The States of a machine from its reads (GB/s) alone; they are positive, at least one."""
     ordered = sorted(reads)
@@ -94,7 +108,9 @@ def states_of(reads):
         farther = logs[n + m // 2] - logs[n // 2]  # of medians: odd readings do not move them
         if apart > best and farther > math.log(FARTHER):
             best, border = apart, math.sqrt(ordered[n - 1] * ordered[n])
-    one = States(None, {"only": statistics.median(ordered)}, {"only": 1.0})
+    one = States(
+        None, {"only": statistics.median(ordered)}, {"only": 1.0}, {"only": _range(ordered)}
+    )
     if best < APART:
         return one
     heaps = {
@@ -109,7 +125,13 @@ def states_of(reads):
         border,
         {name: statistics.median(heap) for name, heap in heaps.items()},
         {name: len(heap) / len(ordered) for name, heap in heaps.items()},
+        {name: _range(heap) for name, heap in heaps.items()},
     )
+
+
+def _range(ordered):
+    odd = len(ordered) // 100
+    return ordered[odd], ordered[-1 - odd]
 
 
 def blocks_of(rounds):

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import decode
+import headline
 import states
 import summarise
 from claims import FULL, PEERS, RUN
@@ -10,7 +11,7 @@ from document import Line, Rule
 from report import cell, line, number
 from sections import peers, stacks, tables
 from sections.curves import TRAIN
-from sections.peers import EQUAL_BANDWIDTH, SHAPES
+from sections.peers import COMPARABLE, EQUAL_BANDWIDTH, FASTEST, SHAPES
 from values import ceiling
 
 UNITS = {"x": "×", "1": "", "": ""}
@@ -31,10 +32,11 @@ def both_threads(ids):
     return tuple(prefix + name for name in ids for prefix in ("", "threads1."))
 
 
-def over_ours(libraries):
+def over_ours(libraries, weight_types=("f32",)):
     return tuple(
-        f"peers.{shape}.{library}.over_ours{EQUAL_BANDWIDTH}"
+        f"peers.{shape}.{library}{peers.suffix_of(weight_type)}.over_ours{EQUAL_BANDWIDTH}"
         for shape in SHAPES
+        for weight_type in weight_types
         for library in libraries
     )
 
@@ -60,7 +62,18 @@ GOALS = (
         "another library's dense block: its time over ours",
         ">=",
         0.97,
-        over_ours(decode.OTHER_PEERS),
+        over_ours(decode.OTHER_PEERS, COMPARABLE),
+        PEERS,
+    ),
+    Goal(
+        "the fastest of all libraries: its dense block's time over ours",
+        ">=",
+        0.97,
+        both_threads(
+            f"peers.{shape}.{FASTEST}{peers.suffix_of(weight_type)}.over_ours"
+            for shape in SHAPES
+            for weight_type in COMPARABLE
+        ),
         PEERS,
     ),
     Goal(
@@ -204,9 +217,9 @@ def verdict(goal, value):
     return ("met" if met else "missed") + (" but untrusted" if value.status == "untrusted" else "")
 
 
-def judged(records):
-    """[(Goal, id, Value or None, verdict)]; a plain ratio where bandwidths are not known."""
-    found = summarise.figures(records)
+def judged(records, found=None):
+    """[(Goal, id, Value or None, verdict)] of {id: Value}; a plain ratio where bandwidths are not known."""
+    found = found or summarise.figures(records)
     lines = []
     for goal in GOALS:
         for name in goal.ids:
@@ -255,7 +268,8 @@ def limits(records, name):
 def write(report):
     """The report's section."""
     records = report.records
-    lines = judged(records)
+    found = summarise.figures(records)
+    lines = judged(records, found)
     missing = [goal.command for goal, _, value, _ in lines if value is None]
     lines = [line for line in lines if line[2] is not None]
     words = [text for _, _, _, text in lines]
@@ -268,9 +282,13 @@ def write(report):
         "Beside a missed decode time stands what the hardware allows: the floor, which is "
         "the sum over phases of max(bytes / bandwidth, FLOPs / peak), at the ceilings "
         "measured beside that row. An end of the interval decides: the lower one of what should be "
-        "large, the upper one of what should be small. Of two states of memory the fast one is meant.",
+        "large, the upper one of what should be small. Of two states of memory the fast one is meant, and what "
+        "the slow one comes to stands beside.",
     )
-    names = ("goal", "figure", "measured", "wanted", "verdict", "what the hardware allows")
+    slow = {name: value for _, name, *_ in lines if (value := found.get(name + headline.SLOW))}
+    names = ("goal", "figure", "measured", "wanted", "verdict")
+    names += ("in slow memory",) if slow else ()
+    names += ("what the hardware allows",)
     table = [Line(names), Rule([name in ("measured", "wanted") for name in names])]
     before = None
     for goal, name, value, text in lines:
@@ -281,6 +299,7 @@ def write(report):
                 shown(report, name, value),
                 wanted(goal, value.unit),
                 f"**{text}**",
+                *([in_slow_memory(report, goal, slow.get(name))] if slow else []),
                 limits(records, name) if text.startswith("missed") else "",
             )
         )
@@ -288,6 +307,14 @@ def write(report):
     if lines:
         report.add(*table)
     report.not_measured(missing, ("figure", "figures"))
+
+
+def in_slow_memory(report, goal, value):
+    """Value and verdict; empty of what it is not known of."""
+    if value is None:
+        return ""
+    text = cell(report, value, unit_text(value.unit), interval=True)
+    return text + f" **{verdict(goal, value)}**"
 
 
 def shown(report, name, value):
@@ -300,6 +327,8 @@ def shown(report, name, value):
     if name == "reversible.activation_growth":
         depths = stacks.depths(report.records, "reversibility")
         text += report.note(f"Stacks of {depths[0]} and {depths[-1]} blocks.")
-    if name.endswith(EQUAL_BANDWIDTH):
+    if name.endswith(EQUAL_BANDWIDTH) or f".{FASTEST}" in name:
         text += report.note(peers.EQUAL_BANDWIDTH_NOTE)
+    if value.whose:
+        text += report.note(f"Dense time of {value.whose}.")
     return text

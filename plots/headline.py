@@ -6,15 +6,24 @@ Made from {id: Value} of summary.json's ids alone, for README.md and for the fir
 import math
 from typing import NamedTuple
 
-import decode
 import paper
 import training_curves
 from document import Cell
 from report import header, line, number
-from sections.peers import EQUAL_BANDWIDTH, SHAPES
+from sections.peers import COMPARABLE, FASTEST, SHAPES, suffix_of
 from values import rounded
 
 SLOW = "@slow"
+LIBRARIES = {
+    "eigen": "Eigen",
+    "openblas": "OpenBLAS",
+    "onednn": "Debian's oneDNN",
+    "onednn_current": "oneDNN",
+    "mkl": "MKL",
+    "pytorch": "PyTorch",
+    "pytorch_compiled": "compiled PyTorch",
+    "jax": "JAX",
+}
 
 
 class Quoted(NamedTuple):
@@ -135,8 +144,8 @@ def legend(found):
     doubtful = sum(value.status == "untrusted" for value in speedups)
     sittings = max((value.sittings for value in speedups), default=1)
     return (
-        "Speed-ups are over the fastest dense measured, ours or a library's (of tokens those "
-        "linked), in brackets their 95 % interval"
+        "Speed-ups are over the fastest dense measured, ours or a library's (of tokens one with a "
+        "library's blocks, if these are faster), in brackets their 95 % interval"
         + (f": of {sittings} sittings the lowest to the highest end." if sittings > 1 else ".")
     ) + (
         f" {doubtful} of all {len(speedups)} speed-ups below are marked untrusted: do not quote them."
@@ -168,6 +177,7 @@ def _of_blocks(found, words, row):
     limit = found.get(f"{row}.roofline_limit")
     if not speedups or not limit:
         return ""
+    cold = found.get(f"{row}_cold.block_speedup")
     return (
         f"{words}, a block is "
         + " and ".join(
@@ -175,28 +185,69 @@ def _of_blocks(found, words, row):
             for value, name in speedups
         )
         + " as fast as the fastest dense one; the machine's limits would allow "
-        f"{number(limit.value, '×')}."
+        + number(limit.value, "×")
+        + (f". With no weight in a cache it is {cell(cold, '×', interval=True)}." if cold else ".")
     )
+
+
+def _fastest(found):
+    """[(shape, weight type, [(Value, state's name)])]: the fastest library's dense block over ours, in each state."""
+    states = states_of(found)
+    each = []
+    for shape in SHAPES:
+        for weight_type in COMPARABLE:
+            name = f"peers.{shape}.{FASTEST}{suffix_of(weight_type)}.over_ours"
+            values = [(found[name + s], state) for s, state in states.items() if name + s in found]
+            if values:
+                each.append((shape, weight_type, values))
+    return each
 
 
 def _of_libraries(found):
     """How good the dense block is that speed-ups divide: beside the fastest of other libraries."""
-    for shape in SHAPES:
-        ratios = {
-            library: value
-            for library in decode.PEERS
-            if (
-                value := found.get(f"peers.{shape}.{library}.over_ours{EQUAL_BANDWIDTH}")
-                or found.get(f"peers.{shape}.{library}.over_ours")
-            )
-        }
-        if ratios:
-            best = min(ratios, key=lambda library: ratios[library].value)
-            return (
-                f"Of {len(ratios)} other libraries the fastest, {best}, takes "
-                f"{cell(ratios[best], '×', interval=True)} the time of our dense {shape.upper()} block."
-            )
-    return ""
+    each = _fastest(found)
+    if not each:
+        return ""
+    several = len(states_of(found)) > 1
+    names = {
+        name.split(".")[2]
+        for name in found
+        if name.startswith("peers.") and name.endswith(".over_ours")
+    }
+    said = [
+        f"{shape.upper()} in {weight_type} "
+        + " and ".join(
+            f"{cell(value, '×', interval=True)} ({library_name(value.whose)}{f', {state}' * several})"
+            for value, state in values
+        )
+        for shape, weight_type, values in each
+    ]
+    return (
+        f"Of {len(names - {FASTEST})} other libraries the fastest dense block takes, of our time, "
+        f"{'; '.join(said)}."
+    )
+
+
+def library_name(library):
+    """As its makers write it."""
+    return LIBRARIES.get(library, library)
+
+
+def whose_dense(found):
+    """Of README.md, in a sentence: which library's dense block is the fastest beside ours, or that none was measured."""
+    each = _fastest(found)
+    if not each:
+        return "No library has been measured on this machine yet: speed-ups are over our own dense rows."
+    several = len(states_of(found)) > 1
+    said = [
+        f"{shape.upper()} {weight_type} "
+        + " and ".join(
+            f"{value.value:.3g}× ({library_name(value.whose)}{f', {state}' * several})"
+            for value, state in values
+        )
+        for shape, weight_type, values in each
+    ]
+    return f"Fastest other dense block over ours: {'; '.join(said)}; the faster divides."
 
 
 def _of_curves(found):
@@ -226,16 +277,17 @@ def _of_memory(found):
         )
     words = []
     for suffix, name in states.items():
-        rate, barrier, share = (
-            found[f"memory.{what}{suffix}"].value for what in ("read_gbps", "barrier_us", "share")
-        )
+        rate, share = (found[f"memory.{what}{suffix}"].value for what in ("read_gbps", "share"))
+        barrier = found.get(f"memory.barrier_us{suffix}")
         words.append(
-            f"{number(rate)} GB/s and a barrier of {number(barrier, digits=2)} µs"
+            f"{number(rate)} GB/s"
+            + (f" and a barrier of {number(barrier.value, digits=2)} µs" if barrier else "")
             + (f" ({name}, {share:.0%} of the decodes)" if len(states) > 1 else "")
         )
     text = f"Memory gave {' or '.join(words)}."
-    if len(states) > 1:
-        barriers = [found[f"memory.barrier_us{suffix}"].value for suffix in ("", SLOW)]
+    met = [found.get(f"memory.barrier_us{suffix}") for suffix in ("", SLOW)]
+    if len(states) > 1 and all(met):
+        barriers = [value.value for value in met]
         if max(barriers) > 2 * min(barriers):
             text += (
                 " The threads met the sooner where memory was slower: there they share a core complex "

@@ -23,12 +23,33 @@ def write_known(report):
 
 
 def verdicts(records):
-    """[claims.Verdict] at all threads, in the paper's order."""
-    view, _ = states.views(records, records.all_threads())[0]
-    found = [
-        verdict for section, own in sections.of(records) for verdict in section.verdicts(view, own)
+    """[claims.Verdict] at all threads, in the paper's order; of two states what holds in the slow one stands beside."""
+    each = [
+        sorted(_verdicts(view), key=lambda verdict: verdict.place)
+        for view, _ in states.views(records, records.all_threads())
     ]
-    return sorted(found, key=lambda verdict: verdict.place)
+    slow = {verdict.claim: verdict for verdict in each[-1]}
+    return [beside(verdict, slow[verdict.claim]) for verdict in each[0]]
+
+
+def _verdicts(view):
+    return [
+        verdict for section, own in sections.of(view) for verdict in section.verdicts(view, own)
+    ]
+
+
+def beside(fast, slow):
+    """Two verdicts on one claim in one: of one state, and of what knows none, its own."""
+    if slow.verdict == claims.NOT_MEASURED or slow == fast:
+        return fast
+    if fast.verdict == claims.NOT_MEASURED:
+        return slow._replace(
+            verdict=f"{slow.verdict} (slow)", evidence=f"slow memory alone: {slow.evidence}"
+        )
+    return fast._replace(
+        verdict=f"{fast.verdict} (fast), {slow.verdict} (slow)",
+        evidence=f"fast memory: {fast.evidence}. Slow memory: {slow.evidence}",
+    )
 
 
 def write_claims(report):
@@ -39,7 +60,10 @@ def write_claims(report):
         "## What the paper says, and what was found",
         "",
         f"{len(judged)} claims at {report.records.all_threads()} threads: "
-        + (", ".join(f"{n} {verdict}" for verdict, n in counts.most_common()) or "none judged")
+        + ("; " if any("(slow)" in verdict for verdict in counts) else ", ").join(
+            f"{n} {verdict}" for verdict, n in counts.most_common()
+        )
+        + ("" if judged else "none judged")
         + f". *Reproduced*: the lower end of the interval reaches {claims.CLOSE:.0%} of the paper's "
         f"factor, or the order is the stated one; *exceeded*: it is above {claims.FAR:g} × the factor; "
         "*partly*: the lower end is above 1.",

@@ -32,6 +32,7 @@
       "memory state": value.state || "not recorded",
       sittings: value.sittings,
       commit: value.commit.replaceAll("+", ", ") || "not recorded",
+      ...(value.whose ? { "dense time of": value.whose.replaceAll("_", " ") } : {}),
       "measured by": shown.join("\n") || "not recorded",
     };
   }

@@ -18,7 +18,7 @@ from values import Value, rounded
 HERE = pathlib.Path(__file__).resolve().parent
 MARK = re.compile(r"\[(\d+)\]")
 INTERVAL = re.compile(r"\[[^\[\]]*(?:, |–)[^\[\]]*\]")
-FIELDS = ("value", "low", "high", "status", "state", "sittings", "commit", "commands")
+FIELDS = ("value", "low", "high", "status", "state", "sittings", "commit", "whose", "commands")
 DIGITS = re.compile(r"(\.\d\d)\d+")
 LONG = 40  # letters of a cell that needs a wide column
 
@@ -117,7 +117,15 @@ class _Page:
         """Where the page's data have this Value."""
         commands = tuple(self.commands.setdefault(c, len(self.commands)) for c in value.commands)
         numbers = (rounded(n) for n in (value.value, value.low, value.high))
-        packed = (*numbers, value.status, value.state, value.sittings, value.commit, commands)
+        packed = (
+            *numbers,
+            value.status,
+            value.state,
+            value.sittings,
+            value.commit,
+            value.whose,
+            commands,
+        )
         return self.values.setdefault(packed, len(self.values))
 
     def _marked(self, text):

@@ -17,7 +17,8 @@ BEGIN, END = "<!-- headline:begin -->", "<!-- headline:end -->"
 
 
 def table(summary, link):
-    """The headline of a summary, and where its report is."""
+    """The headline of a summary, where its report is, and which library's dense block is the fastest."""
+    found = {name: of_entry(entry) for name, entry in summary.items()}
     commits = sorted(
         {
             commit
@@ -28,12 +29,9 @@ def table(summary, link):
     )
     return "\n".join(
         [
-            *headline.table(
-                {name: of_entry(entry) for name, entry in summary.items()}, is_brief=True
-            ),
+            *headline.table(found, is_brief=True),
             "",
-            f"Measured at commit {', '.join(commits)}, all threads; the tables are in "
-            f"[the report]({link}).",
+            f"Commit {', '.join(commits)}, all threads; [all tables]({link}). {headline.whose_dense(found)}",
         ]
     )
 

@@ -127,6 +127,7 @@ LATER = {
     "gap_unmasked": 0,
 }
 NOTCH = 1.57
+WHISKER = 1.5
 OFF = (0, "", "none", None)  # False is 0
 
 
@@ -181,7 +182,7 @@ class Records:
                 for metric, record in metrics.items():
                     each.setdefault(metric, []).append(record)
         self._latest = {
-            at: {metric: _pooled(each) for metric, each in metrics.items()}
+            at: {metric: pooled(each) for metric, each in metrics.items()}
             for at, metrics in self._sittings.items()
         }
 
@@ -373,6 +374,12 @@ def is_quick(record):
     return bool((record.get("config") or {}).get("quick"))
 
 
+def is_one_window(record):
+    """Whether it is of a peer that noted no samples: tokens of one short while, their quartiles alone."""
+    config = record.get("config") or {}
+    return "peer" in config and "batches" not in config
+
+
 def settings(record):
     """The knobs that a measurement depends on.
 
@@ -413,7 +420,7 @@ def _checked(record):
     return record
 
 
-def _pooled(each):
+def pooled(each):
     """The newest of one number's records, with the median of their values and all their range."""
     if len(each) == 1:
         return each[0]
@@ -430,10 +437,16 @@ def interval(record):
     """(low, high): the 95 % interval of a record's median.
 
     Unless it was made from the measurements themselves, by their quartiles, as the notches of a box
-    plot are: the median and 1.57 interquartile ranges over the root of their number.
+    plot are: the median and 1.57 interquartile ranges over the root of their number. Of one window,
+    whose samples share a mood and so are no many, to where its whiskers may reach: the range of all
+    but outliers.
     """
     if "interval" in record:
         return record["interval"]
+    ends = record.get("low"), record.get("high")
+    if is_one_window(record) and None not in ends:
+        reach = WHISKER * (ends[1] - ends[0])
+        return ends[0] - reach, ends[1] + reach
     value, repeats = record["value"], record.get("repeats") or 0
     half = NOTCH * 2 * (record.get("spread") or 0.0) / math.sqrt(repeats) if repeats > 1 else 0.0
     return value - half, value + half

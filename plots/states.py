@@ -1,6 +1,6 @@
 """A folder's records as they are in one state of the machine's memory, sittings pooled.
 
-The closing record of a decode holds its decodes. From them every time, floor and efficiency is made
+The closing record of a decode holds its decodes, that of a peer its batches, which are alike. From them every time, floor and efficiency is made
 again, of those decodes alone that were kept and whose read of the fixed GiB says that memory was in
 that state. A number is the median of its sittings' medians; its interval goes from the lowest lower
 end to the highest upper end, so that every sitting counts that was in the state for long enough.
@@ -11,9 +11,10 @@ import statistics
 
 import evidence
 import records as rec
-from values import combine, of_record
+from values import ceiling, combine, of_record
 
 CLOSING = "token_ms"
+CLOSING_BLOCK = "block_ms"  # of peers, which time a block alone
 KINDS = ("token", "block")
 # Columns of the decodes: times, and under each decode's own ceilings its two floors.
 COLUMNS = tuple(
@@ -37,13 +38,20 @@ def of_machine(records, threads):
     return evidence.states_of(reads) if reads else None
 
 
+def closings(records, experiment, row, threads):
+    """[record that holds a row's decodes] of each sitting."""
+    return records.sittings_of(experiment, row, threads, CLOSING) or records.sittings_of(
+        experiment, row, threads, CLOSING_BLOCK
+    )
+
+
 def _decodes(records, threads):
     """Those of a folder at so many threads that a read stands beside."""
     return [
         decode
         for experiment, row, count in records.places()
         if count == threads
-        for closing in records.sittings_of(experiment, row, threads, CLOSING)
+        for closing in closings(records, experiment, row, threads)
         for decode in evidence.decodes_of(closing)
         if decode.read
     ]
@@ -64,18 +72,38 @@ def views(records, threads):
     ]
 
 
+def in_no_state(records, threads):
+    """{row: GB/s} of peers without decodes beside which memory was read as beside no decode: no view has them."""
+    known = of_machine(records, threads)
+    found = {}
+    for experiment, row, count in records.places():
+        if count != threads or known is None:
+            continue
+        for record in records.sittings_of(experiment, row, threads, CLOSING_BLOCK):
+            rate = ceiling(record, "read_gbps")
+            if rate and rec.is_one_window(record) and not known.of_reading(rate):
+                found[row] = rate
+    return found
+
+
 def barrier_us(view):
-    """Median of a meeting of the threads beside the decodes of a view's state."""
-    return statistics.median(
+    """Median of a meeting of the threads beside the decodes of a view's state; None if they never met."""
+    met = [
         decode.values["barrier_us"]
         for decode in _decodes(view, view.threads_here)
-        if view.states.name(decode.read) == view.state
-    )
+        if view.states.name(decode.read) == view.state and "barrier_us" in decode.values
+    ]
+    return statistics.median(met) if met else None
 
 
 def name_of(view):
     """The state of a view; empty of records without states."""
     return getattr(view, "state", "")
+
+
+def words_of(view):
+    """Of headings: which of two states a view is of; empty of the only one."""
+    return f", {view.state} state" if name_of(view) in ("fast", "slow") else ""
 
 
 def at_threads(view, threads):
@@ -103,11 +131,9 @@ class InState:
         found = self._records.of_row(experiment, row, threads)
         if threads != self.threads_here:
             return found
-        if evidence.decodes_of(found.get(CLOSING, {})):
+        if any(map(evidence.has_reads, closings(self._records, experiment, row, threads))):
             return self._restated(experiment, row, found)
-        if found and self._is_elsewhere(found):
-            return {}
-        return found
+        return self._of_readings(experiment, row, found)
 
     def get(self, experiment, row, threads, metric):
         return self.of_row(experiment, row, threads).get(metric)
@@ -121,10 +147,8 @@ class InState:
         if threads != self.threads_here or metric not in COLUMNS:
             return None
         ratios = []
-        below_by = {
-            r["sitting"]: r for r in self._records.sittings_of(experiment, below, threads, CLOSING)
-        }
-        for theirs in self._records.sittings_of(experiment, above, threads, CLOSING):
+        below_by = {r["sitting"]: r for r in closings(self._records, experiment, below, threads)}
+        for theirs in closings(self._records, experiment, above, threads):
             ours = below_by.get(theirs["sitting"])
             if ours is None:
                 continue
@@ -150,31 +174,55 @@ class InState:
     def _state(self):
         return self.states, self.state
 
-    def _is_elsewhere(self, found):
-        """Whether records without decodes belong to another view.
+    def _is_here(self, record):
+        """Whether a record without decodes belongs to this view: it was in the state of the reading beside it."""
+        rate = ceiling(record, "read_gbps")
+        if not rate:
+            return self.is_first
+        if rec.is_one_window(record):
+            return self.states.of_reading(rate) == self.state
+        return self.states.name(rate) == self.state
 
-        Something timed alone, beside a reading of memory, was in the state of that reading.
-        """
-        rates = [
-            r["ceilings"]["read_gbps"]
-            for r in found.values()
-            if (r.get("ceilings") or {}).get("read_gbps")
-        ]
-        if rates:
-            return self.states.name(statistics.median(rates)) != self.state
-        return not self.is_first
+    def _of_readings(self, experiment, row, found):
+        """{metric: record} of a row without decodes: each sitting's by its own reading, pooled only then."""
+        here = {}
+        for metric in found:
+            each = self._records.sittings_of(experiment, row, self.threads_here, metric)
+            each = [record for record in each if self._is_here(record)]
+            if each:
+                here[metric] = self._of_windows(each)
+        return here
+
+    def _of_windows(self, each):
+        """One record of all sittings'; of windows beside a reading it is of this state."""
+        record = rec.pooled(each)
+        reads = [ceiling(r, "read_gbps") for r in each]
+        if not all(reads) or not all(map(rec.is_one_window, each)):
+            return record
+        middle, (low, high) = record["value"], rec.interval(record)
+        values = [r["value"] for r in each]
+        is_doubtful = (
+            max(high - middle, middle - low) > CERTAIN * middle
+            or max(values) - min(values) > 2 * CERTAIN * middle
+            or any("unstable" in (r.get("note") or "") for r in each)
+        )
+        return record | {
+            "status": "untrusted" if is_doubtful else record["status"],
+            "beats_floor": record["status"] == "untrusted",  # the peers' own word for it
+            "state": self.state,
+            "windows": len(each),
+            "ceilings": record["ceilings"] | {"state_read_gbps": statistics.median(reads)},
+        }
 
     def _restated(self, experiment, row, found):
         """{metric: record} with times, floors and efficiencies of this state."""
         here = dict(found)
         ceilings = self._ceilings(experiment, row)
-        closings = self._records.sittings_of(experiment, row, self.threads_here, CLOSING)
+        held = closings(self._records, experiment, row, self.threads_here)
         for metric in (*COLUMNS, *EFFICIENCIES):
             here.pop(metric, None)
             each = [
-                values
-                for closing in closings
-                if (values := self._values(closing, metric)) is not None
+                values for closing in held if (values := self._values(closing, metric)) is not None
             ]
             if metric in found and each:
                 here[metric] = self._record(found[metric], metric, long_enough(each), ceilings)
@@ -184,7 +232,7 @@ class InState:
                 for metric in (*COLUMNS, *EFFICIENCIES):
                     if metric.startswith(kind) and metric in here:
                         here[metric] |= {"status": "untrusted", "beats_floor": True}
-        if CLOSING not in here:
+        if not {CLOSING, CLOSING_BLOCK} & here.keys():
             self.gaps[experiment, row, self.threads_here] = f"no decode in the {self.state} state"
         return here
 
@@ -202,18 +250,18 @@ class InState:
         return evidence.alone(kept, metric, self._state())
 
     def _ceilings(self, experiment, row):
-        """Limits beside a row's decodes of this state, {} if it has none."""
+        """Limits and the fixed read beside a row's decodes of this state, {} if it has none."""
         here = [
             decode
-            for closing in self._records.sittings_of(experiment, row, self.threads_here, CLOSING)
+            for closing in closings(self._records, experiment, row, self.threads_here)
             for decode in _kept(closing)
             if self.states.name(decode.read) == self.state
         ]
-        return {
-            name: statistics.median(decode.values[name] for decode in here)
-            for name in ("read_gbps", "fma_gflops")
-            if here and name in here[0].values
+        found = {
+            name: [rate for decode in here if (rate := decode.values.get(name))]
+            for name in ("read_gbps", "fma_gflops", "state_read_gbps")
         }
+        return {name: statistics.median(rates) for name, rates in found.items() if rates}
 
     def _record(self, record, metric, each, ceilings):
         pooled = _pool(each)
@@ -226,6 +274,7 @@ class InState:
             beats_floor=False,  # what is measured or counted wrongly, however sure it looks
             state=self.state,
             sittings=len(each),
+            blocks=min(one.blocks for one in each),
             ceilings=(record.get("ceilings") or {}) | ceilings,
         )
 

@@ -30,9 +30,10 @@ def memory(view):
     """{id: Value} of a state: what the fixed read and a barrier came to, its share of all decodes."""
     if not states.name_of(view):
         return {}
+    barrier = states.barrier_us(view)
     found = {
         "read_gbps": exactly(view.states.centres[view.state], "GB/s"),
-        "barrier_us": exactly(states.barrier_us(view), "us"),
+        **({} if barrier is None else {"barrier_us": exactly(barrier, "us")}),
         "share": exactly(view.states.shares[view.state], "1"),
     }
     return {
@@ -43,7 +44,8 @@ def memory(view):
 
 def summary(records):
     """{id: {"value", "low", "high", "unit", "state", "sittings", "status", "commit"}}; of what has
-    them "sd" over seeds, "seeds" and "tokens"; an end that is not known is null."""
+    them "sd" over seeds, "seeds" and "tokens", and "whose" dense time it stands on, if not ours; an
+    end that is not known is null."""
     return {name: _entry(value) for name, value in figures(records).items()}
 
 
@@ -52,8 +54,8 @@ def _entry(v):
         **{end: rounded(getattr(v, end)) for end in ("value", "low", "high")},
         **{field: getattr(v, field) for field in ("unit", "state", "sittings", "status", "commit")},
     }
-    curve = {"sd": rounded(v.sd), "seeds": v.seeds, "tokens": v.tokens}
-    return entry | {field: number for field, number in curve.items() if number}
+    more = {"sd": rounded(v.sd), "seeds": v.seeds, "tokens": v.tokens, "whose": v.whose}
+    return entry | {field: known for field, known in more.items() if known}
 
 
 def main():

@@ -26,6 +26,7 @@ class Value(NamedTuple):
     commands: tuple = ()  # that measure it
     seeds: int = 0  # of a training curve's, that it is the mean of; 0 of what has none
     tokens: int = 0  # that it was trained on
+    whose: str = ""  # dense time that it stands on, if not ours: a library
 
 
 def of_entry(entry):

@@ -4,7 +4,8 @@
   sittings   at least N (3) headline sittings, each complete, of one machine, at one commit, none of an edited tree; behind
              every time of the headline so many
   threads    in the middle decode of a row some task waited for a processor in no more than a tenth of the time
-  records    every time, floor and efficiency of a decode is the median of its decodes, with their quartiles
+  records    every time, floor and efficiency of a decode is the median of its decodes, with their quartiles, and a peer's
+             of its batches
   summary    every time of summary.json is the median, over sittings with enough decodes in its state, of their medians,
              within its interval; and summary.json is what plots/summarise.py makes of these records today
 
@@ -23,7 +24,7 @@ import headline
 import records as rec
 import states
 import summarise
-from sections import tables
+from sections import peers, tables
 
 CLOSE = 1e-4  # the decodes are recorded to six digits
 MOST_WAITING = 0.1  # two threads bound to one processor, or someone else's work: no decode of ours
@@ -78,7 +79,7 @@ def of_threads(records):
     """Findings on rows whose threads lacked processors."""
     found = []
     for experiment, row, threads in records.places():
-        for closing in records.sittings_of(experiment, row, threads, states.CLOSING):
+        for closing in states.closings(records, experiment, row, threads):
             shares = [
                 share
                 for decode in evidence.decodes_of(closing)
@@ -96,7 +97,7 @@ def of_records(records):
     """Findings on the medians and quartiles of every decode's record."""
     found = []
     for experiment, row, threads in records.places():
-        for closing in records.sittings_of(experiment, row, threads, states.CLOSING):
+        for closing in states.closings(records, experiment, row, threads):
             kept = [d for d in evidence.decodes_of(closing) if d.values["kept"]]
             for metric in (*states.COLUMNS, *states.EFFICIENCIES):
                 over, under = states.EFFICIENCIES.get(metric, (metric, None))
@@ -124,45 +125,80 @@ def of_records(records):
     return found
 
 
+def medians(records, experiment, row, threads, column, in_state):
+    """Of each sitting with enough kept decodes in a state, of all if none has; in_state(GB/s) says yes or no."""
+    each = [
+        values
+        for closing in states.closings(records, experiment, row, threads)
+        if (
+            values := [
+                d.values[column]
+                for d in evidence.decodes_of(closing)
+                if d.values["kept"] and d.read and in_state(d.read)
+            ]
+        )
+    ]
+    long = [values for values in each if len(values) >= states.FEWEST]
+    return [statistics.median(values) for values in long or each]
+
+
+def of_time(name, found, entry):
+    """[finding] on an id of summary.json, or none, and the medians of its sittings."""
+    if bool(found) != bool(entry):
+        return [f"{name}: in one of summary.json and the decodes alone"]
+    if not entry:
+        return []
+    middle = statistics.median(found)
+    holds = (
+        not differ(middle, entry["value"])
+        and entry["low"] <= entry["value"] <= entry["high"]
+        and entry["sittings"] == len(found)
+    )
+    return [] if holds else [f"{name}: {entry}, its decodes give {middle}"]
+
+
+def times_of(records, threads, machine):
+    """{id without prefix: medians of sittings} of every time that decodes stand behind."""
+    found = {}
+    for state in machine.centres:
+
+        def in_state(read, state=state):
+            return machine.name(read) == state
+
+        for about in records.of(tables.decode.is_table):
+            for row in records.rows(about.name):
+                for kind in states.KINDS:
+                    found[f"{about.id}.{row}.{kind}_ms{SUFFIX[state]}"] = medians(
+                        records, about.name, row, threads, f"{kind}_ms", in_state
+                    )
+        for shape in peers.SHAPES:
+            for kind in peers.TYPES:
+                each = {}  # the faster way of a library is its own
+                for library, record in tables.decode.peer_rows(
+                    records, shape, kind, threads, "block_ms"
+                ):
+                    at = (record["experiment"], record["row"], threads)
+                    if any(map(evidence.has_reads, states.closings(records, *at))):
+                        times = medians(records, *at, "block_ms", in_state)
+                        each.setdefault(library, []).append(times)
+                for library, times in each.items():
+                    name = f"peers.{shape}.{library}{peers.suffix_of(kind)}.block_ms{SUFFIX[state]}"
+                    known = filter(None, times)
+                    found[name] = min(known, key=statistics.median, default=[])
+    return found
+
+
 def of_summary(records, summary):
-    """Findings on the times of summary.json, made again here from the decodes alone."""
+    """Findings on the times of summary.json, made again here from the decodes alone; how many they are."""
     found, checked = [], 0
     for threads, prefix in ((records.all_threads(), ""), (1, "threads1.")):
         machine = states.of_machine(records, threads)
         if machine is None:
             continue
-        for about in records.of(tables.decode.is_table):
-            for row in records.rows(about.name):
-                for kind in states.KINDS:
-                    for state in machine.centres:
-                        name = f"{prefix}{about.id}.{row}.{kind}_ms{SUFFIX[state]}"
-                        found_by_sitting = [
-                            values
-                            for closing in records.sittings_of(
-                                about.name, row, threads, states.CLOSING
-                            )
-                            if (
-                                values := [
-                                    d.values[f"{kind}_ms"]
-                                    for d in evidence.decodes_of(closing)
-                                    if d.values["kept"] and machine.name(d.read) == state
-                                ]
-                            )
-                        ]
-                        long = [v for v in found_by_sitting if len(v) >= states.FEWEST]
-                        medians = [statistics.median(v) for v in long or found_by_sitting]
-                        entry = summary.get(name)
-                        if bool(medians) != bool(entry):
-                            found.append(f"{name}: in one of summary.json and the decodes alone")
-                        elif entry:
-                            checked += 1
-                            middle = statistics.median(medians)
-                            if (
-                                differ(middle, entry["value"])
-                                or not entry["low"] <= entry["value"] <= entry["high"]
-                                or entry["sittings"] != len(medians)
-                            ):
-                                found.append(f"{name}: {entry}, its decodes give {middle}")
+        for name, times in times_of(records, threads, machine).items():
+            entry = summary.get(prefix + name)
+            checked += bool(times and entry)
+            found += of_time(prefix + name, times, entry)
     if json.loads(json.dumps(summarise.summary(records))) != summary:
         found.append("summary.json is not what plots/summarise.py makes of these records")
     return found, checked

@@ -14,6 +14,7 @@ verdict    faster, slower: B, of times and rates; larger, smaller: of other unit
            no difference seen: the two intervals have a value in common
            different states: memory was not in one state, by name, or by read rates more than 10 % apart
            no interval: one of them has none, as of a single measurement
+           behind speed-ups over two dense times, as of two libraries, stand whose they are
 benchmarks of kernels and layers go by Google Benchmark's convention: the Mann-Whitney U test of the repetitions' real
            time, two-sided, at 0.05, with 9 repetitions at least (--benchmark_repetitions=9). The ratio is the
            median of those of all pairs of repetitions, its interval holds what the test does not reject; p is the
@@ -227,8 +228,10 @@ def of_figures(a, b, pattern):
             said = f"different units ({ours.unit}, {theirs.unit})"
         else:
             said = verdict(ours, theirs, states_differ(a, b, name))
+            if ours.whose != theirs.whose:
+                said += f" (dense time of {ours.whose or 'ours'}, {theirs.whose or 'ours'})"
         factor = ratio(ours, theirs) if ours and theirs else None
-        if factor and said == UNSURE:
+        if factor and said.startswith(UNSURE):
             factor = unbounded(factor)
         found.append(line(name, (ours or theirs).unit, shown(ours), shown(theirs), factor, said))
     return found

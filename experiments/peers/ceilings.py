@@ -1,7 +1,6 @@
 """The machine's limits beside a peer's time, measured by our own driver `ceilings`."""
 
 import json
-import statistics
 import subprocess
 import tempfile
 from pathlib import Path
@@ -9,21 +8,20 @@ from pathlib import Path
 ROWS = {"read_gbps": "read_1GiB", "fma_gflops": "fma"}
 NEEDED_BYTES = 3 << 29  # the driver reads one GiB and leaves half of one free
 MAX_CHANGE = 0.05
-TRIES = 3
 
 
 class Unmeasured(Exception):
     """Why the driver has no numbers."""
 
 
-def measure(program, threads):
-    """{read_gbps, fma_gflops} at this moment, as the records of decodes have them."""
+def measure(program, threads, metrics=tuple(ROWS)):
+    """{metric: value} at this moment, as the records of decodes have them."""
     with tempfile.TemporaryDirectory() as folder:
         command = [
             str(program),
             "--quick",
             "--rows",
-            ",".join(ROWS.values()),
+            ",".join(ROWS[metric] for metric in metrics),
             "--threads",
             str(threads),
             "--results",
@@ -38,28 +36,11 @@ def measure(program, threads):
                 )
             lines = (Path(folder) / "ceilings.jsonl").read_text(encoding="utf-8").splitlines()
             found = {record["metric"]: record["value"] for record in map(json.loads, lines)}
-            return {metric: float(found[metric]) for metric in ROWS}
+            return {metric: float(found[metric]) for metric in metrics}
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise Unmeasured(f"{program} has no ceilings: {error!r}") from error
 
 
 def agree(before, after):
-    """Whether memory was as fast after as before."""
-    one, other = before["read_gbps"], after["read_gbps"]
-    return abs(one - other) <= MAX_CHANGE * min(one, other)
-
-
-def beside(work, measured):
-    """(what work() returned, mean of measured() right before and right after it, whether the two never agreed).
-
-    Work is repeated until they do, TRIES times in all at most.
-    """
-    before = measured()
-    for _ in range(TRIES):
-        result = work()
-        after = measured()
-        mean = {metric: statistics.fmean((before[metric], after[metric])) for metric in before}
-        if agree(before, after):
-            return result, mean, False
-        before = after
-    return result, mean, True
+    """Whether memory, read in GB/s, was as fast after as before."""
+    return abs(before - after) <= MAX_CHANGE * min(before, after)

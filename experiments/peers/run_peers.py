@@ -2,9 +2,10 @@
 other experiments'.
 
 Needs the packages of requirements.txt and what build_libraries.py makes (run_all.sh --peers makes a virtual
-environment with both). Memory is on huge pages, as ours is. Each row runs in a process of its own, bound to as many cores as it may use, and is checked against numpy first. Our
-driver `ceilings`, where it is built, measures the machine's limits right before and after; if memory was not
-as fast after as before, the row is timed again, three times in all at most.
+environment with both). Memory is on huge pages, as ours is. Each row runs in a process of its own, bound to as many cores
+as it may use, and is checked against numpy first. Its tokens are timed in batches (sampling.py), a line each in the
+records; before and after each our driver `ceilings`, where it is built, reads a fixed GiB. A batch after which memory was
+not as fast as before is rejected.
 """
 
 import argparse
@@ -105,28 +106,26 @@ def measure(row, threads, seconds, ceilings):
         return {"status": "failed", "note": f"the process ended with status {done.returncode}"}
 
 
-def efficiency_of(outcome):
-    """Record fields of floor / measured, or None; the floor is the weights' bytes at the rate of reading."""
-    rate, size = outcome.get("ceilings", {}).get("read_gbps"), outcome.get("block_bytes")
-    if not rate or not size or outcome.get("value") is None:
-        return None
-    floor = size / rate / 1e6  # ms
-    low, high = floor / outcome["high"], floor / outcome["low"]
-    return {"value": floor / outcome["value"], "low": low, "high": high, "spread": (high - low) / 2}
+def of_quartiles(numbers):
+    """Record fields of (low, median, high), or of None."""
+    if numbers is None:
+        return {"value": None, "low": None, "high": None, "spread": None}
+    low, median, high = numbers
+    return {"value": median, "low": low, "high": high, "spread": (high - low) / 2}
 
 
 def records_of(row, threads, seconds, outcome, key):
-    """The row's time and, for a dense block beside which ceilings were measured, its efficiency."""
+    """The row's time with its samples and, for a dense block beside which memory was read, its efficiency."""
     name, peer, shape, variant, dtype = row
-    value, low, high = (outcome.get(part) for part in ("value", "low", "high"))
     versions = outcome.get("versions", "")
-    efficiency = efficiency_of(outcome)
-    too_fast = efficiency is not None and efficiency["value"] > MAX_EFFICIENCY
+    samples = outcome.get("samples")
+    efficiency = of_quartiles(outcome.get("block_efficiency"))
+    too_fast = efficiency["value"] is not None and efficiency["value"] > MAX_EFFICIENCY
     doubt = (
         f"faster than its floor (efficiency {100 * efficiency['value']:.1f} %)" if too_fast else ""
     )
     unstable = (
-        "unstable: the ceilings before and after differed by more than 5 %"
+        "unstable: memory was often more than 5 % faster or slower after a batch than before it"
         if outcome.get("unstable")
         else ""
     )
@@ -151,31 +150,26 @@ def records_of(row, threads, seconds, outcome, key):
             "batch": 1,
             "context": 16,
             "source_length": 16,
+            "decoder_layers": outcome.get("layers", 0),
             "blocks_held": outcome.get("blocks_held", 0),
             "way": outcome.get("way", ""),
             "huge_page_share": outcome.get("huge_page_share"),
             "seconds": seconds,
+            "batches": len(samples["rows"]) if samples else 0,
         },
         "command": f"experiments/peers/run_peers.py --rows {name} --threads {threads} --seconds {seconds:g} --results DIR",
         "seed": 1,
         "compiler": versions,
         "ceilings": outcome.get("ceilings", {}),
     }
-    records = (
-        [{**shared, "metric": "block_efficiency", "unit": "1", **efficiency}] if efficiency else []
-    )
-    return [
-        *records,
-        {
-            **shared,
-            "metric": "block_ms",
-            "unit": "ms",
-            "value": value,
-            "low": low,
-            "high": high,
-            "spread": (high - low) / 2 if value is not None else None,
-        },
-    ]
+    found = []
+    if efficiency["value"] is not None:
+        found.append({**shared, "metric": "block_efficiency", "unit": "1", **efficiency})
+    time = of_quartiles(outcome.get("block_ms"))
+    found.append({**shared, "metric": "block_ms", "unit": "ms", **time})
+    if samples:
+        found[-1]["samples"] = {"group": f"{name}, {threads} threads", **samples}
+    return found
 
 
 def main():

@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import statistics
 import sys
 import tempfile
 import unittest
@@ -14,15 +15,23 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import block  # noqa: E402
 import ceilings  # noqa: E402
 import run_peers  # noqa: E402
+import sampling  # noqa: E402
 import time_one  # noqa: E402
 
+SAMPLES = {
+    "columns": list(sampling.COLUMNS),
+    "rows": [[0, 0.0, 1, 9, 1.9, 50.0, 51.0], [1, 3.0, 1, 8, 2.1, 51.0, 50.0]],
+}
 TIMED = {
     "status": "ok",
-    "value": 2.0,
-    "low": 1.9,
-    "high": 2.2,
-    "repeats": 7,
+    "repeats": 2,
+    "block_ms": [1.95, 2.0, 2.05],
+    "block_efficiency": None,
+    "samples": SAMPLES,
+    "ceilings": {},
+    "unstable": False,
     "blocks_held": 24,
+    "layers": 24,
     "way": "linear",
     "versions": "framework 1",
     "note": "",
@@ -63,28 +72,11 @@ class CeilingsTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
-        self.runs = 0
 
-    def work(self):
-        self.runs += 1
-        return self.runs
-
-    def beside(self, rates):
-        path = driver(self.folder, rates)
-        return ceilings.beside(self.work, lambda: ceilings.measure(path, 2))
-
-    def test_a_steady_machine_is_measured_once(self):
-        self.assertEqual(
-            self.beside([50.0, 52.0]), (1, {"read_gbps": 51.0, "fma_gflops": 300.0}, False)
-        )
-
-    def test_work_is_repeated_until_the_pair_agrees(self):
-        result, mean, unstable = self.beside([50.0, 80.0, 81.0])
-        self.assertEqual((result, mean["read_gbps"], unstable), (2, 80.5, False))
-
-    def test_an_unstable_machine_is_given_up_and_named(self):
-        result, mean, unstable = self.beside([50.0, 80.0, 50.0, 80.0, 50.0])
-        self.assertEqual((result, mean["read_gbps"], unstable), (ceilings.TRIES, 65.0, True))
+    def test_all_limits_or_the_read_alone(self):
+        path = driver(self.folder, [50.0])
+        self.assertEqual(ceilings.measure(path, 2), {"read_gbps": 50.0, "fma_gflops": 300.0})
+        self.assertEqual(ceilings.measure(path, 2, ("read_gbps",)), {"read_gbps": 50.0})
 
     def test_a_driver_that_fails_is_named_with_its_last_words(self):
         failing = program(self.folder, "failing", "import sys\nsys.exit('error: no memory')")
@@ -98,13 +90,100 @@ class CeilingsTest(unittest.TestCase):
                 ceilings.measure(path, 1)
             self.assertIn(words, str(caught.exception))
 
-    def test_without_them_the_peer_is_timed_all_the_same(self):
+
+class SamplingTest(unittest.TestCase):
+    """With a clock that only batches and reads move."""
+
+    def setUp(self):
+        self.now = 0.0
+        self.batches = 0
+
+    def run_batch(self):
+        self.now += 1.0
+        self.batches += 1
+        return [0.1 * self.batches, 0.2 * self.batches, 0.6 * self.batches]
+
+    def take(self, rates, seconds=6):
+        """Reads one rate after another, the last for ever."""
+        rest = list(rates)
+
+        def read():
+            self.now += 2.0
+            return rest.pop(0) if len(rest) > 1 else rest[0]
+
+        return sampling.take(self.run_batch, read, seconds, clock=lambda: self.now)
+
+    def test_a_steady_machine_gives_as_many_batches_as_the_seconds_hold(self):
+        found, unstable = self.take([50.0, 52.0])
+        self.assertFalse(unstable)
+        self.assertEqual(len(found), 6)
+        self.assertEqual([batch.at for batch in found], [3.0 * n for n in range(6)])
+        self.assertEqual((found[0].before, found[0].after, found[1].before), (50.0, 52.0, 52.0))
+
+    def test_a_batch_between_two_states_is_rejected_and_made_up_for(self):
+        found, unstable = self.take([50.0, 50.0, 80.0])
+        self.assertEqual((len(found), unstable), (7, False))
+        rows = sampling.table(found, unstable, 1, 0)["rows"]
+        self.assertEqual([row[2] for row in rows], [1, 0, 1, 1, 1, 1, 1])
+
+    def test_of_a_restless_machine_all_batches_count_and_time_ends(self):
+        found, unstable = self.take([50.0, 80.0] * 100)
+        self.assertEqual((len(found), unstable), (12, True))
+        rows = sampling.table(found, unstable, 1, 0)["rows"]
+        self.assertEqual({row[2] for row in rows}, {1})
+
+    def test_numbers_are_made_again_from_the_table(self):
+        found, unstable = self.take([50.0, 50.0, 80.0])
+        samples = sampling.table(found, unstable, 2, 8_000_000)
+        lines = [dict(zip(samples["columns"], row)) for row in samples["rows"]]
+        self.assertEqual(lines[2]["block_ms"], 1e3 * 0.6 / 2)  # of 0.3, 0.6 and 1.8 s, two blocks
+        self.assertEqual(lines[2]["tokens"], 3)
+        self.assertAlmostEqual(lines[0]["block_floor_ms"], 0.16)  # 8 MB at 50 GB/s
+        self.assertEqual((lines[1]["read_gbps"], lines[1]["state_read_gbps"]), (65.0, 80.0))
+        kept = [line for line in lines if line["kept"]]
+        numbers = sampling.numbers(samples)
+        self.assertEqual(numbers["repeats"], 6)
+        self.assertEqual(numbers["block_ms"][1], statistics.median(k["block_ms"] for k in kept))
+        self.assertEqual(
+            numbers["block_efficiency"][1],
+            statistics.median(k["block_floor_ms"] / k["block_ms"] for k in kept),
+        )
+        self.assertEqual(numbers["read_gbps"], 80.0)
+
+    def test_without_reads_there_are_times_alone(self):
+        found, unstable = self.take([None])
+        samples = sampling.table(found, unstable, 1, 8_000_000)
+        self.assertEqual(samples["columns"], list(sampling.COLUMNS))
+        numbers = sampling.numbers(samples)
+        self.assertEqual((numbers["block_efficiency"], numbers["read_gbps"]), (None, None))
+        self.assertEqual(numbers["repeats"], 6)
+
+    def test_a_short_measurement_has_three_short_batches(self):
+        self.assertEqual((sampling.least_batches(2), sampling.least_batches(10)), (3, 6))
+        self.assertAlmostEqual(sampling.batch_seconds(2), 2 / 3)
+        self.assertEqual(sampling.batch_seconds(10), sampling.BATCH_SECONDS)
+
+    def test_without_the_driver_or_if_it_fails_the_peer_is_timed_all_the_same(self):
         with contextlib.redirect_stderr(io.StringIO()) as said:
-            self.assertEqual(
-                time_one.timed_beside_ceilings(self.work, Path("/nonexistent"), 1), (1, {})
-            )
+            found, _, limits = time_one.sampled(lambda: [1.0], 0, Path("/nonexistent"), 1)
         self.assertIn("without ceilings", said.getvalue())
-        self.assertEqual(time_one.timed_beside_ceilings(self.work, None, 1), (2, {}))
+        self.assertEqual((found[0].before, limits), (None, {}))
+        self.assertEqual(time_one.sampled(lambda: [1.0], 0, None, 1)[2], {})
+
+    def test_the_first_tokens_of_a_batch_do_not_count(self):
+        class Slow:
+            steps = 0
+
+            def step(self, x, t):
+                self.steps += 1
+                self.last = t
+
+        peer = Slow()
+        run = time_one.tokens_of(peer, 4, 0)
+        self.assertEqual(len(run()), time_one.FEWEST_TOKENS)
+        self.assertEqual(peer.steps, time_one.FEWEST_TOKENS + time_one.WARM_TOKENS)
+        run()
+        self.assertEqual(peer.last, peer.steps - 1)  # a batch goes on where the one before ended
 
 
 class RunPeersTest(unittest.TestCase):
@@ -152,18 +231,21 @@ class RunPeersTest(unittest.TestCase):
     def test_a_dense_row_has_its_time_and_its_efficiency_beside_ceilings(self):
         outcome = {
             **TIMED,
-            "block_bytes": 80_000_000,
+            "block_efficiency": [0.79, 0.8, 0.82],
             "ceilings": {"read_gbps": 50.0, "fma_gflops": 300.0},
-            "unstable": False,
         }
         records, _ = self.run_peers(
             outcome, "--rows", "800m.pytorch", "--threads", "1", ceilings_program=sys.executable
         )
         self.assertEqual([r["metric"] for r in records], ["block_efficiency", "block_ms"])
         efficiency, block_ms = records
-        self.assertAlmostEqual(efficiency["value"], 0.8)  # 80 MB at 50 GB/s: 1.6 ms of 2
-        self.assertLess(efficiency["low"], efficiency["value"])
-        self.assertEqual((block_ms["value"], block_ms["low"], block_ms["high"]), (2.0, 1.9, 2.2))
+        for record, numbers in ((efficiency, [0.79, 0.8, 0.82]), (block_ms, [1.95, 2.0, 2.05])):
+            self.assertEqual([record[end] for end in ("low", "value", "high")], numbers)
+        # The lines that these are made of, as decodes have them: in the closing record alone.
+        self.assertNotIn("samples", efficiency)
+        self.assertEqual(block_ms["samples"]["rows"], SAMPLES["rows"])
+        self.assertEqual(block_ms["samples"]["group"], "800m.pytorch, 1 threads")
+        self.assertEqual((block_ms["config"]["batches"], block_ms["repeats"]), (2, 2))
         for record in records:
             self.assertEqual(record["ceilings"], {"read_gbps": 50.0, "fma_gflops": 300.0})
             self.assertEqual((record["status"], record["key"]), ("ok", block_ms["key"]))
@@ -209,7 +291,7 @@ class RunPeersTest(unittest.TestCase):
     def test_faster_than_the_floor_is_untrusted(self):
         outcome = {
             **TIMED,
-            "block_bytes": 120_000_000,
+            "block_efficiency": [1.1, 1.2, 1.3],
             "ceilings": {"read_gbps": 50.0, "fma_gflops": 300.0},
         }
         records, _ = self.run_peers(outcome, "--rows", "800m.jax", "--threads", "1")
@@ -310,10 +392,10 @@ class TimeOneTest(unittest.TestCase):
     def test_all_blocks_are_held_where_they_fit(self):
         outcome = self.outcome_of()
         self.assertEqual((outcome["status"], outcome["blocks_held"]), ("ok", block.LAYERS["tiny"]))
-        self.assertEqual(
-            outcome["block_bytes"], block.weight_bytes(block.SHAPES["tiny"], "dense", 4)
-        )
-        self.assertNotIn("ceilings", outcome)
+        self.assertEqual((outcome["layers"], outcome["ceilings"]), (block.LAYERS["tiny"], {}))
+        self.assertEqual(len(outcome["samples"]["rows"]), outcome["repeats"])
+        self.assertEqual(outcome["samples"]["columns"], list(sampling.COLUMNS))
+        self.assertIsNone(outcome["block_efficiency"])
 
     def test_fewer_blocks_are_scaled_down(self):
         size = block.weight_bytes(block.SHAPES["tiny"], "dense", 4)
@@ -371,8 +453,15 @@ class TimeOneTest(unittest.TestCase):
                 (outcome["ceilings"], outcome["unstable"]),
                 ({"read_gbps": 50.0, "fma_gflops": 300.0}, False),
             )
-            self.assertNotIn("block_bytes", outcome)
+            self.assertIsNone(outcome["block_efficiency"])  # of a sparse block
             self.assertEqual(self.outcome_of(*arguments, available=1 << 30)["status"], "skipped")
+            dense = self.outcome_of(*arguments[:2])
+            lines = [dict(zip(dense["samples"]["columns"], r)) for r in dense["samples"]["rows"]]
+            size = block.weight_bytes(block.SHAPES["tiny"], "dense", 4)
+            for line in lines:
+                self.assertEqual((line["read_before_gbps"], line["state_read_gbps"]), (50.0, 50.0))
+                self.assertAlmostEqual(line["block_floor_ms"], size / 50e6, places=6)
+            self.assertIsNotNone(dense["block_efficiency"])
 
 
 if __name__ == "__main__":

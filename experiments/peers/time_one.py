@@ -10,10 +10,15 @@ import time
 from pathlib import Path
 
 import ceilings
+import sampling
 
 COLD_BYTES = 1_400_000_000
 TRIED_BYTES = 350_000_000  # of blocks that each way is tried with
 CHECKED_BYTES = 1 << 28  # a smaller block is checked whole
+WARM_TOKENS = (
+    3  # of a batch, uncounted: a read of a GiB went through the caches before, and threads slept
+)
+FEWEST_TOKENS = 3  # of a batch, counted
 FRAMEWORKS, LIBRARIES = ("pytorch", "pytorch_compiled", "jax"), ("ggml", "mkl", "onednn")
 DTYPES = ("f32", "bf16", "q8_0", "q4_0")
 
@@ -90,33 +95,51 @@ def build(peer_module, shape_name, variant, dtype, way, blocks):
     return peer
 
 
-def timed(peer, d_model, seconds, least):
-    """Seconds of each token; inputs differ from token to token, so that selections do."""
+def tokens_of(peer, d_model, seconds, least=FEWEST_TOKENS):
+    """A function that runs tokens for so long, so many at least, and gives the seconds of each; inputs differ from token to
+    token, so that selections do."""
     import numpy as np
 
     rng = np.random.default_rng(2)
     inputs = rng.standard_normal((64, d_model), np.float32)
-    for t in range(3):
-        peer.step(inputs[t], t)
-    times, start = [], time.perf_counter()
-    while len(times) < least or time.perf_counter() - start < seconds:
-        x = inputs[len(times) % len(inputs)]
+    t = 0
+
+    def token():
+        nonlocal t
         before = time.perf_counter()
-        peer.step(x, len(times))
-        times.append(time.perf_counter() - before)
-    return times
+        peer.step(inputs[t % len(inputs)], t)
+        took = time.perf_counter() - before
+        t += 1
+        return took
+
+    def run():
+        for _ in range(WARM_TOKENS):
+            token()
+        times, start = [], time.perf_counter()
+        while len(times) < least or time.perf_counter() - start < seconds:
+            times.append(token())
+        return times
+
+    return run
 
 
-def timed_beside_ceilings(run, program, threads):
-    """Times, and what a record says of the ceilings beside them."""
-    if program is None:
-        return run(), {}
-    try:
-        times, limits, unstable = ceilings.beside(run, lambda: ceilings.measure(program, threads))
-    except ceilings.Unmeasured as why:
-        print(f"  without ceilings: {why}", file=sys.stderr)
-        return run(), {}
-    return times, {"ceilings": limits, "unstable": unstable}
+def sampled(run, seconds, program, threads):
+    """(batches between reads of memory, whether that would not stay as it was, ceilings); without the driver, or if it fails,
+    nothing is read."""
+    if program:
+        try:
+            limits = ceilings.measure(program, threads)
+            first = [limits["read_gbps"]]
+
+            def read():
+                if first:
+                    return first.pop()
+                return ceilings.measure(program, threads, ("read_gbps",))["read_gbps"]
+
+            return *sampling.take(run, read, seconds), limits
+        except ceilings.Unmeasured as why:
+            print(f"  without ceilings: {why}", file=sys.stderr)
+    return *sampling.take(run, lambda: None, seconds), {}
 
 
 def huge_page_share():
@@ -210,37 +233,36 @@ def main():
             way,
             min(blocks, -(-TRIED_BYTES // size)),
         )
-        tried[way] = float(np.median(timed(peer, shape.d_model, args.seconds / 8, 3))) / len(
-            peer.weights
-        )
+        tries = tokens_of(peer, shape.d_model, args.seconds / 8)()
+        tried[way] = float(np.median(tries)) / len(peer.weights)
         del peer
         print(f"  {way}: {tried[way] * 1e3:.3f} ms a block", file=sys.stderr)
     way = min(tried, key=tried.get)
     peer = build(peer_module, args.shape, args.variant, args.dtype, way, blocks)
     pages = huge_page_share()
-    times, beside = timed_beside_ceilings(
-        lambda: timed(peer, shape.d_model, args.seconds, 10), args.ceilings, args.threads
-    )
-    low, median, high = np.percentile(np.array(times) * 1e3 / blocks, (25, 50, 75))
+    run = tokens_of(peer, shape.d_model, sampling.batch_seconds(args.seconds))
+    batches, unstable, limits = sampled(run, args.seconds, args.ceilings, args.threads)
+    # A sparse block reads little of its weights, and how much a framework reads is its own.
+    is_dense = args.variant == "dense"
+    samples = sampling.table(batches, unstable, blocks, size if is_dense else 0)
+    numbers = sampling.numbers(samples)
     outcome = {
         "status": "ok",
-        "value": median,
-        "low": low,
-        "high": high,
-        "repeats": len(times),
+        "repeats": numbers["repeats"],
+        "block_ms": numbers["block_ms"],
+        "block_efficiency": numbers["block_efficiency"],
+        "samples": samples,
+        "ceilings": limits | ({"read_gbps": numbers["read_gbps"]} if limits else {}),
+        "unstable": unstable,
         "blocks_held": blocks,
+        "layers": layers,
         "way": way,
         "versions": peer_module.NAME,
         "huge_page_share": pages,
         "note": "",
-        **beside,
     }
     if blocks < layers:
         outcome |= {"status": "scaled_down", "note": f"{blocks} of {layers} blocks held"}
-    if (
-        args.variant == "dense"
-    ):  # a sparse block reads little of its weights, and how much a framework reads is its own
-        outcome["block_bytes"] = size
     print(json.dumps(outcome))
 
 

@@ -4,11 +4,12 @@ import chart
 import states
 from report import cell, header, line
 from sections import sweeps
-from values import ratio, scaled, sweep
+from values import ratio, scaled, sweep, sweep_records
 
 
 def table(report, experiment, threads):
     curves = sweep(report.records, experiment, threads, "block_ms", "batch")
+    at_block = sweep_records(report.records, experiment, threads, "block_ms", "batch")
     if not curves:
         return []
     rows = sweep(report.records, experiment, threads, "rows_touched", "batch")
@@ -29,12 +30,20 @@ def table(report, experiment, threads):
             )
         )
         if family != first:
-            dense = dict(curves[first])
             least = dict(floors.get(family, ()))
             lines.append(
                 line(
                     "speed-up of a block",
-                    *(cell(report, ratio(dense.get(x), at.get(x)), "×") for x in sizes),
+                    *(
+                        cell(
+                            report,
+                            sweeps.speedup(
+                                report.records, experiment, at_block, (first, family), x, threads
+                            ),
+                            "×",
+                        )
+                        for x in sizes
+                    ),
                 )
             )
             lines.append(
@@ -68,6 +77,7 @@ def draw(records, experiment):
     """Batch sweep: block time per token and speed-up over the dense block against tokens at once."""
     threads = records.all_threads()
     curves = sweep(records, experiment, threads, "block_ms", "batch")
+    at_block = sweep_records(records, experiment, threads, "block_ms", "batch")
     if not curves:
         raise chart.Missing(f"no block times in {experiment}")
     floors = sweep(records, experiment, threads, "block_floor_ms", "batch")
@@ -79,7 +89,11 @@ def draw(records, experiment):
         chart.curve(top, each, label=chart.pretty(family), **look)
         if family == first:
             continue
-        chart.curve(bottom, ratios(curves[first], points), **look)
+        speedups = [
+            (x, sweeps.speedup(records, experiment, at_block, (first, family), x, threads))
+            for x, _ in points
+        ]
+        chart.curve(bottom, [(x, v) for x, v in speedups if v], **look)
         limits = ratios(floors.get(first, ()), floors.get(family, ()))
         bottom.plot(
             [x for x, _ in limits],

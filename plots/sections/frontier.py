@@ -11,6 +11,7 @@ from typing import NamedTuple
 import chart
 import decode
 import records as rec
+import states
 import training_curves
 from report import cell, header, line, number
 from section import Section, of
@@ -115,31 +116,37 @@ def is_own_width(records, experiment, curves):
 
 def ladder(records, experiment, row, base):
     """[Value or None]: dense over row in FLOPs, weights read, floor and time of a token."""
-    metrics = ("token_flops", "token_weights_read", "token_floor_ms", "token_ms")
-    return [
+    counts = [
         ratio(*(measured(records, experiment, name, 1, metric) for name in (base, row)))
-        for metric in metrics
+        for metric in ("token_flops", "token_weights_read", "token_floor_ms")
     ]
+    return [*counts, decode.over(records, experiment, base, row, 1, "token_ms")]
 
 
 def numbers(records, own):
+    """{id: Value}; times of the slow state, where there are two, end with @slow."""
     found = {}
-    for about in own:
-        curves = curves_of(records, records.rows(about.name))
-        if curves is None:
-            continue
-        of_width = "" if is_own_width(records, about.name, curves) else f"{about.name}."
-        for point in points(records, about.name, curves):
-            metrics = {
-                "nats": point.nats,
-                "ms_token": point.time,
-                "floor_ms": measured(records, about.name, point.row, 1, "token_floor_ms"),
-                "reads": measured(records, about.name, point.row, 1, "token_weights_read"),
-            }
-            for ending, value in metrics.items():
-                if value and not (of_width and ending == "nats"):
-                    found[f"frontier.{of_width}{point.row}.{ending}"] = value
+    for view, suffix in states.views(records, 1):
+        for about in own:
+            found |= _numbers_at(view, about.name, suffix)
     return found
+
+
+def _numbers_at(records, experiment, suffix):
+    curves = curves_of(records, records.rows(experiment))
+    if curves is None:
+        return {}
+    found = {}
+    of_width = "" if is_own_width(records, experiment, curves) else f"{experiment}."
+    for point in points(records, experiment, curves):
+        found[f"{point.row}.ms_token{suffix}"] = point.time
+        floor = measured(records, experiment, point.row, 1, "token_floor_ms")
+        found[f"{point.row}.floor_ms{suffix}"] = floor
+        if not suffix:
+            reads = measured(records, experiment, point.row, 1, "token_weights_read")
+            found[f"{point.row}.reads"] = reads
+            found[f"{point.row}.nats"] = None if of_width else point.nats
+    return {f"frontier.{of_width}{name}": value for name, value in found.items() if value}
 
 
 def table(report, experiment, curves):
@@ -201,12 +208,15 @@ def write(report, own):
             "",
             WORDS.format(experiment=curves.name, tokens=tokens, same=same),
         )
-        report.add(*table(report, about.name, curves))
+        for view, _ in states.views(report.records, 1):
+            title = [f"**One thread{states.words_of(view)}**", ""] if states.words_of(view) else []
+            report.add(*title, *table(report.of(view), about.name, curves))
         report.figure(about.name)
 
 
 def draw(records, experiment):
-    """Nats a token over measured ms a token, and the steps of the frontier."""
+    """Nats a token over measured ms a token, of two states of memory in the fast one, and the steps of the frontier."""
+    records, _ = states.views(records, 1)[0]
     curves = curves_of(records, records.rows(experiment))
     found = points(records, experiment, curves)
     if len(found) < 2:
@@ -236,7 +246,7 @@ def draw(records, experiment):
     ticks = [digit * 10.0**power for power in range(-4, 5) for digit in (1, 2, 5)]
     shown = [tick for tick in ticks if min(times) / 2 < tick < max(times) * 2]
     chart.plain_log(axes.xaxis, shown)
-    axes.set_xlabel("measured token, ms (1 thread)")
+    axes.set_xlabel(f"measured token, ms (1 thread{states.words_of(records)})")
     axes.set_ylabel("log-perplexity, nats per token")
     return figure
 

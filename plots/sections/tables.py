@@ -267,8 +267,7 @@ def how_paired(records, experiment, threads):
     if not states.name_of(records):
         return ""
     sittings = max(
-        len(records.sittings_of(experiment, row, threads, states.CLOSING))
-        for row in records.rows(experiment)
+        len(states.closings(records, experiment, row, threads)) for row in records.rows(experiment)
     )
     return (
         f" In the {records.state} state the fixed read comes to "
@@ -432,12 +431,13 @@ def write(report, own):
         if paper.note(about.name):
             report.add(paper.note(about.name))
         for threads, words in thread_counts(report.records):
-            for view, _ in states.views(report.records, threads):
-                state = f", {view.state} state" if states.name_of(view) in ("fast", "slow") else ""
-                write_at(report.of(view), about.name, threads, words + state)
+            views = [view for view, _ in states.views(report.records, threads)]
+            for view in views:
+                write_at(report.of(view), about.name, threads, words + states.words_of(view))
             lines = parts_table(report.records, about.name, threads)
             if lines:
-                report.add(f"**Where a block's time goes, {words}**", "", *lines)
+                whole = ", whatever the state" if len(views) > 1 else ""
+                report.add(f"**Where a block's time goes, {words}{whole}**", "", *lines)
         sizes = size_table(report, about.name)
         if sizes:
             report.add("**What a row reads, counted**", "", *sizes)

@@ -9,7 +9,6 @@ from values import (
     ceiling,
     fit_exponent,
     other_bandwidths,
-    ratio_of_times,
     sweep,
     sweep_records,
 )
@@ -27,6 +26,7 @@ def width_exponents(records, experiment, threads):
             if (
                 exponent
                 and what == "time"
+                and not states.name_of(records)
                 and other_bandwidths(
                     *sweep_records(records, experiment, threads, metric, "d_model")[family].values()
                 )
@@ -125,7 +125,7 @@ def table(report, experiment, threads):
                 cell(report, sparse.get(d)),
                 cell(
                     report,
-                    ratio_of_times(*(at.get(f, {}).get(d) for f in ("dense", "sparse"))),
+                    sweeps.speedup(report.records, experiment, at, ("dense", "sparse"), d, threads),
                     "×",
                 ),
                 *(number(over.get(family, {}).get(d)) for family in ("dense", "sparse")),

@@ -46,6 +46,14 @@ class States(unittest.TestCase):
         reads = [60 + self.draw.uniform(0, 0.1) + 5 * (i % 2) for i in range(400)]
         self.assertIsNone(evidence.states_of(reads).border)
 
+    def test_a_reading_is_of_the_state_whose_decodes_had_such_reads(self):
+        reads = [30.0] * 100 + [60.0] * 100 + [90.0]  # one odd read in a hundred makes no range
+        states = evidence.states_of(reads)
+        for read, name in ((31, "slow"), (62, "fast"), (58, "fast"), (45, ""), (90, ""), (25, "")):
+            self.assertEqual(states.of_reading(read), name, read)
+        only = evidence.states_of([50.0, 51.0, 52.0])
+        self.assertEqual([only.of_reading(read) for read in (48, 54, 30)], ["only", "only", ""])
+
     def test_a_heap_with_a_tail_is_one_state(self):
         reads = [self.draw.gauss(60, 0.3) for _ in range(368)]
         reads += [self.draw.uniform(42, 59) for _ in range(32)]

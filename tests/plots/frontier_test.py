@@ -67,6 +67,23 @@ def decoded(width=128, name="", **other):
     return found
 
 
+def in_states(items):
+    """The same with decodes: half of them in slow memory, where all takes twice its time."""
+    found = []
+    for item in items:
+        if item["metric"] == "token_ms":
+            ms = item["value"]
+            rows = [
+                [n, 2.0 * n, 1, ms * factor, ms * factor / 2, 60.0 / factor]
+                for n in range(40)
+                for factor in [1 if n < 20 else 2]
+            ]
+            columns = ["round", "at_s", "kept", "token_ms", "token_floor_ms", "state_read_gbps"]
+            item = item | {"samples": {"group": "turns", "columns": columns, "rows": rows}}
+        found.append(item)
+    return found
+
+
 class FrontierTest(made_up.WithCurves):
     def report(self, items):
         report = Report(self.load(items))
@@ -102,6 +119,27 @@ class FrontierTest(made_up.WithCurves):
         text = self.report(trained() + decoded())
         self.assertIn("| `small` | 4.4150 ", text)
         self.assertIn("| yes | 5.00× | 5.00× | 4.00× | 4.00× |", text)
+
+    def test_two_states_have_times_and_tables_of_their_own(self):
+        items = trained() + in_states(decoded())
+        found = summarise.summary(self.load(items))
+        for suffix, factor in (("", 1), ("@slow", 2)):
+            time = found[f"frontier.ff_n16.ms_token{suffix}"]
+            self.assertAlmostEqual(time["value"], 0.12 * factor)
+            self.assertAlmostEqual(
+                found[f"frontier.ff_n16.floor_ms{suffix}"]["value"], 0.06 * factor
+            )
+            self.assertEqual(time["state"], "slow" if suffix else "fast")
+        self.assertIn("frontier.ff_n16.nats", found)
+        self.assertNotIn("frontier.ff_n16.nats@slow", found)
+        text = self.report(items)
+        fast, slow = text.split("**One thread, slow state**")
+        self.assertIn("**One thread, fast state**", fast)
+        for part, ms in ((fast, "0.120"), (slow, "0.240")):
+            line = next(line for line in part.split("\n") if line.startswith("| `ff_n16` |"))
+            self.assertIn(f"| {ms} |", line)
+        figure = frontier.draw(self.load(items), "frontier_128")
+        self.assertIn("fast state", figure.axes[0].get_xlabel())
 
     def test_a_model_that_was_not_trained_is_named(self):
         self.assertIn("models as trained", self.report(trained() + decoded()))

@@ -110,6 +110,15 @@ class PageTest(WithFolder):
         data = json.loads(re.search(r'id="data">(.*?)</script>', text)[1])
         self.assertIn(40.0, [value[data["fields"].index("value")] for value in data["values"]])
 
+    def test_a_speed_up_knows_whose_dense_time_it_divides(self):
+        _, text = self.page([*TABLE1, record("peers_python", "800m.jax", "block_ms", 3.2)])
+        data = json.loads(re.search(r'id="data">(.*?)</script>', text)[1])
+        at = [data["fields"].index(name) for name in ("value", "whose")]
+        found = {tuple(value[i] for i in at) for value in data["values"]}
+        self.assertIn((4.0, "jax"), found)  # 3.2 ms over 0.8
+        self.assertIn((40.0, ""), found)
+        self.assertIn("value.whose", text)
+
     def test_the_published_report_too(self):
         report = make_report.written(rec.Records(readme_table.published()))
         parsed = self.assert_is_whole(report, page.render(report))

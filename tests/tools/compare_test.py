@@ -125,6 +125,13 @@ class CompareTest(WithResults):
             {"both": "no difference seen", "mine": "only in A", "theirs": "only in B"},
         )
 
+    def test_two_dense_times_behind_a_speed_up_are_named(self):
+        self.folder("a", {"speedup": entry(10, 1, "x"), "same": entry(10, 1, "x", whose="mkl")})
+        self.folder("b", {n: entry(7, 1, "x", whose="mkl") for n in ("speedup", "same")})
+        said = {"speedup": "smaller (dense time of ours, mkl)", "same": "smaller"}
+        self.assertEqual(self.verdicts(), said)
+        self.assertEqual(self.run_tool("a", "b").stdout.splitlines()[-1], "2 smaller.")
+
     def test_doubtful_figures_say_so(self):
         self.folder("a", {"t": entry(10, 1, status="untrusted")})
         self.folder("b", {"t": entry(20, 1)})
