@@ -64,7 +64,8 @@ nlohmann::ordered_json samples_of(const Evaluation& evaluation) {
   constexpr double kParts = 1e4;  // of a nat: no more digits than a record needs
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const Stretch& one : evaluation.stretches) {
-    rows.push_back({std::round(one.loss * kParts) / kParts, one.tokens});
+    const double loss = std::round(one.loss * kParts) / kParts;
+    rows.push_back(nlohmann::ordered_json::array({loss, one.tokens}));
   }
   nlohmann::ordered_json samples;
   samples["columns"] = nlohmann::ordered_json::array({"loss", "tokens"});
