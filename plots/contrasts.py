@@ -209,9 +209,7 @@ def named(experiment):
     own = [Named(row, *contrast, True) for row, contrast in experiment.planned.items() if contrast]
     base = experiment.baseline
     small = next((one.equal_reads for one in own if one.twin == base), None)
-    beside = [
-        Named(one.row, base, small, False) for one in own if small and base not in one[:2]
-    ]
+    beside = [Named(one.row, base, small, False) for one in own if small and base not in one[:2]]
     return own + beside
 
 

@@ -202,9 +202,7 @@ def _of_libraries(found):
 def _of_curves(found):
     """What the sparse layers cost in quality, at the largest size that was trained."""
     for size in training_curves.SIZES:
-        sparse, least = (
-            found.get(f"fig1.{size}.{row}.gap") for row in ("ff_qkv", "iso_read_ff")
-        )
+        sparse, least = (found.get(f"fig1.{size}.{row}.gap") for row in ("ff_qkv", "iso_read_ff"))
         if sparse and least:
             return (
                 f"Trained with as many parameters ({size}), FF+QKV ends {_nats(sparse)} nats a token "

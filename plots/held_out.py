@@ -49,9 +49,7 @@ def over_text(experiment, weights):
     value = _of_stretches(_joined(losses), _joined(tokens))
     inputs = [of_record(record) for of_seed in records for record in of_seed]
     value = combine(value[0], "nats/token", value[0] - value[1], value[0] + value[1], inputs)
-    return OverText(
-        value._replace(seeds=len(seeds)), min(len(tokens), MOST), sum(tokens)
-    )
+    return OverText(value._replace(seeds=len(seeds)), min(len(tokens), MOST), sum(tokens))
 
 
 def _stretches(record):

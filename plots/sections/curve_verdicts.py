@@ -14,7 +14,9 @@ from claims import Verdict
 from report import count, ends, nats
 
 NEURONS = 128  # d_ff / N where N stands for the paper's 64 (4096 / 64 there)
-YARDSTICK = "iso_read_ff"  # what a loss is a share of: a dense feed-forward with as few weights read
+YARDSTICK = (
+    "iso_read_ff"  # what a loss is a share of: a dense feed-forward with as few weights read
+)
 HARD = "{}_hard"  # a row with hard_probability = 1, as the controls below have it
 REGIMES = "`{}` selects hard in every step of training, `{}` in the released code's share of them"
 
@@ -143,7 +145,9 @@ def _figure1(e):
 
 def _figure3(e):
     row = equivalent(e)
-    claims = [close(e, f"`{row}`, for the paper's N=64, is close to dense (Fig 3)", row)] if row else []
+    claims = (
+        [close(e, f"`{row}`, for the paper's N=64, is close to dense (Fig 3)", row)] if row else []
+    )
     return claims + grows(
         e, "Log-perplexity grows with N (Fig 3: N=128 slightly worse)", sparse_rows(e)
     )
@@ -312,7 +316,9 @@ def _lines(experiment, known, claims_of):
         ]
         if not one.contrast.value and not failed:
             continue
-        parts = [*evidence(experiment, whole, claim, one), *failed] if one.contrast.value else failed
+        parts = (
+            [*evidence(experiment, whole, claim, one), *failed] if one.contrast.value else failed
+        )
         borrowed = (
             one.contrast.value
             and YARDSTICK in claim.weights

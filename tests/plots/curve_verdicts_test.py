@@ -22,9 +22,7 @@ def noise(row, seed):
 def seeded(row, final, seeds=SEEDS, **more):
     """Curves of a row whose seeds move by 0.1 with all rows, and by a few thousandths of their own."""
     return [
-        r
-        for seed in seeds
-        for r in curve(row, final + 0.1 * seed + noise(row, seed), seed, **more)
+        r for seed in seeds for r in curve(row, final + 0.1 * seed + noise(row, seed), seed, **more)
     ]
 
 
@@ -120,7 +118,10 @@ class SeedsTest(Verdicts):
         items = [
             r
             for seed in SEEDS
-            for row, final in (("dense", 1.6), ("qkv_mult", 1.6 - 0.001 * (1, 2, 3, 1, 2)[seed - 1]))
+            for row, final in (
+                ("dense", 1.6),
+                ("qkv_mult", 1.6 - 0.001 * (1, 2, 3, 1, 2)[seed - 1]),
+            )
             for r in as_experiment("fig5_small", curve(row, final, seed))
         ]
         more = [f"qkv_mult_conv_f{n}" for n in range(40)]
@@ -236,7 +237,9 @@ class ClosenessTest(Verdicts):
             [c.claim for c in self.lines(of("fig7_small", loss_s2=1.61)) if "slightly" in c.claim],
             [],
         )
-        other = [dict(r, config={**r["config"], "data": "d2"}) for r in of("fig7_small", loss_s2=1.6)]
+        other = [
+            dict(r, config={**r["config"], "data": "d2"}) for r in of("fig7_small", loss_s2=1.6)
+        ]
         lines = self.lines(of("fig1_small", **ENOUGH) + other)
         self.assertEqual([line for line in lines if "slightly" in line.claim], [])
 
@@ -308,7 +311,9 @@ class SizesTest(Verdicts):
     SMALL, MINI = of("fig1_small", **ENOUGH), of("fig1_mini", **ENOUGH)
 
     def test_small_decides_before_mini(self):
-        self.assertTrue(all("fig1.small" in line.claim for line in self.lines(self.SMALL + self.MINI)))
+        self.assertTrue(
+            all("fig1.small" in line.claim for line in self.lines(self.SMALL + self.MINI))
+        )
 
     def test_a_small_one_that_lacks_rows_leaves_it_to_mini(self):
         without = [r for r in self.SMALL if r["row"] != "ff_qkv"]

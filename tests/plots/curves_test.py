@@ -362,7 +362,9 @@ class ProgramsTest(WithCurves):
         self.assertIn("+0.0200", text)
         self.assertIn("--config experiments/configs/training/fig1_small.cfg", text)
         self.assertIn("Every claim is one contrast of rows", text)
-        self.assertRegex(text, r"FF\+QKV reaches .* so far\*\* \| gaps `ff_qkv` \+0\.0200, .*; 3 seeds")
+        self.assertRegex(
+            text, r"FF\+QKV reaches .* so far\*\* \| gaps `ff_qkv` \+0\.0200, .*; 3 seeds"
+        )
 
     def test_report_shows_failures_entropy_and_memory(self):
         more = [

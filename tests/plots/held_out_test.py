@@ -78,13 +78,12 @@ class HeldOutTest(unittest.TestCase):
         self.assertEqual(sum(held_out._joined([1] * 200)), 200)
         self.assertEqual(len(held_out._joined([1] * 200)), held_out.MOST)
         # Runs of stretches that are alike, as of one document, are one piece of news.
-        alike = made(stretches=20)
-        for row in alike.held.values():
-            for seed in row:
-                row[seed] = [one for one in row[seed] for _ in range(10)]
-        wide, narrow = held_out.over_text(alike, WEIGHTS).value, made(stretches=200)
-        narrow = held_out.over_text(narrow, WEIGHTS).value
-        self.assertGreater(wide.high - wide.low, 1.5 * (narrow.high - narrow.low))
+        alike = made(stretches=20).held
+        apart = zip(*([loss for loss, _ in alike[row][1]] for row in ("sparse", "dense")))
+        losses = [sparse - dense for sparse, dense in apart for _ in range(10)]
+        _, taken_apart = held_out._of_stretches(losses, [100] * 200)
+        _, joined = held_out._of_stretches(*map(held_out._joined, (losses, [100] * 200)))
+        self.assertGreater(joined, 1.7 * taken_apart)
 
     def test_what_is_not_recorded_or_not_the_same_has_none(self):
         curves = made()

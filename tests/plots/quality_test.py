@@ -150,10 +150,14 @@ class QualityTest(made_up.WithCurves):
         )
         self.assertNotIn("quality.fig1.ff_n16.verdict_gap", found)
         lines = self.report(trained()).split("\n")
-        (line,) = (text for text in lines if text.startswith("| `ff_qkv` loses") and "`dense`" in text)
+        (line,) = (
+            text for text in lines if text.startswith("| `ff_qkv` loses") and "`dense`" in text
+        )
         self.assertIn("against `dense` and `iso_read_ff`", line)
         self.assertIn("| **enough** |", line)
-        (own,) = (text for text in lines if text.startswith("| `ff_qkv` loses") and "its twin" in text)
+        (own,) = (
+            text for text in lines if text.startswith("| `ff_qkv` loses") and "its twin" in text
+        )
         self.assertIn("| **not enough** |", own)
 
     def test_contrasts_that_are_planned_count_before_they_are_trained(self):
@@ -192,7 +196,9 @@ class QualityTest(made_up.WithCurves):
     def test_how_rates_were_chosen_speaks_against_it(self):
         swept = rates_test.swept("ff_n16", {2: 4.1, 4: 4.0, 8: 4.1})
         said = "`rates_1m5` chose rates by one seed, on the held-out text that is reported"
-        self.assertIn(f"{said}, by seeds that are reported, too (1)", self.against(trained() + swept))
+        self.assertIn(
+            f"{said}, by seeds that are reported, too (1)", self.against(trained() + swept)
+        )
         others = trained(seeds=(2, 3, 4, 5, 6)) + swept
         self.assertIn(said, self.against(others))
         self.assertNotIn("by seeds", self.against(others))
@@ -259,9 +265,7 @@ class BudgetTest(made_up.WithCurves):
 
     def test_nothing_is_extrapolated_from_a_slope_that_may_be_0(self):
         unsure = trained("fig1_1m5", ff_n16=3.8) + trained("fig1", ff_n16=3.78, noise=0.04)
-        self.assertEqual(
-            self.trend(unsure).reaches(0.04), "not extrapolated: the slope may be 0"
-        )
+        self.assertEqual(self.trend(unsure).reaches(0.04), "not extrapolated: the slope may be 0")
         alone = self.trend(self.falling(0.3, 0.2, 0.1, seeds=(1,)))
         self.assertEqual(alone.reaches(0.04), "not extrapolated: one seed")
         apart = trained("fig1_1m5", (1, 2), ff_n16=3.8) + trained("fig1", (3, 4), ff_n16=3.7)
@@ -274,7 +278,12 @@ class BudgetTest(made_up.WithCurves):
         text = report.text()
         self.assertIn("### Figure 1 over the budget", text)
         columns = "1.54 M tokens | 5.12 M tokens | 15.4 M tokens |"
-        for words in ("gap to `dense`", "contrast", "verdict contrast", "verdict contrast to `dense`"):
+        for words in (
+            "gap to `dense`",
+            "contrast",
+            "verdict contrast",
+            "verdict contrast to `dense`",
+        ):
             self.assertIn(f"| {words} | {columns}", text)
         self.assertIn("| contrast | slope | tokens for +0.04 |", text)
         self.assertIn("Not trained yet: `fig1_16m`.", text)

@@ -99,9 +99,7 @@ class PoolTextTest(unittest.TestCase):
         # What is reported stays the same; what rates are chosen on is taken from what is trained on.
         self.assertEqual(with_tune["valid"], found["valid"])
         self.assertTrue(150 < len(with_tune["tune"]) < 250, len(with_tune["tune"]))
-        self.assertEqual(
-            sorted(with_tune["train"] + with_tune["tune"]), sorted(found["train"])
-        )
+        self.assertEqual(sorted(with_tune["train"] + with_tune["tune"]), sorted(found["train"]))
 
     def test_nothing_held_out_is_trained_on(self):
         one = self.write("a.jsonl", lines_of({"text": "same"}, {"text": "only here"}))
