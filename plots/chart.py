@@ -1,6 +1,7 @@
 """What all figures share: column width, type size, and series told apart without colour."""
 
 import functools
+import math
 
 import records as rec
 
@@ -87,13 +88,15 @@ def save(figure, path):
 
 def curve(axes, points, **look):
     """A line through [(x, Value)] with error bars and a ring around what is not `ok`."""
-    axes.errorbar(
-        [x for x, _ in points],
-        [v.value for _, v in points],
-        [[v.value - v.low for _, v in points], [v.high - v.value for _, v in points]],
-        **look,
-    )
+    values = [v for _, v in points]
+    axes.errorbar([x for x, _ in points], [v.value for v in values], bars(values), **look)
     ring(axes, points)
+
+
+def bars(values):
+    """How far the intervals of Values go down and up; nowhere where that is not known."""
+    halves = ([v.value - v.low for v in values], [v.high - v.value for v in values])
+    return [[half if math.isfinite(half) else 0 for half in each] for each in halves]
 
 
 def ring(axes, points):

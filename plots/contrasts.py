@@ -1,10 +1,13 @@
-"""Contrasts of training curves, seed by seed: each sparse row against its own dense twin.
+"""The one judge of what is trained: contrasts that were named before the run, seed by seed, with intervals.
 
-A row names its twin and, made as small as what the row reads, that twin's own loss of equal reads. What is judged is
-(row - twin) - 1/4 (equal reads - twin), in nats a token: below 0, sparsity keeps three quarters of what the dense weights
-that it does not read are worth. Seeds share weights' and data's order, so that differences are taken within a seed; the
-interval is Student's. Of several contrasts in one figure the least certain verdicts are held to stricter intervals (Holm
-1979), so that all of them together are wrong in one of twenty figures at most.
+A contrast is a weighted sum of rows, as row - twin. Seeds share weights' and data's order, so that it is taken within a
+seed; its interval over seeds is Student's. Of several contrasts of one experiment the least certain verdicts are held to
+stricter intervals (Holm 1979), so that all of them together are wrong in one of twenty experiments at most. Every contrast
+counts there that was named, trained or not.
+
+A row may name its twin and, made as small as what the row reads, that twin's own loss of equal reads. What is judged is
+then (row - twin) - 1/4 (equal reads - twin), in nats a token: below 0, sparsity keeps three quarters of what the dense
+weights that it does not read are worth.
 """
 
 import bisect
@@ -18,23 +21,61 @@ from values import combine, of_record
 
 ENOUGH = 0.25  # share of equal reads' loss
 LEVEL = 0.05
+FEW = 5  # seeds below this make a verdict one so far
 MOST_SEEDS = 1000  # more are as good as never
 METRIC = "log_perplexity"
+UNITS = {METRIC: "nats/token"}  # of other metrics: 1
+UNDECIDED = "undecided"
 
 
 class Contrast(NamedTuple):
-    row: str
-    twin: str
-    equal_reads: str
-    against_twin: object  # Value: row - twin
-    judged: object  # Value: (row - twin) - 1/4 (equal reads - twin)
-    p: float  # of judged being 0; 1 of one seed
-    seeds: int
+    name: object  # tells it from the others that were named with it
+    value: object  # Value over seeds; None if no seed has all of its rows
+    p: float  # of it being 0; 1 where seeds do not tell
 
-    def verdict(self, is_decided):
-        if not is_decided:
-            return "undecided"
-        return "enough" if self.judged.value < 0 else "not enough"
+    @property
+    def seeds(self):
+        return self.value.seeds if self.value else 0
+
+
+class Judged(NamedTuple):
+    """A contrast among those that were named with it."""
+
+    contrast: Contrast
+    is_sure: bool  # by Holm's steps
+    level: float  # the p that the first of those that are not sure would need
+
+    @property
+    def sign(self):
+        """-1: surely below 0; 1: surely above; 0: undecided."""
+        if not self.is_sure:
+            return 0
+        return -1 if self.contrast.value.value < 0 else 1
+
+    def verdict(self, below, above):
+        """One of the two words, or that there is none, or none yet."""
+        seeds = self.contrast.seeds
+        if seeds < 2:
+            return "one seed: no verdict" if seeds else "no verdict: not trained"
+        word = {-1: below, 0: UNDECIDED, 1: above}[self.sign]
+        return word + (" so far" if seeds < FEW else "")
+
+    def wanted(self):
+        """How many seeds would decide what is undecided, in words; empty of what is decided."""
+        if self.is_sure or not self.contrast.seeds:
+            return ""
+        if self.contrast.seeds == 1:
+            return "how many seeds would decide it one seed cannot say"
+        seeds = seeds_wanted(self.contrast, self.level)
+        return (
+            f"{seeds} seeds would decide it, should mean and spread stay as they are"
+            if seeds
+            else "a thousand seeds would not decide it, should mean and spread stay as they are"
+        )
+
+
+def seeds_text(count):
+    return "one seed" if count == 1 else f"{count} seeds"
 
 
 def two_sided_p(t, freedom):
@@ -82,7 +123,7 @@ def quantile(p, freedom):
     return high
 
 
-def paired(differences, inputs, level=LEVEL):
+def paired(differences, inputs, level=LEVEL, unit="nats/token"):
     """Mean of differences, one a seed, as a Value with Student's interval; None of no difference.
 
     One seed says nothing of seeds: the ends of its interval are infinite.
@@ -93,68 +134,107 @@ def paired(differences, inputs, level=LEVEL):
     middle = statistics.fmean(differences)
     sd = statistics.stdev(differences) if n > 1 else 0.0
     half = quantile(level, n - 1) * sd / math.sqrt(n) if n > 1 else math.inf
-    value = combine(middle, "nats/token", middle - half, middle + half, inputs, sd)
+    value = combine(middle, unit, middle - half, middle + half, inputs, sd)
     return value._replace(seeds=n)
 
 
-def by_seed(experiment, measure, *rows):
+def by_seed(experiment, measure, *rows, metric=METRIC):
     """{seed: measure(results of the rows)} of every seed that all of them have, ascending."""
-    runs = [experiment.by_seed(row, METRIC) for row in rows]
+    runs = [experiment.by_seed(row, metric) for row in rows]
     shared = sorted(set.intersection(*map(set, runs)))
     return {seed: measure(*(run[seed]["value"] for run in runs)) for seed in shared}
 
 
-def over_seeds(experiment, measure, *rows):
+def over_seeds(experiment, measure, *rows, metric=METRIC):
     """The same as paired() has it."""
-    found = by_seed(experiment, measure, *rows)
-    inputs = [of_record(experiment.by_seed(row, METRIC)[seed]) for row in rows for seed in found]
-    return paired([*found.values()], inputs)
+    found = by_seed(experiment, measure, *rows, metric=metric)
+    inputs = [of_record(experiment.by_seed(row, metric)[seed]) for row in rows for seed in found]
+    return paired([*found.values()], inputs, unit=UNITS.get(metric, "1"))
 
 
-def are_named(experiment):
-    """Whether a row of it names the twin that it is judged by."""
-    return any(experiment.setting(row, "twin") for row in experiment.rows)
+def weighted(experiment, weights, metric=METRIC):
+    """Value of the sum of {row: weight} times the rows' results, over the seeds that have all; or None."""
+
+    def total(*results):
+        return sum(map(operator.mul, weights.values(), results))
+
+    return over_seeds(experiment, total, *weights, metric=metric)
+
+
+def contrast(name, experiment, weights, metric=METRIC):
+    value = weighted(experiment, weights, metric)
+    return Contrast(name, value, _p(value))
+
+
+def difference(row, other):
+    """Weights of row - other."""
+    return {row: 1, other: -1}
+
+
+def beyond_a_share(row, twin, equal_reads):
+    """Weights of (row - twin) - 1/4 (equal reads - twin)."""
+    return {row: 1, twin: ENOUGH - 1, equal_reads: -ENOUGH}
+
+
+def growth(xs):
+    """Weights of the least-squares slope of rows over {row: x}."""
+    mean = statistics.fmean(xs.values())
+    spread = sum((x - mean) ** 2 for x in xs.values())
+    return {row: (x - mean) / spread for row, x in xs.items()}
+
+
+class Named(NamedTuple):
+    """What a row is judged by: a twin, and that twin with as few reads as the row."""
+
+    row: str
+    twin: str
+    equal_reads: str
+    is_own: bool  # as the row names it; else the experiment's baseline, named beside
+
+    @property
+    def name(self):
+        return self.row if self.is_own else (self.row, self.twin)
+
+    @property
+    def weights(self):
+        return beyond_a_share(self.row, self.twin, self.equal_reads)
+
+
+def named(experiment):
+    """[Named] of all rows that were planned, in the file's order.
+
+    A row whose twin is not the experiment's baseline is judged against that, too, by what the baseline itself loses
+    of equal reads: twins share what the baseline lacks, as a convolution, and the paper compares with the baseline.
+    """
+    own = [Named(row, *contrast, True) for row, contrast in experiment.planned.items() if contrast]
+    base = experiment.baseline
+    small = next((one.equal_reads for one in own if one.twin == base), None)
+    beside = [Named(one.row, base, small, False) for one in own if small and base not in one[:2]]
+    return own + beside
 
 
 def of_experiment(experiment):
-    """[Contrast] of rows that name a twin, in the file's order; those that have a seed of all three."""
-    found = []
-    for row in experiment.rows:
-        twin, small = (experiment.setting(row, knob) for knob in ("twin", "equal_reads"))
-        if not twin or not small:
-            continue
-        judged = over_seeds(experiment, _lost, row, twin, small)
-        if judged is None:
-            continue
-        against_twin = over_seeds(experiment, operator.sub, row, twin)
-        found.append(Contrast(row, twin, small, against_twin, judged, _p(judged), judged.seeds))
-    return found
+    """{name: Judged} of everything that its rows name, trained or not."""
+    return judge(contrast(one.name, experiment, one.weights) for one in named(experiment))
 
 
-def _lost(sparse, dense, less):
-    return sparse - dense - ENOUGH * (less - dense)
+def judge(family):
+    """{name: Judged} of contrasts that were named together, by Holm's steps."""
+    family = list(family)
+    sure, goes_on = {}, True
+    for place, one in enumerate(sorted(family, key=lambda c: c.p)):
+        goes_on = goes_on and one.p <= LEVEL / (len(family) - place)
+        sure[one.name] = goes_on
+    level = LEVEL / max(1, sum(not is_sure for is_sure in sure.values()))
+    return {one.name: Judged(one, sure[one.name], level) for one in family}
 
 
-def _p(judged):
-    if judged.seeds < 2:
+def _p(value):
+    if value is None or value.seeds < 2:
         return 1.0
-    t = judged.value / (judged.sd / math.sqrt(judged.seeds)) if judged.sd else math.inf
-    return two_sided_p(t, judged.seeds - 1)
-
-
-def verdicts(contrasts):
-    """{row: "enough", "not enough" or "undecided"} of one figure's contrasts, by Holm's steps."""
-    decided, open_ = {}, True
-    for place, one in enumerate(sorted(contrasts, key=lambda c: c.p)):
-        open_ = open_ and one.p <= LEVEL / (len(contrasts) - place)
-        decided[one.row] = one.verdict(open_)
-    return decided
-
-
-def level_of_undecided(contrasts):
-    """What p the first of a figure's undecided contrasts would need by Holm's steps."""
-    undecided = sum(verdict == "undecided" for verdict in verdicts(contrasts).values())
-    return LEVEL / max(1, undecided)
+    if not value.sd:  # alike in every seed
+        return 0.0 if value.value else 1.0
+    return two_sided_p(value.value / (value.sd / math.sqrt(value.seeds)), value.seeds - 1)
 
 
 def seeds_wanted(contrast, level=LEVEL):
@@ -162,9 +242,9 @@ def seeds_wanted(contrast, level=LEVEL):
 
     Of one seed, whose spread is not known, None too.
     """
-    if contrast.seeds < 2:
+    if contrast.seeds < 2 or not contrast.value.value:
         return None
-    sds = abs(contrast.judged.value) / contrast.judged.sd if contrast.judged.sd else math.inf
+    sds = abs(contrast.value.value) / contrast.value.sd if contrast.value.sd else math.inf
     # The more seeds, the narrower: the first number that is enough.
     found = bisect.bisect_left(
         range(2, MOST_SEEDS + 1),

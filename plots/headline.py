@@ -253,7 +253,7 @@ def whose_dense(found):
 def _of_curves(found):
     """What the sparse layers cost in quality, at the largest size that was trained."""
     for size in training_curves.SIZES:
-        sparse, least = found.get(f"fig1.{size}.ff_qkv.gap"), found.get(f"fig1.{size}.power")
+        sparse, least = (found.get(f"fig1.{size}.{row}.gap") for row in ("ff_qkv", "iso_read_ff"))
         if sparse and least:
             return (
                 f"Trained with as many parameters ({size}), FF+QKV ends {_nats(sparse)} nats a token "
@@ -263,7 +263,10 @@ def _of_curves(found):
 
 
 def _nats(value):
-    return f"{value.value:+.3f}" + (f" (sd {value.sd:.3f})" if value.sd else "")
+    """With its interval over seeds."""
+    if not math.isfinite(value.high - value.low):
+        return f"{value.value:+.3f} (one seed)"
+    return f"{value.value:+.3f} [{value.low:+.3f}, {value.high:+.3f}]"
 
 
 def _of_memory(found):

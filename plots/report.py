@@ -115,8 +115,29 @@ def interval_text(value):
     if not math.isfinite(value.high - value.low):
         return " [–]"
     # As many digits as tell the ends from the number.
-    digits = max(3, 1 + math.ceil(-math.log10((value.high - value.low) / abs(value.value))))
+    digits = max(3, 1 + math.ceil(-math.log10((value.high - value.low) / (abs(value.value) or 1))))
     return f" [{number(value.low, digits=min(digits, 5))}, {number(value.high, digits=min(digits, 5))}]"
+
+
+def count(tokens):
+    """1.54 M"""
+    for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
+        if tokens >= size:
+            return f"{tokens / size:.3g} {unit}"
+    return f"{tokens:,.0f}"
+
+
+def nats(value, sign="+"):
+    """Nats a token: four decimals and the interval; a dash if there is none."""
+    if value is None:
+        return Cell("–")
+    return Cell(f"{value.value:{sign}.4f}" + (ends(value, sign) or " [–]"), value)
+
+
+def ends(value, sign="+"):
+    """[-0.0100, +0.0200]; empty if they are not known."""
+    known = math.isfinite(value.low) and math.isfinite(value.high)
+    return f" [{value.low:{sign}.4f}, {value.high:{sign}.4f}]" if known else ""
 
 
 def header(*names, are_numbers=True):

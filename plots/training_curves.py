@@ -12,9 +12,10 @@ EXPERTS = ("moe_block", "moe_switch")
 CORPUS = ("corpus", "text_key", "validation")
 # Settings by which the same curve may differ: how its sizes were found, where its text lay, what multiplied its matrices
 # (to a float's rounding the same), how often it was looked at and saved.
-INCIDENTAL = ("solve", "reference_row", "twin", "equal_reads", "cache", "corpus", "validation")
-INCIDENTAL += ("gemm", "evaluate_every", "checkpoint_every")
+INCIDENTAL = ("solve", "reference_row", "twin", "equal_reads", "planned", "cache", "corpus")
+INCIDENTAL += ("validation", "gemm", "evaluate_every", "checkpoint_every")
 SEEDS = ("seed", "data_seed")
+COUNTED = ("params",)  # results that no seed changes
 
 
 class Experiment:
@@ -43,6 +44,7 @@ class Experiment:
             elif at not in self._failed and r["value"] is not None:
                 self._results.setdefault(r["metric"], {})[at] = r
         self._leave_out_other_settings()
+        self.planned = _planned(records.history(name), mine)
 
     def _leave_out_other_settings(self):
         for row in self.rows:
@@ -93,7 +95,10 @@ class Experiment:
 
     def result(self, row, metric):
         """Mean over seeds as a Value with their sd; None if nothing ended."""
-        return over_seeds(list(self.by_seed(row, metric).values()))
+        value = over_seeds(list(self.by_seed(row, metric).values()))
+        if value and metric in COUNTED:
+            return value._replace(low=value.value, high=value.value)
+        return value
 
     def gap(self, row):
         """Log-perplexity above the baseline's, seed by seed where both have it."""
@@ -104,23 +109,13 @@ class Experiment:
         if value is None:
             return None
         inputs = [of_record(r) for s in shared for r in (mine[s], base[s])]
-        return combine(value.value, value.unit, value.low, value.high, inputs, value.sd)
+        found = combine(value.value, value.unit, value.low, value.high, inputs, value.sd)
+        return found._replace(seeds=len(shared))
 
     def shared_seeds(self, row):
         """Seeds that have a result of both the row and the baseline."""
         base = self.by_seed(self.baseline, "log_perplexity")
         return [seed for seed in self.by_seed(row, "log_perplexity") if seed in base]
-
-    def seed_spread(self):
-        """Standard deviation over seeds, pooled over all rows that have two or more; or None."""
-        groups = [
-            [r["value"] for r in self.by_seed(row, "log_perplexity").values()] for row in self.rows
-        ]
-        groups = [g for g in groups if len(g) > 1]
-        freedom = sum(len(g) - 1 for g in groups)
-        if not freedom:
-            return None
-        return math.sqrt(sum((len(g) - 1) * statistics.variance(g) for g in groups) / freedom)
 
     def points(self, row):
         """[(step, mean, lowest, highest)] of its finished seeds.
@@ -158,6 +153,24 @@ class Experiment:
     def unfinished(self, row):
         """Seeds that have points but no result yet."""
         return [s for s in self.seeds(row) if s not in self.by_seed(row, "log_perplexity")]
+
+
+def _planned(history, mine):
+    """{row: (twin, equal reads) or ()} of all rows that were planned, in the file's order, trained or not.
+
+    As the newest record has it that says so; rows that it does not name, and all of records that do not say, as their
+    own records have them.
+    """
+    text = next((p for r in reversed(history) if (p := setting(r, "planned"))), "")
+    found = {}
+    for one in filter(None, text.split(",")):
+        row, *contrast = one.split(":")
+        found[row] = tuple(contrast)
+    for r in mine:
+        contrast = tuple(setting(r, knob) or "" for knob in ("twin", "equal_reads"))
+        if r["row"] not in found or (all(contrast) and not text):
+            found[r["row"]] = contrast if all(contrast) else ()
+    return found
 
 
 def of_newest_text(history):

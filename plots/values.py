@@ -12,7 +12,7 @@ STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
 
 
 class Value(NamedTuple):
-    """A number and its 95 % interval, which is the number itself where nothing varied."""
+    """A number and its 95 % interval: the number itself where nothing varied, infinite where nothing is known of it."""
 
     value: float
     unit: str
@@ -187,12 +187,16 @@ def student(freedom):
 
 
 def over_seeds(records, centre=statistics.fmean):
-    """The centre of their values, sd: their standard deviation, interval: of a mean; None if none."""
+    """The centre of their values, sd: their standard deviation, interval: of a mean; None if none.
+
+    One seed says nothing of others: the ends of its interval are infinite.
+    """
     if not records:
         return None
     values = [r["value"] for r in records]
     n, middle = len(values), centre(values)
     sd = statistics.stdev(values) if n > 1 else 0.0
-    half = student(n - 1) * sd / math.sqrt(n) if n > 1 else 0.0
+    half = student(n - 1) * sd / math.sqrt(n) if n > 1 else math.inf
     inputs = [of_record(r) for r in records]
-    return combine(middle, records[0].get("unit") or "", middle - half, middle + half, inputs, sd)
+    unit = records[0].get("unit") or ""
+    return combine(middle, unit, middle - half, middle + half, inputs, sd)._replace(seeds=n)

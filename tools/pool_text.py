@@ -11,11 +11,14 @@ document, but one of WikiText's is cut at its titles (` = Title = ` between blan
 its text what stands under FIELD (default: text); of several fields one behind the other, with nothing between.
 
 A set that is for neither file is divided by the SHA-256 of a document's text, one in ten held out: where a document goes
-depends on nothing but itself. Control characters but tab and line feed are dropped, as are documents without text, and those
-whose text came before, so that nothing held out is trained on. The order is that of the arguments.
+depends on nothing but itself. With --tune another one in ten goes to OUT/tune.jsonl, which is neither trained on nor
+reported: held-out text to choose learning rates on. Control characters but tab and line feed are dropped, as are
+documents without text, and those whose text came before, so that nothing held out is trained on. The order is that of the
+arguments.
 """
 
 import argparse
+import contextlib
 import gzip
 import hashlib
 import json
@@ -128,12 +131,14 @@ class Part:
             self.unfinished.replace(self.path)
 
 
-def pool(sets, out):
+def pool(sets, out, tune=False):
     """({name: Part}, documents without text, repeated ones) of all sets, written into a folder."""
     out.mkdir(parents=True, exist_ok=True)
     seen, empty, repeated = set(), 0, 0
-    with Part(out, "train") as train, Part(out, "valid") as valid:
-        parts = {"train": train, "valid": valid}
+    names = ("train", "valid", *(["tune"] if tune else []))
+    of = {0: "valid", 1: "tune" if tune else "train"}  # by the hash; the others are trained on
+    with contextlib.ExitStack() as stack:
+        parts = {name: stack.enter_context(Part(out, name)) for name in names}
         for raw, part in ((raw, source.part) for source in sets for raw in documents(source)):
             text = DROPPED.sub("", raw).strip("\n")
             if not text.strip():
@@ -144,8 +149,8 @@ def pool(sets, out):
                 repeated += 1
                 continue
             seen.add(digest)
-            is_held_out = int.from_bytes(digest[:8], "big") % ONE_IN == 0
-            parts[part or ("valid" if is_held_out else "train")].add(text)
+            share = int.from_bytes(digest[:8], "big") % ONE_IN
+            parts[part or of.get(share, "train")].add(text)
     return parts, empty, repeated
 
 
@@ -155,11 +160,16 @@ def main():
     )
     parser.add_argument("--out", type=pathlib.Path, required=True, metavar="OUT", help="a folder")
     parser.add_argument(
+        "--tune", action="store_true", help="hold out OUT/tune.jsonl, too: one in ten documents"
+    )
+    parser.add_argument(
         "sets", nargs="+", metavar="SET", help="FILE[:FIELD[+FIELD]][=train|=valid]"
     )
     arguments = parser.parse_args()
     try:
-        parts, empty, repeated = pool([parse_set(one) for one in arguments.sets], arguments.out)
+        parts, empty, repeated = pool(
+            [parse_set(one) for one in arguments.sets], arguments.out, arguments.tune
+        )
     except (ValueError, OSError) as error:
         sys.exit(f"pool_text.py: {error}")
     for part in parts.values():

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <utility>
 
 #include "experiments/instruments/memory.h"
 #include "experiments/study/interrupt.h"
@@ -56,6 +57,20 @@ std::string evaluation_text(const std::vector<SetEvaluation>& sets) {
             text(" %.3f, of sequences %.3f", found.accuracy, found.sequence_accuracy);
   }
   return line;
+}
+
+/// Record::samples of a curve's last value: a line a stretch of the evaluated text.
+nlohmann::ordered_json samples_of(const Evaluation& evaluation) {
+  constexpr double kParts = 1e4;  // of a nat: no more digits than a record needs
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const Stretch& one : evaluation.stretches) {
+    const double loss = std::round(one.loss * kParts) / kParts;
+    rows.push_back(nlohmann::ordered_json::array({loss, one.tokens}));
+  }
+  nlohmann::ordered_json samples;
+  samples["columns"] = nlohmann::ordered_json::array({"loss", "tokens"});
+  samples["rows"] = std::move(rows);
+  return samples;
 }
 
 /// `path`, or the first of path2, path3, ... that does not exist.
@@ -157,7 +172,7 @@ bool CurveRun::reuse() {
     r.title = base_.title;
     r.id = base_.id;
     // What names other rows belongs to the experiment, not to the curve.
-    for (const char* knob : {"solve", "reference_row", "twin", "equal_reads"}) {
+    for (const char* knob : {"solve", "reference_row", "twin", "equal_reads", kPlannedSetting}) {
       if (r.config.contains(knob) && base_.config.contains(knob))
         r.config[knob] = base_.config[knob];
     }
@@ -236,6 +251,7 @@ void CurveRun::train(const std::optional<CurveState>& begun) {
   Extra extra;
   if (state.commit != commit_of(base_.provenance)) extra.note = "begun at commit " + state.commit;
   extra.line = name_ + ": " + evaluation_text(evaluations_);
+  extra.samples = samples_of(evaluations_.front().evaluation);
   const std::vector<Metric> metrics = results(trainer, *model, find_gemm(state.gemm));
   for (const Metric& metric : metrics) {
     const double median = summarize(metric.values).median;

@@ -207,6 +207,15 @@ Settings settings_of(Curve curve) {
   return settings;
 }
 
+std::string planned(const std::vector<Curve>& curves) {
+  std::string text;
+  for (const Curve& curve : curves) {
+    text += (text.empty() ? "" : ",") + curve.name;
+    if (!curve.twin.empty()) text += ":" + curve.twin + ":" + curve.equal_reads;
+  }
+  return text;
+}
+
 double tokens_per_step(const TrainConfig& train) {
   return double(train.batch) * double(needs_of(train).trained.input);
 }

@@ -53,6 +53,12 @@ Curve with_seed(Curve curve, std::uint64_t seed);
 /// Every knob of a curve as text: those of the model, of training, then those of a row's own.
 Settings settings_of(Curve curve);
 
+/// The setting of every curve that says what its experiment was planned to have.
+inline constexpr const char* kPlannedSetting = "planned";
+/// All rows in the file's order, behind each its twin and equal reads if it names them:
+/// "dense,ff_n8:dense:iso_read_ff,iso_read_ff". So contrasts count that have no curve yet.
+std::string planned(const std::vector<Curve>& curves);
+
 /// Target tokens of one optimiser step, padding included; the most, where batches differ.
 double tokens_per_step(const TrainConfig& train);
 

@@ -139,6 +139,7 @@ std::vector<Point> TrainingStudy::points(const RowFile& file, const RunOptions& 
     scratch_ = prepare_scratch_dir(flags_.scratch, results, machine);
   }
   const std::int64_t reference_parameters = parameters_of(curves_.front().model);
+  const std::string plan = planned(curves_);
   std::map<std::string, std::string> inits;  // by init_from: all rows may have the same
   std::vector<Point> points;
   bool more = true;
@@ -158,6 +159,7 @@ std::vector<Point> TrainingStudy::points(const RowFile& file, const RunOptions& 
       for (const auto& [name, value] : settings_of(curve)) {
         point.settings.emplace_back(name, portable(name, value));
       }
+      point.settings.emplace_back(kPlannedSetting, plan);
       const std::string& from = curve.train.init_from;
       if (!inits.count(from)) inits.emplace(from, init_of(curve));
       if (!from.empty()) point.settings.emplace_back("init", inits.at(from));
@@ -261,7 +263,8 @@ std::vector<std::string> TrainingStudy::needed(const Point&) const {
 }
 
 bool TrainingStudy::counts(const std::string& setting, const Settings& all) const {
-  return is_relevant(setting, all);
+  // What else was planned changes no curve.
+  return setting != kPlannedSetting && is_relevant(setting, all);
 }
 
 std::string TrainingStudy::portable(const std::string& knob, const std::string& value) const {

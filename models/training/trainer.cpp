@@ -11,6 +11,7 @@
 #include <numbers>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "kernels/check.h"
 #include "kernels/gemm.h"
@@ -169,11 +170,13 @@ TrainReport Trainer::Impl::train_step() {
 Evaluation Trainer::Impl::evaluate(std::size_t set) {
   CrossEntropy sum;
   double bytes = 0;
+  std::vector<Stretch> stretches;
   for (std::int64_t index = 0; index < task.validation_batches(); ++index) {
     task.validation_batch(set, index, validation);
     bytes += validation.bytes;
     Pass pass{.gemm = gemm, .examples = validation.examples};
     const CrossEntropy one = model.loss_of(pass, validation, *kept);
+    stretches.push_back({one.loss, one.weight});
     sum.loss += one.loss;
     sum.weight += one.weight;
     sum.correct += one.correct;
@@ -184,7 +187,8 @@ Evaluation Trainer::Impl::evaluate(std::size_t set) {
   Evaluation found{.log_perplexity = sum.loss / sum.weight,
                    .accuracy = sum.correct / sum.weight,
                    .sequence_accuracy = sum.correct_sequences / sum.sequences,
-                   .bits_per_byte = bytes > 0 ? sum.loss / std::numbers::ln2 / bytes : 0};
+                   .bits_per_byte = bytes > 0 ? sum.loss / std::numbers::ln2 / bytes : 0,
+                   .stretches = std::move(stretches)};
   const Answers* answers = task.answers();
   if (set == 0 && answers) found.scores = answers->scores(likeliest(*answers));
   return found;

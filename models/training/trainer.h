@@ -13,6 +13,12 @@
 
 namespace scaling {
 
+/// What a stretch of the validation text lost: of one of its batches, which follow it in its order.
+struct Stretch {
+  double loss = 0;    ///< nats, summed over its target tokens
+  double tokens = 0;  ///< their weight
+};
+
 /// Over the fixed validation set, in evaluation mode (hard selections).
 struct Evaluation {
   double log_perplexity = 0;  ///< nats per target token (paper 9.5)
@@ -23,6 +29,8 @@ struct Evaluation {
   double bits_per_byte = 0;
   /// Where a task has answers to choose from, what the likeliest of them say; of its first set.
   std::vector<Score> scores = {};
+  /// All of the set, so that the error of having evaluated on this text and no other can be told.
+  std::vector<Stretch> stretches = {};
 };
 
 struct TrainReport {

@@ -1,32 +1,84 @@
-"""What the paper says of perplexity, and what our curves say, claim by claim.
+"""What the paper says of perplexity, and what our curves say, claim by claim: each a contrast that contrasts.py judges.
 
 A figure is judged at its largest size whose curves are finished.
 """
 
 import math
+from typing import NamedTuple
 
 import contrasts
+import held_out
 import paper
 import training_curves
-from sections.curve_power import ENOUGH, Verdicts
+from claims import Verdict
+from report import count, ends, nats
 
 NEURONS = 128  # d_ff / N where N stands for the paper's 64 (4096 / 64 there)
+YARDSTICK = (
+    "iso_read_ff"  # what a loss is a share of: a dense feed-forward with as few weights read
+)
+HARD = "{}_hard"  # a row with hard_probability = 1, as the controls below have it
+REGIMES = "`{}` selects hard in every step of training, `{}` in the released code's share of them"
 
-# Control: (what it is compared with unless it was made with the reads of another row, words).
+# Control: (what it is compared with unless it was made with the reads of another row, words, always selects hard).
 CONTROLS = {
-    "iso_read_ff": ("sparse", "a dense feed-forward with as many weights read a token"),
-    "iso_read_model": ("ff_qkv", "a narrower dense model with as many weights read"),
-    "random_controller": ("sparse", "a controller that is never trained"),
-    "hash_selector": ("sparse", "a hash of the token id"),
+    "iso_read_ff": ("sparse", "a dense feed-forward with as many weights read a token", False),
+    "iso_read_model": ("ff_qkv", "a narrower dense model with as many weights read", False),
+    "random_controller": ("sparse", "a controller that is never trained", True),
+    "hash_selector": ("sparse", "a hash of the token id", True),
 }
 
 
+class Claim(NamedTuple):
+    """A contrast that was named before the run; below 0 as the claim says, or above."""
+
+    words: str
+    weights: dict  # {row: weight}
+    is_above: bool = False
+    note: str = ""
+
+    def verdict(self, judged):
+        words = ("reproduced", "not reproduced")
+        return judged.verdict(*(reversed(words) if self.is_above else words))
+
+
+class WithYardstick:
+    """An experiment with Figure 1's YARDSTICK where it has none: as far above its baseline as there, seed by seed."""
+
+    def __init__(self, experiment, figure1):
+        self._experiment, self._figure1 = experiment, figure1
+
+    def by_seed(self, row, metric):
+        own = self._experiment.by_seed(row, metric)
+        if own or row != YARDSTICK or self._figure1 is None:
+            return own
+        small, there = (self._figure1.by_seed(r, metric) for r in (row, self._figure1.baseline))
+        here = self._experiment.by_seed(self._experiment.baseline, metric)
+        return {
+            seed: record | {"value": record["value"] - there[seed]["value"] + here[seed]["value"]}
+            for seed, record in small.items()
+            if seed in there and seed in here
+        }
+
+
+def figure1_beside(experiment, known):
+    """Figure 1 of the same size, if it has the same text and baseline; or None."""
+    figure1 = training_curves.known_as(known, "fig1." + experiment.id.rpartition(".")[2])
+    same = figure1 and figure1 is not experiment and training_curves.alike(experiment, figure1)
+    return figure1 if same else None
+
+
 def sparse_rows(experiment):
-    """[(N, row)] of rows ff_n<N>, N ascending."""
+    """[(N, row)] of rows ff_n<N> that were planned, N ascending."""
+    return numbered(experiment, "ff_n")
+
+
+def numbered(experiment, prefix):
+    """[(number, row)] of planned rows <prefix><number>, ascending."""
     return sorted(
-        (int(row[4:]), row)
-        for row in experiment.rows
-        if row.startswith("ff_n") and row[4:].isdigit()
+        (int(row.removeprefix(prefix)), row)
+        for row in experiment.planned
+        if row.startswith(prefix) and row.removeprefix(prefix).isdigit()
     )
 
 
@@ -38,188 +90,133 @@ def equivalent(experiment):
     return next((row for n, row in rows if n * NEURONS == d_ff), least)
 
 
-def control_leads(verdicts):
-    """[(row, control, lead)] of the controls that are there."""
-    e, found = verdicts.e, []
-    for control, (compared, _) in CONTROLS.items():
+def close(experiment, words, row):
+    """That a row loses at most a quarter of what the yardstick loses."""
+    return Claim(words, contrasts.beyond_a_share(row, experiment.baseline, YARDSTICK))
+
+
+def below(words, row, other, note=""):
+    return Claim(words, contrasts.difference(row, other), note=note)
+
+
+def grows(experiment, words, rows):
+    """[Claim] that nats rise with the logarithm of [(number, row)]; of the rows that have results; empty of one."""
+    found = {
+        row: math.log2(number) for number, row in rows if experiment.by_seed(row, contrasts.METRIC)
+    }
+    if len(found) < 2:
+        return []
+    lacking = [f"`{row}`" for _, row in rows if row not in found]
+    note = f"without {', '.join(lacking)}" if lacking else ""
+    return [Claim(words, contrasts.growth(found), is_above=True, note=note)]
+
+
+def _figure1(e):
+    claims = [
+        close(
+            e,
+            "Sparse FF+QKV reaches the dense log-perplexity at equally many parameters (Fig 1): it loses "
+            f"at most a quarter of what `{YARDSTICK}` does",
+            "ff_qkv",
+        )
+    ]
+    for control, (compared, words, is_hard) in CONTROLS.items():
+        if control not in e.planned:
+            continue
         made_for = e.setting(control, "reference_row")
         row = equivalent(e) if compared == "sparse" else compared
-        if made_for != e.baseline and e.gap(made_for):
+        if made_for != e.baseline and made_for in e.planned:
             row = made_for
-        if e.gap(row) and e.gap(control):
-            found.append((row, control, verdicts.order(row, control)))
-    return found
-
-
-def _figure1(verdicts):
-    leads = control_leads(verdicts)
-    _enough(verdicts, leads)
-    words = (
-        {1: "yes", 0: "tie", -1: "no"}
-        if verdicts.slack is not None
-        else {1: "ahead", 0: "tie", -1: "behind"}
-    )
-    for row, control, lead in leads:
-        verdicts.add(
-            f"`{row}` beats {CONTROLS[control][1]}: `{control}`",
-            verdicts.said(words[lead]),
-            verdicts.gaps((row, control)),
-        )
-    verdicts.close(
-        "Sparse QKV alone is similar to the baseline (Fig 1)", ("qkv_mult", "qkv_mult_conv")
-    )
-
-
-def _enough(verdicts, leads):
-    """FF+QKV against a quarter of iso_read_ff's gap, and the controls."""
-    claim = "Sparse FF+QKV reaches the dense log-perplexity at equally many parameters (Fig 1)"
-    e, rows = verdicts.e, ("ff_qkv", *CONTROLS)
-    both, least = e.gap("ff_qkv"), verdicts.power.gap
-    if both is None:
-        return verdicts.lacking(claim, rows[:1])
-    if least is None or least.value <= 0:
-        return verdicts.add(claim, "undecided", verdicts.power.text(), rows)
-    share = both.value / least.value
-    reasons = (
-        [f"its gap is {share:.2f} of iso_read_ff's, where {ENOUGH} is enough"]
-        if share > ENOUGH
-        else []
-    )
-    reasons += [
-        f"`{row}` {'only ties' if lead == 0 else 'is behind'} `{control}`"
-        for row, control, lead in leads
-        if lead < 1
+        if row is None:
+            continue
+        note = ""
+        if is_hard and HARD.format(row) in e.planned:
+            row = HARD.format(row)
+        elif is_hard:
+            note = REGIMES.format(control, row)
+        claims.append(below(f"`{row}` beats {words}: `{control}`", row, control, note))
+    claims += [
+        close(e, f"Sparse QKV alone is similar to the baseline (Fig 1): `{row}`", row)
+        for row in ("qkv_mult", "qkv_mult_conv")
+        if row in e.planned
     ]
-    missing = [f"`{c}`" for c in CONTROLS if c not in (control for _, control, _ in leads)]
-    verdict = "enough: yes"
-    if reasons:
-        verdict = "enough: no, because " + " and ".join(reasons)
-    elif missing:
-        verdict = "close enough, but not compared with " + ", ".join(missing)
-    theirs = paper.log_perplexity("sparse_transformer_ff_qkv_loss") - paper.log_perplexity(
-        "baseline_transformer"
+    return claims
+
+
+def _figure3(e):
+    row = equivalent(e)
+    claims = (
+        [close(e, f"`{row}`, for the paper's N=64, is close to dense (Fig 3)", row)] if row else []
     )
-    evidence = [
-        f"gap {both.value:+.4f} nats/token (paper {theirs:+.2f} with a sparse loss too), "
-        f"{share:.2f} of iso_read_ff's"
+    return claims + grows(
+        e, "Log-perplexity grows with N (Fig 3: N=128 slightly worse)", sparse_rows(e)
+    )
+
+
+def _figure5(e):
+    best = "qkv_mult_conv"
+    claims = [
+        below(
+            f"`{best}` is better than `{other}` (Fig 5: multiplication with convolution is best)",
+            best,
+            other,
+        )
+        for other in ("qkv_conv", "qkv_local", "qkv_low_rank")
+        if other in e.planned
     ]
-    if reasons:
-        evidence += filter(None, (selections(e, row) for row in (equivalent(e), "ff_qkv")))
-    return verdicts.add(
-        claim, verdicts.hedged(verdict), "; ".join([*evidence, verdicts.power.text()]), rows
-    )
-
-
-def selections(experiment, row):
-    """What may explain a gap: N, steps, the gap on the way, hard against soft, entropy."""
-    n = experiment.setting(row, "sparsity")
-    parts = [
-        f"{words} {value}"
-        for words, value in (("N", n), ("steps", experiment.setting(row, "steps")))
-        if value
+    claims += [
+        close(e, f"Multiplication with convolution is close to dense (Fig 5): `{row}`", row)
+        for row in e.planned
+        if row.startswith(best)
     ]
-    ours, base = ({p[0]: p[1] for p in experiment.points(r)} for r in (row, experiment.baseline))
-    shared = sorted(ours.keys() & base.keys())
-    if len(shared) > 1:
-        step = shared[(len(shared) - 1) // 2]
-        parts.append(f"gap after {step} steps {ours[step] - base[step]:+.4f}")
-    difference, entropy = (
-        experiment.result(row, metric) for metric in ("hard_soft_gap", "selection_entropy")
-    )
-    if difference:
-        parts.append(f"hard − soft {difference.value:+.4f}")
-    if entropy:
-        most = f" of at most {math.log(n):.2f}" if n else ""
-        parts.append(f"selection entropy {entropy.value:.2f}{most} nats")
-    return f"`{row}`: " + ", ".join(parts) if parts else ""
-
-
-def _figure3(verdicts):
-    stands_for = equivalent(verdicts.e)
-    if stands_for:
-        verdicts.close(
-            f"`{stands_for}`, for the paper's N=64, is close to dense (Fig 3)", [stands_for]
+    if "qkv_mult" in e.planned:
+        claims.append(
+            below(
+                'Multiplication alone even improves log-perplexity (Fig 5: "multi-layer")',
+                "qkv_mult",
+                e.baseline,
+            )
         )
-    verdicts.ordered(
-        "Log-perplexity grows with N (Fig 3: N=128 slightly worse)",
-        [row for _, row in sparse_rows(verdicts.e)],
-    )
+    return claims
 
 
-def _figure5(verdicts):
-    e = verdicts.e
-    rows = [row for row in e.rows if row.startswith("qkv_")]
-    products = [row for row in rows if row.startswith("qkv_mult")]
-    others = [row for row in rows if row not in products]
-    claim = "Of the sparse projections a multiplicative one, with convolution or without, is best"
-    best, other = (
-        min((row for row in some if e.gap(row)), key=lambda row: e.gap(row).value, default=None)
-        for some in (products, others)
-    )
-    if best and other:
-        verdicts.add(
-            claim,
-            verdicts.agrees(verdicts.order(best, other)),
-            f"best are `{best}` and `{other}`; {verdicts.gaps(rows)}",
-            rows,
+def _figure7(e):
+    rows = numbered(e, "loss_s")
+    claims = [
+        close(e, f"A sparse loss degrades only slightly (Fig 7): `{row}`", row) for _, row in rows
+    ]
+    return claims + grows(e, "... and the more, the larger S (Fig 7)", rows)
+
+
+def _experts(e):
+    """As released, and with all selecting hard in every call of training, as moe_switch always does."""
+    claims, row = [], equivalent(e)
+    hard = HARD.format(row)
+    for ours, theirs in (
+        (row, "moe_block"),
+        (row, "moe_switch"),
+        (hard, HARD.format("moe_block")),
+        (hard, "moe_switch"),
+    ):
+        if ours in e.planned and theirs in e.planned:
+            words = f"Mixture of experts is worse than the sparse feed-forward (§3.1): `{theirs}` than `{ours}`"
+            note = REGIMES.format(theirs, ours) if (ours, theirs) == (row, "moe_switch") else ""
+            claims.append(below(words, ours, theirs, note))
+    return claims
+
+
+def _table8(e):
+    rows = ("terraformer_175k", "sparse_transformer")
+    if not all(row in e.planned for row in rows):
+        return []
+    return [
+        below(
+            "A Terraformer with 4 × the batch and 0.35 of the steps comes below the sparse "
+            f"Transformer (Table 8: {paper.log_perplexity('terraformer', 175000)} against "
+            f"{paper.log_perplexity('sparse_transformer_ff_qkv_loss')})",
+            *rows,
         )
-    else:
-        verdicts.lacking(claim, rows)
-    verdicts.close(
-        "Multiplication with convolution is close to dense over S and F (Fig 5)",
-        [row for row in products if row.startswith("qkv_mult_conv")],
-    )
-    claim = 'Multiplication alone even improves log-perplexity (Fig 5: "multi-layer")'
-    if e.gap("qkv_mult"):
-        verdicts.add(
-            claim,
-            verdicts.agrees(verdicts.sign(-e.gap("qkv_mult").value)),
-            verdicts.gaps(["qkv_mult"]),
-        )
-    else:
-        verdicts.lacking(claim, ["qkv_mult"])
-
-
-def _figure7(verdicts):
-    rows = ("loss_s2", "loss_s4", "loss_s8")
-    verdicts.close("A sparse loss with S = 2, 4, 8 degrades only slightly (Fig 7)", rows)
-    verdicts.ordered("... and the more, the larger S (Fig 7)", rows)
-
-
-def _experts(verdicts):
-    claim = "Mixture of experts is worse than the sparse feed-forward (§3.1)"
-    row = equivalent(verdicts.e)
-    rows = (*([row] if row else []), *training_curves.EXPERTS)
-    found = [expert for expert in training_curves.EXPERTS if verdicts.e.gap(expert)]
-    if not verdicts.e.gap(row) or not found:
-        return verdicts.lacking(claim, rows)
-    leads = {expert: verdicts.order(row, expert) for expert in found}
-    worse = sum(lead > 0 for lead in leads.values())
-    verdict = (
-        "reproduced"
-        if worse == len(leads)
-        else "partly reproduced"
-        if worse
-        else "not reproduced"
-        if min(leads.values()) < 0
-        else "tie within the seeds' spread"
-    )
-    words = {1: "worse", 0: "tie", -1: "better"}
-    each = ", ".join(f"`{expert}` {words[lead]}" for expert, lead in leads.items())
-    return verdicts.add(claim, verdicts.said(verdict), f"{each}; {verdicts.gaps(rows)}", rows)
-
-
-def _table8(verdicts):
-    claim = (
-        "A Terraformer with 4 × the batch and 0.35 of the steps comes below the sparse "
-        f"Transformer (Table 8: {paper.log_perplexity('terraformer', 175000)} against "
-        f"{paper.log_perplexity('sparse_transformer_ff_qkv_loss')})"
-    )
-    rows = ("sparse_transformer", "terraformer_175k")
-    if all(verdicts.e.gap(row) for row in rows):
-        verdicts.add(claim, verdicts.agrees(verdicts.order(rows[1], rows[0])), verdicts.gaps(rows))
-    else:
-        verdicts.lacking(claim, rows)
+    ]
 
 
 def _always(*rows):
@@ -239,11 +236,11 @@ def _with_experts(experiment):
     return equivalent(experiment) or "ff_n16", *training_curves.EXPERTS
 
 
-# Figure, the rows without which a smaller size is judged, what gives the verdicts.
+# Figure, the rows without which a smaller size is judged, what it claims.
 FIGURES = (
-    ("fig1", _always("ff_qkv", "iso_read_ff"), _figure1),
-    ("c4", _always("ff_qkv", "iso_read_ff"), _figure1),
-    ("hour", _always("ff_qkv", "iso_read_ff"), _figure1),
+    ("fig1", _always("ff_qkv", YARDSTICK), _figure1),
+    ("c4", _always("ff_qkv", YARDSTICK), _figure1),
+    ("hour", _always("ff_qkv", YARDSTICK), _figure1),
     ("fig3", _sparse_pair, _figure3),
     (
         "fig5",
@@ -270,7 +267,7 @@ def lacks(experiment, rows):
     states = [
         f"`{row}` ({experiment.state(row)})"
         for row in missing
-        if not experiment.by_seed(row, "log_perplexity")
+        if not experiment.by_seed(row, contrasts.METRIC)
     ]
     return f"{experiment.id} lacks " + (
         ", ".join(states) or f"`{experiment.baseline}` of the same seeds"
@@ -284,20 +281,98 @@ def judged(records):
     """
     known = training_curves.experiments(records)
     lines = []
-    for figure, needed, decide in FIGURES:
-        experiments = [e for e in sizes(known, figure) if not contrasts.are_named(e)]
+    for figure, needed, claims_of in FIGURES:
+        experiments = [e for e in sizes(known, figure) if not contrasts.named(e)]
         if experiments:
-            lines += _at_largest(experiments, known, needed, decide)
+            lines += _at_largest(experiments, known, needed, claims_of)
     return lines
 
 
-def _at_largest(experiments, known, needed, decide):
+def _at_largest(experiments, known, needed, claims_of):
     """Lines of the largest finished size, else of the largest; the first says what others lack."""
     missing = [lacks(e, needed(e)) for e in experiments]
     at = missing.index("") if "" in missing else 0
-    verdicts = Verdicts(experiments[at], known)
-    decide(verdicts)
-    lines = verdicts.lines
+    lines = _lines(experiments[at], known, claims_of)
     if lines and at > 0:
         lines[0] = lines[0]._replace(evidence="; ".join([lines[0].evidence, *missing[:at]]))
     return lines
+
+
+def _lines(experiment, known, claims_of):
+    """A Verdict a claim that has a seed of all its rows, or lacks one that failed; all of them count for Holm's steps."""
+    claims = claims_of(experiment)
+    beside = figure1_beside(experiment, known)
+    whole = WithYardstick(experiment, beside)
+    said = contrasts.judge(
+        contrasts.contrast(claim.words, whole, claim.weights) for claim in claims
+    )
+    lines = []
+    for claim in claims:
+        one = said[claim.words]
+        failed = [
+            f"`{row}` {experiment.state(row)}"
+            for row in claim.weights
+            if not experiment.by_seed(row, contrasts.METRIC) and experiment.failures(row)
+        ]
+        if not one.contrast.value and not failed:
+            continue
+        parts = (
+            [*evidence(experiment, whole, claim, one), *failed] if one.contrast.value else failed
+        )
+        borrowed = (
+            one.contrast.value
+            and YARDSTICK in claim.weights
+            and not experiment.by_seed(YARDSTICK, contrasts.METRIC)
+        )
+        if borrowed:
+            parts.append(f"`{YARDSTICK}` of {beside.id}")
+        verdict = claim.verdict(one) if one.contrast.value else "not judged"
+        lines.append(Verdict(f"{claim.words} ({experiment.id})", verdict, "; ".join(parts)))
+    return lines
+
+
+def evidence(experiment, whole, claim, one):
+    """[gaps of its rows, the contrast with its intervals, seeds, how many would decide, what else there is to know]."""
+    value = one.contrast.value
+    gaps = ", ".join(
+        f"`{row}` {gap.value:+.4f}"
+        for row in claim.weights
+        if row != experiment.baseline and (gap := experiment.gap(row))
+    )
+    parts = [f"gaps {gaps}"] if gaps else []
+    parts.append(f"contrast {nats(value)}")
+    text = held_out.over_text(experiment, claim.weights)
+    if text:
+        parts.append(
+            f"over text{ends(text.value)} ({text.stretches} stretches, {count(text.tokens)} tokens)"
+        )
+    parts += [contrasts.seeds_text(value.seeds), one.wanted(), claim.note]
+    if one.sign == (-1 if claim.is_above else 1):
+        parts += [selections(experiment, row) for row in claim.weights]
+    return [part for part in parts if part]
+
+
+def selections(experiment, row):
+    """What may explain a sparse row's gap: N, steps, the gap on the way, hard against soft, entropy; empty of others."""
+    difference, entropy = (
+        experiment.result(row, metric) for metric in ("hard_soft_gap", "selection_entropy")
+    )
+    if not difference and not entropy:
+        return ""
+    n = experiment.setting(row, "sparsity")
+    parts = [
+        f"{words} {value}"
+        for words, value in (("N", n), ("steps", experiment.setting(row, "steps")))
+        if value
+    ]
+    ours, base = ({p[0]: p[1] for p in experiment.points(r)} for r in (row, experiment.baseline))
+    shared = sorted(ours.keys() & base.keys())
+    if len(shared) > 1:
+        step = shared[(len(shared) - 1) // 2]
+        parts.append(f"gap after {step} steps {ours[step] - base[step]:+.4f}")
+    if difference:
+        parts.append(f"hard − soft {difference.value:+.4f}")
+    if entropy:
+        most = f" of at most {math.log(n):.2f}" if n else ""
+        parts.append(f"selection entropy {entropy.value:.2f}{most} nats")
+    return f"`{row}`: " + ", ".join(parts)

@@ -12,23 +12,19 @@ import training_curves
 from document import Cell
 from report import cell, failed_seeds, header, line
 from sections import curve_verdicts
-from sections.curve_power import POWER_GAP, POWER_SPREADS, SURE, power
-from values import ratio, scaled, setting
+from values import scaled, setting
 
 ENDINGS = ("log_perplexity", "gap", "bits_per_byte", "params")
 TRAIN = "./build/release/experiments/perplexity --config experiments/configs/training/{}.cfg"
 # What the verdicts on curves mean.
 WORDS = (
-    f"Two gaps *tie* if they differ by less than {SURE} √2 standard deviations over seeds, "
-    "pooled over all rows of the experiment; with one seed, those of Figure 1 stand in where text, "
-    "sizes and baseline are its own, and the verdict names it. *Reproduced*: the stated order, by "
-    "more than a tie. *Close*: a gap of at most a quarter of that of `iso_read_ff`, or one that "
-    "ties with `dense`; a figure without `iso_read_ff` takes Figure 1's on the same terms. "
-    "*Partly*: some of the rows. *Enough*: the gap of `ff_qkv` is at most a quarter of that of "
-    "`iso_read_ff`, and no control ties or lies below the sparse row beside it. *Undecided*: "
-    f"`iso_read_ff` lies less than {POWER_GAP} nats above `dense`, or less than "
-    f"{POWER_SPREADS} standard deviations over seeds, be they of log-perplexities or of "
-    "that gap."
+    "Every claim is one contrast of rows, fixed whatever the results, taken seed by seed, with Student's 95 % interval over "
+    "seeds (on one held-out text; *over text*: over stretches of that, with these seeds). *Reproduced*: the interval "
+    "lies on the claim's side of 0; *not reproduced*: on the other; *undecided*: neither; *so far*: of fewer than "
+    f"{contrasts.FEW} seeds; one seed decides nothing. All claims of a figure count, trained or not: the least sure are held to "
+    "stricter intervals (Holm). *Close*, *similar*, *slightly* is a loss of at most a quarter of what `iso_read_ff` "
+    "loses, the dense feed-forward of as few reads (of Figure 1 where a figure has none, on the same terms); "
+    "*grows* is the slope over the logarithm of N or S."
 )
 # Told apart in grey too: shade, dash and marker all differ.
 SHADES = (
@@ -49,7 +45,7 @@ FIRST_SHARE = 0.15  # the first steps' fall would flatten everything after it
 
 
 def numbers(records, _own):
-    """Results and gaps; experts under Figure 1 too, where it has their baseline; its power."""
+    """Results and gaps; experts under Figure 1 too, where it has their baseline."""
     known = training_curves.experiments(records)
     found = {}
     for experiment in known.values():
@@ -61,7 +57,7 @@ def numbers(records, _own):
         )
         if figure1 and experts and training_curves.alike(figure1, experts):
             found = {**_row_figures(experts, training_curves.EXPERTS, figure1.id), **found}
-    return found | powers(known)
+    return found
 
 
 def _row_figures(experiment, rows, prefix):
@@ -71,26 +67,6 @@ def _row_figures(experiment, rows, prefix):
             value = experiment.gap(row) if ending == "gap" else experiment.result(row, ending)
             if value and not (ending == "gap" and row == experiment.baseline):
                 found[f"{prefix}.{row}.{ending}"] = value
-    return found
-
-
-def powers(known):
-    """{id: Value} of Figure 1's power and of FF+QKV's share of it, unless contrasts judge it.
-
-    The sd of a power is the larger of both standard deviations, 0 where one is unknown.
-    """
-    found = {}
-    for experiment in known.values():
-        strength = power(experiment)
-        judged_here = experiment.id.startswith("fig1.") and not contrasts.are_named(experiment)
-        if not judged_here or strength.gap is None:
-            continue
-        both = (strength.spread, strength.paired)
-        spread = max(both) if None not in both else 0.0
-        found[f"{experiment.id}.power"] = strength.gap._replace(sd=spread)
-        share = ratio(experiment.gap("ff_qkv"), strength.gap, "1")
-        if share:
-            found[f"{experiment.id}.ff_qkv.share_of_iso_read_ff"] = share
     return found
 
 
@@ -198,7 +174,7 @@ def paper_table(experiment):
 
 
 def write(report, own):
-    """Verdicts with the power behind them, then a table and a figure an experiment."""
+    """Verdicts, then a table and a figure an experiment."""
     known = training_curves.experiments(report.records)
     if not known:
         return
@@ -218,10 +194,6 @@ def write(report, own):
     for name, title in ((about.name, about.title) for about in own if about.name in known):
         experiment = known[name]
         report.add(f"### {title}")
-        if experiment.result("iso_read_ff", "log_perplexity") and not contrasts.are_named(
-            experiment
-        ):
-            report.add(f"Power: {power(experiment).text()}.")
         report.add(*curve_table(report, experiment))
         beside = paper_table(experiment)
         if beside:

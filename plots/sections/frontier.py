@@ -13,7 +13,8 @@ import decode
 import records as rec
 import states
 import training_curves
-from report import cell, header, line, number
+from report import cell, count, header, line, number
+from report import nats as nats_cell
 from section import Section, of
 from sections import quality
 from values import Value, measured, ratio, setting
@@ -172,7 +173,7 @@ def table(report, experiment, curves):
         lines.append(
             line(
                 f"`{row}`",
-                quality.nats(nats, ""),
+                nats_cell(nats, ""),
                 cell(report, time),
                 f"{floor.value / time.value:.0%}" if floor and time else "–",
                 "yes" if row in best else "no" if nats and time else "–",
@@ -202,7 +203,7 @@ def write(report, own):
                 same = "Not the models that were trained: " + "; ".join(
                     f"`{row}` differs in {', '.join(knobs)}" for row, knobs in unlike.items()
                 )
-        tokens = quality.count(curves.tokens(curves.baseline))
+        tokens = count(curves.tokens(curves.baseline))
         report.add(
             f"## {about.title}",
             "",
@@ -230,8 +231,8 @@ def draw(records, experiment):
         axes.errorbar(
             point.time.value,
             point.nats.value,
-            [[point.nats.value - point.nats.low], [point.nats.high - point.nats.value]],
-            [[point.time.value - point.time.low], [point.time.high - point.time.value]],
+            chart.bars([point.nats]),
+            chart.bars([point.time]),
             **look,
         )
         axes.annotate(

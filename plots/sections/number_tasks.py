@@ -3,15 +3,15 @@
 import functools
 import math
 import re
-import statistics
 
 import chart
+import contrasts
 import paper
 import section
 import training_curves
 from document import Cell
 from report import failed_seeds, header, line
-from values import combine, of_record, over_seeds, scaled, setting
+from values import of_record, over_seeds, scaled, setting
 
 TASKS = ("copy", "addition")
 MODELS = ("transformer", "terraformer")
@@ -36,7 +36,7 @@ LOOKS = {
 APART = 0.18  # of a model's two tasks, in models
 LINES = {"transformer": chart.DENSE, "terraformer": chart.SPARSE, **dict(zip(PARTS, chart.OTHERS))}
 OWNS = section.of("training", "numbers")
-SURE = 2  # a difference counts if it is more than so many standard deviations
+BELOW, ABOVE = "behind", "ahead"
 
 
 def experiments(records):
@@ -46,9 +46,9 @@ def experiments(records):
     }
 
 
-def median(experiment, row, ending):
+def mean(experiment, row, ending):
     """Over seeds, with their standard deviation; None if none is finished."""
-    return over_seeds(seeds(experiment, row, ending), statistics.median)
+    return over_seeds(seeds(experiment, row, ending))
 
 
 def best(experiment, row, ending):
@@ -63,44 +63,57 @@ def seeds(experiment, row, ending):
 
 
 def by_digits(experiment, row, ending):
-    """[(most digits of an example, median over seeds)], digits ascending."""
+    """[(most digits of an example, mean over seeds)], digits ascending."""
     name = re.compile(rf"{METRICS[ending]}\.to_(\d+)_digits")
     found = {
         int(m.group(1)): m.string
         for metric in experiment.metrics()
         if (m := name.fullmatch(metric))
     }
-    values = [(digits, median(experiment, row, found[digits])) for digits in sorted(found)]
+    values = [(digits, mean(experiment, row, found[digits])) for digits in sorted(found)]
     return [(digits, value) for digits, value in values if value is not None]
 
 
-def difference(experiment, task, ending, other="transformer"):
-    """Terraformer's median - the other's, sd: both rows' in quadrature."""
-    theirs, ours = (
-        median(experiment, f"{model}.{task}", ending) for model in (other, "terraformer")
+def judged(experiment):
+    """{(task, ending, other): Judged} of the Terraformer less another model, seed by seed; all that were planned count."""
+    planned = [
+        (task, ending, other)
+        for task in TASKS
+        for ending in METRICS
+        for other in ("transformer", *PARTS)
+        if {f"terraformer.{task}", f"{other}.{task}"} <= {*experiment.planned}
+    ]
+    return contrasts.judge(
+        contrasts.contrast(
+            (task, ending, other),
+            experiment,
+            contrasts.difference(f"terraformer.{task}", f"{other}.{task}"),
+            METRICS[ending],
+        )
+        for task, ending, other in planned
     )
-    if ours is None or theirs is None:
-        return None
-    found = ours.value - theirs.value
-    down = math.hypot(ours.value - ours.low, theirs.high - theirs.value)
-    up = math.hypot(ours.high - ours.value, theirs.value - theirs.low)
-    sd = math.hypot(ours.sd, theirs.sd)
-    return combine(found, ours.unit, found - down, found + up, (ours, theirs), sd)
+
+
+def difference(experiment, task, ending, other="transformer"):
+    """Value of the Terraformer's less the other's, over seeds that both have; None if there is none."""
+    one = judged(experiment).get((task, ending, other))
+    return one.contrast.value if one else None
 
 
 def verdict(experiment, task, ending, other="transformer"):
-    """Whether the Terraformer is ahead by more than seeds explain."""
-    found = difference(experiment, task, ending, other)
-    if found is None:
-        return "not measured"
-    if (
-        min(len(seeds(experiment, f"{model}.{task}", ending)) for model in (other, "terraformer"))
-        < 2
-    ):
-        return "undecided, one seed"
-    if abs(found.value) > SURE * found.sd:
-        return "ahead" if found.value > 0 else "behind"
-    return "not ahead" if found.value <= 0 else f"ahead by less than {SURE} sd"
+    """(Whether the Terraformer is ahead, how many seeds would decide what is undecided)."""
+    one = judged(experiment).get((task, ending, other))
+    if one is None or one.contrast.value is None:
+        return "not measured", ""
+    if one.contrast.seeds > 1 and not one.contrast.value.value and not one.contrast.value.sd:
+        return "alike in every seed", ""
+    return one.verdict(BELOW, ABOVE), one.wanted()
+
+
+def said(experiment, task, ending, other="transformer"):
+    """The same as a cell has it."""
+    word, wanted = verdict(experiment, task, ending, other)
+    return f"**{word}**" + (f"; {wanted}" if wanted else "")
 
 
 def numbers(records, _own):
@@ -108,7 +121,7 @@ def numbers(records, _own):
     for experiment in experiments(records).values():
         for ending in METRICS:
             for row in experiment.rows:
-                found[f"{experiment.id}.{row}.{ending}"] = median(experiment, row, ending)
+                found[f"{experiment.id}.{row}.{ending}"] = mean(experiment, row, ending)
                 found[f"{experiment.id}.{row}.{ending}.best"] = best(experiment, row, ending)
             for task in TASKS:
                 found[f"{experiment.id}.difference.{task}.{ending}"] = difference(
@@ -121,12 +134,22 @@ def numbers(records, _own):
     return {name: value for name, value in found.items() if value is not None}
 
 
-def percent(value, sign=""):
+def percent(value):
     """99.9 (sd 0.1)."""
     if value is None:
         return Cell("–")
     spread = f" (sd {100 * value.sd:.1f})" if value.sd else ""
-    return Cell(f"{100 * value.value:{sign}.1f}{spread}", scaled(value, 100))
+    return Cell(f"{100 * value.value:.1f}{spread}", scaled(value, 100))
+
+
+def points(value):
+    """+4.0 [+1.0, +7.0]: a difference in percentage points with its interval over seeds."""
+    if value is None:
+        return Cell("–")
+    shown = scaled(value, 100)
+    if not math.isfinite(shown.low):
+        return Cell(f"{shown.value:+.1f}", shown)
+    return Cell(f"{shown.value:+.1f} [{shown.low:+.1f}, {shown.high:+.1f}]", shown)
 
 
 def rows_table(report, experiment):
@@ -150,11 +173,11 @@ def rows_table(report, experiment):
         for ending in METRICS:
             each = " ".join(f"{100 * r['value']:.1f}" for r in seeds(experiment, row, ending))
             cells += [
-                percent(median(experiment, row, ending)),
+                percent(mean(experiment, row, ending)),
                 percent(best(experiment, row, ending)),
                 each,
             ]
-        trained = median(experiment, row, "trained_length_accuracy")
+        trained = mean(experiment, row, "trained_length_accuracy")
         lines.append(
             line(
                 f"`{row}`" + failed_seeds(report, experiment, row),
@@ -187,14 +210,14 @@ def difference_table(experiment):
     )
     for task in TASKS:
         for ending in METRICS:
-            ours = [percent(median(experiment, f"{model}.{task}", ending)) for model in MODELS]
+            ours = [percent(mean(experiment, f"{model}.{task}", ending)) for model in MODELS]
             theirs = [f"{published(model, task, ending):g}" for model in MODELS]
             lines.append(
                 line(
                     f"{task}, {ending.split('_')[0]}s",
                     *ours,
-                    percent(difference(experiment, task, ending), "+"),
-                    f"**{verdict(experiment, task, ending)}**",
+                    points(difference(experiment, task, ending)),
+                    said(experiment, task, ending),
                     *theirs,
                 )
             )
@@ -205,18 +228,18 @@ def parts_table(experiment):
     """What the Terraformer has over itself without each of its parts; empty if none was trained."""
     columns = [(task, ending) for task in TASKS for ending in METRICS]
     lines = []
-    for part, words in PARTS.items():
+    for part, name in PARTS.items():
         cells = [
-            (difference(experiment, *column, part), verdict(experiment, *column, part))
+            (difference(experiment, *column, part), said(experiment, *column, part))
             for column in columns
         ]
         if any(value for value, _ in cells):
             lines.append(
                 line(
-                    f"without {words}",
+                    f"without {name}",
                     *(
-                        f"{percent(value, '+')} **{word}**" if value else word
-                        for value, word in cells
+                        f"{points(value)} {words}" if value else "not measured"
+                        for value, words in cells
                     ),
                 )
             )
@@ -253,9 +276,11 @@ def write(report, _own):
         "## Table 4: copying and adding numbers",
         "",
         "Percent right on numbers longer than any trained on, teacher-forced: *sequences* "
-        "are wholly right, as a greedy decode would have them. Medians over seeds, in brackets their "
-        "standard deviation; a difference has both rows' in quadrature, and counts from "
-        f"{SURE} of these on. All rows of an experiment have as many parameters within "
+        "are wholly right, as a greedy decode would have them. Means over seeds, in brackets their "
+        "standard deviation; a difference is taken seed by seed, and has Student's 95 % interval over seeds. "
+        "*Ahead*: above 0; *behind*: below; *undecided*: neither is sure; *so far*: of fewer than "
+        f"{contrasts.FEW} seeds. All differences of an experiment count, trained or not: the least sure are held to "
+        "stricter intervals (Holm). All rows of an experiment have as many parameters within "
         "0.5 % and the same positions, starting at random in training. The paper trains on "
         "at most 128 digits and evaluates on 256 to 300; it does not say how many seeds.",
     )
@@ -326,7 +351,7 @@ def draw_accuracies(records, experiment):
                     markerfacecolor="none",
                     **look,
                 )
-                middle = 100 * median(found, row, ending).value
+                middle = 100 * mean(found, row, ending).value
                 axes.plot([x - 0.8 * APART, x + 0.8 * APART], [middle] * 2, color=look["color"])
         axes.set_ylim(-4, 104)
         axes.set_ylabel(f"{ending.split('_')[0]}s right, %")

@@ -8,47 +8,68 @@ from typing import NamedTuple
 
 import chart
 import contrasts
+import held_out
 import paper
 import training_curves
-from document import Cell
-from report import header, interval_text, line
+from report import count, ends, header, line, nats
 from section import Section, of
 from sections import curves, rates
 from values import Value
 
-# Figure 1 at one budget: all of the text, or the millions of tokens that end the name (1m5: 1.5).
+# Figure 1 at one budget: the millions of tokens that end the name (1m5: 1.5), or all of the text.
 BUDGET = re.compile(r"fig1(_\d+m\d*)?")
+BUDGETS = ("fig1_1m5", "fig1_5m", "fig1_16m")  # that there are configs of
 FIGURE = "gap_by_budget"
-FEW = 5  # seeds below this speak against a verdict
 FARTHEST = 15  # powers of ten of tokens; more of them is as good as never
+BELOW, ABOVE = "enough", "not enough"
+# What the report has over the budget: words, ending of the id.
+OVER_BUDGETS = (
+    ("gap to `{}`", "gap"),
+    ("contrast", "contrast"),
+    ("verdict contrast", "verdict_contrast"),
+    ("verdict contrast to `{}`", "verdict_gap"),
+)
 WORDS = (
     "Of each row its nats a token; *gap*: above `{baseline}`; *contrast*: of a sparse row above its own "
     "twin, which is dense in place of what is judged; *verdict contrast*: that less a quarter of "
-    "what the twin loses once it is made so small that it reads as little as the row. All are "
-    "differences within a seed, since seeds share weights and the order of the text, and means of "
-    "these with Student's 95 % intervals. *Enough*: the verdict contrast lies below 0; *not enough*: "
-    "above; *undecided*: neither is sure. Of several in one experiment the least sure are held to "
-    "stricter intervals (Holm). All seeds and rows are evaluated on the same held-out text: intervals "
-    "are over seeds, not over texts."
+    "what the twin loses once it is made so small that it reads as little as the row. A row whose twin "
+    "is not `{baseline}` is judged against that, too: its gap less a quarter of what `{baseline}` loses "
+    "so. All are differences within a seed, since seeds share weights and the order of the text, and means "
+    "of these. *Enough*: the verdict contrast lies below 0; *not enough*: above; *undecided*: neither is "
+    "sure; *so far*: of fewer than {few} seeds. All contrasts that an experiment has named count, trained or not: "
+    "the least sure are held to stricter intervals (Holm)."
+)
+INTERVALS = (
+    "Intervals in brackets are Student's 95 % over seeds, all on one held-out text: what other seeds would "
+    "give on the same text. *Over text* is the interval over stretches of that text, with these seeds: what "
+    "other text of the kind would give. *Both*: what other seeds would give on other text. Verdicts are "
+    "over seeds. Seeds that would decide are those that would if mean and spread stayed as they are: even odds."
 )
 
 
 def experiments(records):
     """[Experiment] whose rows name twins, in the report's order."""
     found = training_curves.experiments(records).values()
-    return [experiment for experiment in found if contrasts.are_named(experiment)]
+    return [experiment for experiment in found if contrasts.named(experiment)]
 
 
 def row_figures(experiment, row):
     """{ending of its id: Value} of a row."""
     base = experiment.baseline
-    found = {"log_perplexity": contrasts.over_seeds(experiment, float, row)}
+    weights = {"log_perplexity": {row: 1}}
     if row != base:
-        found["gap"] = contrasts.over_seeds(experiment, operator.sub, row, base)
-    if twin := experiment.setting(row, "twin"):
-        found["contrast"] = contrasts.over_seeds(experiment, operator.sub, row, twin)
-    judged = {one.row: one.judged for one in contrasts.of_experiment(experiment)}
-    found["verdict_contrast"] = judged.get(row)
+        weights["gap"] = contrasts.difference(row, base)
+    for one in contrasts.named(experiment):
+        if one.row == row and one.is_own:
+            weights["contrast"] = contrasts.difference(row, one.twin)
+            weights["verdict_contrast"] = one.weights
+        elif one.row == row:
+            weights["verdict_gap"] = one.weights
+    found = {ending: contrasts.weighted(experiment, each) for ending, each in weights.items()}
+    for ending, each in weights.items():
+        text = held_out.over_text(experiment, each)
+        if text and "contrast" in ending:
+            found[f"{ending}_over_text"] = text.value
     tokens = experiment.tokens(row)
     return {ending: value._replace(tokens=tokens) for ending, value in found.items() if value}
 
@@ -60,25 +81,6 @@ def numbers(records, _own):
         for row in experiment.rows
         for ending, value in row_figures(experiment, row).items()
     }
-
-
-def count(tokens):
-    """1.54 M"""
-    for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
-        if tokens >= size:
-            return f"{tokens / size:.3g} {unit}"
-    return f"{tokens:,.0f}"
-
-
-def nats(value, sign="+"):
-    """Four decimals and the interval; a dash if there is none."""
-    if value is None:
-        return Cell("–")
-    ends = f" [{value.low:{sign}.4f}, {value.high:{sign}.4f}]"
-    return Cell(
-        f"{value.value:{sign}.4f}" + (ends if math.isfinite(value.low) else interval_text(value)),
-        value,
-    )
 
 
 def table(experiment):
@@ -93,10 +95,8 @@ def table(experiment):
         "verdict contrast",
         "verdict",
     )
-    figure = contrasts.of_experiment(experiment)
-    said = contrasts.verdicts(figure)
-    few = {one.row for one in figure if one.seeds < FEW}
-    for row in experiment.rows:
+    said = contrasts.of_experiment(experiment)
+    for row in dict.fromkeys((*experiment.rows, *experiment.planned)):
         found = row_figures(experiment, row)
         own = found.get("log_perplexity")
         if own is None:
@@ -109,88 +109,107 @@ def table(experiment):
                 str(own.seeds),
                 nats(own, ""),
                 *(nats(found.get(ending)) for ending in ("gap", "contrast", "verdict_contrast")),
-                f"**{said[row]}**" + (" so far" if row in few else "") if row in said else "–",
+                f"**{said[row].verdict(BELOW, ABOVE)}**" if row in said else "–",
             )
         )
     return lines
 
 
-class Judged(NamedTuple):
-    """A contrast, its verdict by Holm's steps, and all of its experiment's."""
+class Verdict(NamedTuple):
+    """What an experiment says of one of its contrasts."""
 
     experiment: training_curves.Experiment
-    contrast: contrasts.Contrast
-    verdict: str
-    figure: list
+    named: contrasts.Named
+    judged: contrasts.Judged
+
+    @property
+    def text(self):
+        return self.judged.verdict(BELOW, ABOVE)
 
     def claim(self):
-        one = self.contrast
+        named = self.named
+        own = "its twin " if named.is_own else ""
         return (
-            f"`{one.row}` loses less than a quarter of what equal reads lose: against its twin "
-            f"`{one.twin}` and `{one.equal_reads}`, {count(self.experiment.tokens(one.row))} tokens"
+            f"`{named.row}` loses less than a quarter of what equal reads lose: against {own}"
+            f"`{named.twin}` and `{named.equal_reads}`, {count(self.experiment.tokens(named.row))} tokens"
         )
 
+    def over_seeds(self, row, other):
+        return contrasts.weighted(self.experiment, contrasts.difference(row, other))
+
+    def over_text(self):
+        return held_out.over_text(self.experiment, self.named.weights)
+
     def evidence(self):
-        one = self.contrast
-        lost = contrasts.over_seeds(self.experiment, operator.sub, one.equal_reads, one.twin)
+        named, judged = self.named, self.judged.contrast.value
+        text = self.over_text()
         parts = [
-            f"contrast {nats(one.against_twin)}",
-            f"equal reads lose {nats(lost)}",
-            f"verdict contrast {nats(one.judged)}",
-            "one seed" if one.seeds == 1 else f"{one.seeds} seeds",
+            f"contrast {nats(self.over_seeds(named.row, named.twin))}",
+            f"equal reads lose {nats(self.over_seeds(named.equal_reads, named.twin))}",
+            f"verdict contrast {nats(judged)}",
+            f"over text{ends(text.value)} ({text.stretches} stretches, {count(text.tokens)} tokens)"
+            if text
+            else "over text: not in these records",
         ]
-        if self.verdict == "undecided":
-            wanted = contrasts.seeds_wanted(one, contrasts.level_of_undecided(self.figure))
-            parts.append(
-                f"{wanted} seeds would decide it, should it stay as it is"
-                if wanted
-                else "how many seeds would decide it one seed cannot say"
-                if one.seeds == 1
-                else "a thousand seeds would not decide it, should it stay as it is"
-            )
-        return "; ".join(parts)
+        if text and math.isfinite(judged.high):
+            parts.append(f"both{ends(held_out.both(judged, text.value))}")
+        parts.append(contrasts.seeds_text(judged.seeds))
+        return "; ".join(filter(None, [*parts, self.judged.wanted()]))
 
 
 def judged(experiment):
-    """[Judged] in the file's order."""
-    figure = contrasts.of_experiment(experiment)
-    said = contrasts.verdicts(figure)
-    return [Judged(experiment, one, said[one.row], figure) for one in figure]
+    """[Verdict] of what has a seed of all its rows, in the file's order."""
+    said = contrasts.of_experiment(experiment)
+    return [
+        Verdict(experiment, one, said[one.name])
+        for one in contrasts.named(experiment)
+        if said[one.name].contrast.value
+    ]
 
 
 def against(records, one, everywhere):
-    """[what speaks against a verdict]; everywhere: [Judged] of the whole folder."""
-    experiment, contrast = one.experiment, one.contrast
-    base = experiment.baseline
+    """[what speaks against a verdict]; everywhere: [Verdict] of the whole folder."""
+    experiment, named, contrast = one.experiment, one.named, one.judged.contrast
     found = []
-    lost = contrasts.over_seeds(experiment, operator.sub, contrast.equal_reads, contrast.twin)
+    lost = one.over_seeds(named.equal_reads, named.twin)
+    loss = one.over_seeds(named.row, named.twin)
     if lost.low <= 0:
         found.append(f"equal reads' own loss is not surely above 0: {nats(lost)}")
-    if one.verdict == "enough" and contrast.against_twin.low > 0:
-        found.append(f"it still loses {nats(contrast.against_twin)} to its twin")
-    if one.verdict == "not enough":
-        small = contrasts.over_seeds(experiment, operator.sub, contrast.row, contrast.equal_reads)
+    if one.judged.sign < 0 and loss.low > 0:
+        found.append(f"it still loses {nats(loss)} to `{named.twin}`")
+    if one.judged.sign > 0:
+        small = one.over_seeds(named.row, named.equal_reads)
         if small.high < 0:
-            found.append(f"it beats `{contrast.equal_reads}`, which reads as little: {nats(small)}")
-    if one.verdict == "undecided" and contrast.p < contrasts.LEVEL:
-        alone = contrast.verdict(True)
-        found.append(f"were it the only contrast, it would be *{alone}*")
-    if contrast.twin != base:
-        gap = contrasts.over_seeds(experiment, operator.sub, contrast.row, base)
-        if gap and gap.value < contrast.against_twin.value:
+            found.append(f"it beats `{named.equal_reads}`, which reads as little: {nats(small)}")
+    if not one.judged.sign and contrast.p < contrasts.LEVEL:
+        alone = contrasts.judge([contrast])[contrast.name]
+        found.append(f"were it the only contrast, it would be *{alone.verdict(BELOW, ABOVE)}*")
+    text = one.over_text()
+    if one.judged.sign and text and text.value.low <= 0 <= text.value.high:
+        found.append("on other text of the kind it might be otherwise")
+    base = experiment.baseline
+    if named.is_own and named.twin != base:
+        gap = one.over_seeds(named.row, base)
+        if gap and gap.value < loss.value:
             found.append(f"its gap to `{base}` is the smaller {nats(gap)}")
     elsewhere = [
-        f"*{other.verdict}* at {count(other.experiment.tokens(contrast.row))} tokens"
+        f"*{other.text}* at {count(other.experiment.tokens(named.row))} tokens"
         for other in everywhere
         if is_other_budget(other.experiment, experiment)
-        and other.contrast.row == contrast.row
-        and other.verdict != one.verdict
+        and other.named.name == named.name
+        and other.judged.sign != one.judged.sign
     ]
-    if contrast.seeds < FEW:
-        found.append(f"{contrast.seeds} of {FEW} seeds")
-    rows = dict.fromkeys((contrast.row, contrast.twin, contrast.equal_reads))
+    if contrast.seeds < contrasts.FEW:
+        found.append(f"{contrast.seeds} of {contrasts.FEW} seeds")
+    rows = dict.fromkeys((named.row, named.twin, named.equal_reads))
     failed = [f"`{row}` {experiment.state(row)}" for row in rows if experiment.failures(row)]
-    return found + elsewhere + failed + rates.doubts(records, experiment, rows)
+    return (
+        found
+        + elsewhere
+        + failed
+        + rates.doubts(records, experiment, rows)
+        + rates.choice(records, experiment, rows)
+    )
 
 
 def is_other_budget(one, other):
@@ -198,14 +217,13 @@ def is_other_budget(one, other):
 
 
 def by_budget(records):
-    """[Experiment] of Figure 1 that differ in tokens alone, the fewest first; empty of one budget."""
+    """[Experiment] of Figure 1 that differ in tokens alone, the fewest first."""
     found = {
         experiment.tokens(experiment.baseline): experiment
         for experiment in experiments(records)
         if BUDGET.fullmatch(experiment.name)
     }
-    ordered = [found[tokens] for tokens in sorted(found) if tokens]
-    return ordered if len(ordered) > 1 else []
+    return [found[tokens] for tokens in sorted(found) if tokens]
 
 
 class Trend(NamedTuple):
@@ -213,70 +231,76 @@ class Trend(NamedTuple):
 
     row: str
     points: list  # [(tokens, Value)], the fewest first
-    slope: Value | None  # nats a tenfold of tokens: of each seed's own line
-    middle: tuple  # (mean log10 tokens, mean contrast), which the line goes through
+    slope: Value | None  # nats a tenfold of tokens: of each seed's own line; None of one budget
+    center: float  # mean log10 tokens
+    level: Value | None  # mean contrast, there
 
     def at(self, tokens):
-        log_tokens, contrast = self.middle
-        return contrast + self.slope.value * (math.log10(tokens) - log_tokens)
+        return self.level.value + self.slope.value * (math.log10(tokens) - self.center)
 
     def reaches(self, goal):
-        """How many tokens the line wants for a contrast, in words."""
+        """How many tokens the line wants for a contrast, in words; none unless it surely falls."""
         most, last = self.points[-1]
         if last.high <= goal:
             return f"reached at {count(most)}"
         if self.slope is None:
-            return "–"
-        if self.slope.value >= 0:
-            return "by no number of tokens: it does not fall"
-        best = self._tokens(self.slope.value, goal)
-        times = "" if best > FARTHEST else f" ({10**best / most:.2g} × the largest run)"
+            return "not extrapolated: no two budgets with the same seeds"
         if not math.isfinite(self.slope.low):
-            return f"{_tokens_text(best)}{times}"
-        # Where the slope might be 0, or more, nothing bounds the tokens.
-        ends = (self.slope.low, self.slope.high)
-        ends = sorted(self._tokens(end, goal) if end < 0 else math.inf for end in ends)
-        return f"{_tokens_text(best)}{times}, " + " to ".join(map(_tokens_text, ends))
+            return "not extrapolated: one seed"
+        if self.slope.low >= 0:
+            return "by no number of tokens: it does not fall"
+        if self.slope.high >= 0:
+            return "not extrapolated: the slope may be 0"
+        best = self._tokens(self.slope.value, self.level.value, goal)
+        times = "" if best > FARTHEST else f" ({10**best / most:.2g} × the largest run)"
+        span = [
+            self._tokens(self.slope.low, self.level.low, goal),
+            self._tokens(self.slope.high, self.level.high, goal),
+        ]
+        return f"{_tokens_text(best)}{times}, " + " to ".join(map(_tokens_text, span))
 
-    def _tokens(self, slope, goal):
-        """Their log10, by a line of this slope."""
-        log_tokens, contrast = self.middle
-        return log_tokens + (goal - contrast) / slope
+    def _tokens(self, slope, level, goal):
+        """Their log10, by a line of this slope through this level."""
+        return self.center + (goal - level) / slope
 
 
 def _tokens_text(log_tokens):
-    if log_tokens == math.inf:
-        return "no end"
     return f"10^{FARTHEST} or more" if log_tokens > FARTHEST else count(10**log_tokens)
 
 
 def trends(budgets):
-    """[Trend] of the rows that have a contrast at every one of the budgets [Experiment]."""
+    """[Trend] of the rows that have a contrast at one of the budgets [Experiment] at least."""
     found = []
-    for row in budgets[0].rows if budgets else ():
-        each = [row_figures(experiment, row).get("contrast") for experiment in budgets]
-        if not all(each):
-            continue
-        found.append(Trend(row, [(v.tokens, v) for v in each], *_line(budgets, row, each)))
+    for row in dict.fromkeys(row for experiment in budgets for row in experiment.rows):
+        each = [
+            (experiment, value)
+            for experiment in budgets
+            if (value := row_figures(experiment, row).get("contrast"))
+        ]
+        if each:
+            found.append(Trend(row, [(v.tokens, v) for _, v in each], *_line(row, each)))
     return found
 
 
-def _line(budgets, row, values):
-    """(slope, middle) of a Trend; seeds that all budgets have count."""
+def _line(row, each):
+    """(slope, center, level) of a Trend; seeds that all budgets have count."""
+    values = [value for _, value in each]
     logs = [math.log10(value.tokens) for value in values]
     seeds = [
-        contrasts.by_seed(experiment, operator.sub, row, experiment.setting(row, "twin"))
-        for experiment in budgets
+        contrasts.by_seed(experiment, operator.sub, row, experiment.planned[row][0])
+        for experiment, _ in each
     ]
     own = [[at[seed] for at in seeds] for seed in seeds[0] if all(seed in at for at in seeds)]
+    center = statistics.fmean(logs)
+    level = contrasts.paired([statistics.fmean(of_seed) for of_seed in own], values)
+    if len(each) < 2 or not own:
+        return None, center, level
     slope = contrasts.paired(
-        [statistics.linear_regression(logs, of_seed).slope for of_seed in own], values
+        [statistics.linear_regression(logs, of_seed).slope for of_seed in own],
+        values,
+        unit="nats/token a tenfold of tokens",
     )
-    middle = [statistics.fmean(of_seed) for of_seed in own]
-    return (
-        slope and slope._replace(unit="nats/token a tenfold of tokens"),
-        (statistics.fmean(logs), statistics.fmean(middle) if middle else math.nan),
-    )
+    return slope, center, level
 
 
 def papers_gap():
@@ -287,28 +311,33 @@ def papers_gap():
 
 
 def write_budgets(report, budgets):
-    """Gaps, then contrasts with their slopes, over the tokens trained on."""
+    """Gaps and contrasts over the tokens trained on, then the slopes of contrasts."""
     goal = papers_gap()
     columns = [f"{count(e.tokens(e.baseline))} tokens" for e in budgets]
+    begun = {experiment.name for experiment in budgets}
+    missing = [f"`{name}`" for name in BUDGETS if name not in begun]
     report.add(
         "### Figure 1 over the budget",
         "",
         "Every budget is a run of its own, whose learning rate ends at 0. *Slope*: of the contrast, "
         "nats a token for ten times the tokens, the mean of each seed's own line; whether a line is "
-        f"right its interval does not say. *Tokens for {goal:+.2f}*: extrapolated, where that line "
-        "comes to what the paper's sparse model lies above its dense one, by the slope and by the ends "
-        "of its interval; the paper's is a model of other size, text and tokens.",
+        f"right its interval does not say. *Tokens for {goal:+.2f}*: where that line "
+        "comes to what the paper's sparse model lies above its dense one, between the ends of the slope's "
+        "and the mean's intervals; of a slope that might be 0 nothing is extrapolated. The paper's is a model "
+        "of other size, text and tokens."
+        + (f" Not trained yet: {', '.join(missing)}." if missing else ""),
     )
-    lines = header("gap to dense", *columns)
-    for row in budgets[0].rows:
-        gaps = [row_figures(experiment, row).get("gap") for experiment in budgets]
-        if any(gaps):
-            lines.append(line(f"`{row}`", *map(nats, gaps)))
-    report.add(*lines)
-    lines = header("contrast", *columns, "slope", f"tokens for {goal:+.2f}")
+    for words, ending in OVER_BUDGETS:
+        lines = header(words.format(budgets[0].baseline), *columns)
+        for row in dict.fromkeys(row for experiment in budgets for row in experiment.rows):
+            values = [row_figures(experiment, row).get(ending) for experiment in budgets]
+            if any(values):
+                lines.append(line(f"`{row}`", *map(nats, values)))
+        if len(lines) > 2:
+            report.add(*lines)
+    lines = header("contrast", "slope", f"tokens for {goal:+.2f}", are_numbers=False)
     for trend in trends(budgets):
-        values = (nats(value) for _, value in trend.points)
-        lines.append(line(f"`{trend.row}`", *values, nats(trend.slope), trend.reaches(goal)))
+        lines.append(line(f"`{trend.row}`", nats(trend.slope), trend.reaches(goal)))
     report.add(*lines)
     report.figure(FIGURE)
 
@@ -320,7 +349,9 @@ def write(report, _own):
     report.add(
         "## Is sparse enough? Contrasts by budget",
         "",
-        WORDS.format(baseline=known[0].baseline),
+        WORDS.format(baseline=known[0].baseline, few=contrasts.FEW),
+        "",
+        INTERVALS,
     )
     everywhere = [one for experiment in known for one in judged(experiment)]
     for experiment in known:
@@ -329,7 +360,7 @@ def write(report, _own):
         lines = header("claim", "verdict", "numbers", are_numbers=False)
         for one in (one for one in everywhere if one.experiment is experiment):
             words = against(report.records, one, everywhere)
-            lines.append(line(one.claim(), f"**{one.verdict}**", one.evidence()))
+            lines.append(line(one.claim(), f"**{one.text}**", one.evidence()))
             lines.append(line("what speaks against it", "", "; ".join(words) or "nothing measured"))
         if len(lines) > 2:
             report.add(*lines)
@@ -341,30 +372,35 @@ def write(report, _own):
 def draw(records):
     """Gaps to dense above, contrasts with their lines below, over tokens."""
     budgets = by_budget(records)
-    if not budgets:
+    if len(budgets) < 2:
         raise chart.Missing("Figure 1 has no two budgets")
     found = trends(budgets)
-    rows = [row for row in budgets[0].rows if row != budgets[0].baseline]
+    base = budgets[0].baseline
+    rows = [
+        row
+        for row in dict.fromkeys(row for experiment in budgets for row in experiment.rows)
+        if row != base
+    ]
     figure, (above, below) = chart.new(4.4 + 0.08 * len(rows), panels=2, sharex=True)
     look_of = dict(zip(rows, curves.looks()))
     for row in rows:
         points = [
-            (value.tokens / 1e6, _drawable(value))
+            (value.tokens / 1e6, value)
             for experiment in budgets
             if (value := row_figures(experiment, row).get("gap"))
         ]
         if points:
             chart.curve(above, points, label=row, capsize=2, **look_of[row])
     for trend in found:
-        points = [(tokens / 1e6, _drawable(value)) for tokens, value in trend.points]
+        points = [(tokens / 1e6, value) for tokens, value in trend.points]
         look = {**look_of[trend.row], "linestyle": "none"}
         chart.curve(below, points, capsize=2, **look)
         if trend.slope:
-            ends = [trend.points[0][0], trend.points[-1][0]]
+            span = [trend.points[0][0], trend.points[-1][0]]
             line_look = {**look_of[trend.row], "marker": ""}
-            below.plot([t / 1e6 for t in ends], [trend.at(t) for t in ends], **line_look)
+            below.plot([t / 1e6 for t in span], [trend.at(t) for t in span], **line_look)
     below.axhline(papers_gap(), label=f"the paper's {papers_gap():+.2f}", **chart.LIMIT)
-    for axes, name in ((above, "gap to dense"), (below, "contrast to twin")):
+    for axes, name in ((above, f"gap to {base}"), (below, "contrast to twin")):
         axes.axhline(0, color="black", linewidth=0.4)
         axes.set_ylabel(f"{name}, nats per token")
     below.set_xscale("log")
@@ -377,15 +413,8 @@ def draw(records):
     return figure
 
 
-def _drawable(value):
-    """One seed's is a point without ends."""
-    if math.isfinite(value.low):
-        return value
-    return value._replace(low=value.value, high=value.value)
-
-
 def figures(records, _own):
-    return {FIGURE: draw} if by_budget(records) else {}
+    return {FIGURE: draw} if len(by_budget(records)) > 1 else {}
 
 
 SECTION = Section(owns=of("training"), numbers=numbers, figures=figures, write=write)

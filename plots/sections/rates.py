@@ -79,12 +79,9 @@ def experiments(records):
     return [(experiment, each) for experiment in found if (each := sweeps(experiment))]
 
 
-def doubts(records, experiment, rows):
-    """What the sweeps of a folder say against the rates that an experiment's rows were trained at.
-
-    Of several sweeps of a row the one counts whose budget of tokens is nearest. Nothing if there are
-    none of the same task and width.
-    """
+def nearest(records, experiment):
+    """{row: (Experiment, Sweep)} of the sweeps of the same task and width; of several of a row the one whose budget
+    of tokens is nearest."""
     known = {}
 
     def distance(sweep):
@@ -99,19 +96,46 @@ def doubts(records, experiment, rows):
             ):
                 continue
             older = known.get(sweep.row)
-            if older is None or distance(sweep) < distance(older):
-                known[sweep.row] = sweep
+            if older is None or distance(sweep) < distance(older[1]):
+                known[sweep.row] = (swept, sweep)
+    return known
+
+
+def doubts(records, experiment, rows):
+    """What the sweeps of a folder say against the rates that an experiment's rows were trained at; nothing without any."""
+    known = nearest(records, experiment)
     found = []
     for row in rows:
         if row not in known:
             continue
-        best, rate = known[row].best, experiment.setting(row, "learning_rate")
+        sweep = known[row][1]
+        best, rate = sweep.best, experiment.setting(row, "learning_rate")
         if rate and rate != best.rate:
             found.append(
                 f"`{row}` was trained at the rate {rate:g}, the sweep's best is {best.rate:g}"
             )
-        if not known[row].is_bracketed:
+        if not sweep.is_bracketed:
             found.append(f"no worse rate on both sides of `{row}`'s {best.rate:g}")
+    return found
+
+
+def choice(records, experiment, rows):
+    """What is to be known of how the rows' rates were chosen: by one seed, on the text or by a seed that is reported."""
+    known = nearest(records, experiment)
+    found = []
+    for swept in dict.fromkeys(known[row][0] for row in rows if row in known):
+        names = [known[row][1].best.name for row in rows if row in known and known[row][0] is swept]
+        chose = {name: {*swept.by_seed(name, "log_perplexity")} for name in names}
+        reported = {seed for row in rows for seed in experiment.by_seed(row, "log_perplexity")}
+        words = []
+        if any(len(seeds) == 1 for seeds in chose.values()):
+            words.append("by one seed")
+        if swept.data == experiment.data:
+            words.append("on the held-out text that is reported")
+        if shared := sorted(set.union(*chose.values()) & reported):
+            words.append(f"by seeds that are reported, too ({', '.join(map(str, shared))})")
+        if words:
+            found.append(f"`{swept.name}` chose rates {', '.join(words)}")
     return found
 
 

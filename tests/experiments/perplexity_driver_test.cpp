@@ -136,6 +136,12 @@ TEST(Curves, RefusesWhatItDoesNotUnderstand) {
                   {"cannot be read"});
 }
 
+TEST(Curves, APlanNamesEveryRowAndItsContrast) {
+  EXPECT_EQ(planned(parse(kSizes +
+                          "row = a\nrow = b: twin=a equal_reads=c\nrow = c: solve=none d_ff=64\n")),
+            "a,b:a:c,c");
+}
+
 TEST(Curves, EveryTrainingConfigOfTheProjectIsValid) {
   int configs = 0;
   std::set<std::string> ids;
@@ -180,6 +186,14 @@ TEST(Curves, IdentitiesFollowSettingsAndNotNames) {
   ASSERT_EQ(other.settings.back().first, "data");
   other.settings.back().second = "another text";
   EXPECT_NE(identity.text(other), dense);
+  // What else was planned does not count.
+  other = points[0];
+  const auto plan = std::find_if(other.settings.begin(), other.settings.end(),
+                                 [](const auto& one) { return one.first == kPlannedSetting; });
+  ASSERT_NE(plan, other.settings.end());
+  EXPECT_EQ(plan->second, "dense,same,other,moved");
+  plan->second = "dense";
+  EXPECT_EQ(identity.text(other), dense);
 }
 
 /// A knob of a layer that a row does not have is no part of its curve, and whatever older records
@@ -262,6 +276,18 @@ TEST(PerplexityDriver, TrainsRecordsAndResumes) {
     if (r.row == "dense" && r.metric == "log_perplexity") {
       EXPECT_EQ(r.value, last);
       EXPECT_LT(r.value, std::log(260.0));
+      // What the stretches of the text lost is what all of it lost.
+      double loss = 0, tokens = 0;
+      ASSERT_EQ(r.samples.at("columns").dump(), "[\"loss\",\"tokens\"]");
+      for (const auto& stretch : r.samples.at("rows")) {
+        loss += stretch.at(0).get<double>();
+        tokens += stretch.at(1).get<double>();
+      }
+      EXPECT_EQ(r.samples.at("rows").size(), 2u);
+      EXPECT_EQ(tokens, 2.0 * 4 * 32);
+      EXPECT_NEAR(loss / tokens, r.value, 1e-5);
+      EXPECT_EQ(r.config.at("planned").get<std::string>(),
+                "dense,ff_n4,ff_qkv,iso_read_ff,iso_read_model,hash_selector");
     }
     if (r.metric == "mfu") {
       EXPECT_GT(r.value, 0);
@@ -298,6 +324,11 @@ TEST(PerplexityDriver, TrainsRecordsAndResumes) {
                  "' --gemm eigen --threads 2 --rows base --results '" + folder.path() + "'");
   EXPECT_EQ(other.status, 0) << other.text;
   expect_mentions(other.text, {"is there as tiny_curve/dense"});
+  // With what its own experiment was planned to have.
+  const RecordFile taken(folder.path(), "tiny_other");
+  ASSERT_FALSE(taken.records().empty());
+  EXPECT_EQ(taken.records().back().config.at("planned").get<std::string>(),
+            "base,ff_n4,ff_qkv,iso_read_ff,iso_read_model,hash_selector");
 }
 
 /// Results of more steps than asked for would pass for those of fewer.

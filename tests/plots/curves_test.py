@@ -1,5 +1,6 @@
 """Tests of the curves in plots/ on small made-up ones: means, gaps, failures, ids, programs."""
 
+import math
 import pathlib
 import subprocess
 import sys
@@ -114,7 +115,32 @@ class ExperimentTest(WithCurves):
         value = e.result("dense", "log_perplexity")
         self.assertAlmostEqual(value.value, 1.6)
         self.assertAlmostEqual(value.sd, 0.002)
-        self.assertAlmostEqual(e.seed_spread(), 0.002)
+        self.assertAlmostEqual(value.high - value.value, 4.30 * 0.002 / 3**0.5)
+        self.assertEqual(value.seeds, 3)
+
+    def test_one_seed_has_no_interval_but_what_is_counted(self):
+        e = self.one(curve("dense", 1.6))
+        value = e.result("dense", "log_perplexity")
+        self.assertEqual((value.low, value.high), (-math.inf, math.inf))
+        params = e.result("dense", "params")
+        self.assertEqual((params.low, params.high), (1e6, 1e6))
+        entry = summarise.summary(self.load(curve("dense", 1.6)))["fig1.small.dense.log_perplexity"]
+        self.assertEqual((entry["low"], entry["high"], entry["seeds"]), (None, None, 1))
+
+    def test_the_plan_is_the_newest_records(self):
+        old, new = (
+            {"config": {"planned": plan}, "date": f"2026-01-0{day}T00:00:00Z"}
+            for day, plan in ((1, "dense,a"), (2, "dense,a:dense:b,b,c"))
+        )
+        items = curve("dense", 1.6, **old) + curve("a", 1.7, **new) + curve("other", 1.7, **old)
+        self.assertEqual(
+            self.one(items).planned,
+            {"dense": (), "a": ("dense", "b"), "b": (), "c": (), "other": ()},
+        )
+        # Older records say it of themselves alone.
+        named = {"twin": "dense", "equal_reads": "b"}
+        e = self.one(curve("dense", 1.6) + curve("a", 1.7, config=named))
+        self.assertEqual(e.planned, {"dense": (), "a": ("dense", "b")})
 
     def test_gaps_are_taken_seed_by_seed(self):
         e = self.one(FIGURE1)
@@ -329,14 +355,16 @@ class ProgramsTest(WithCurves):
             check=False,
         )
 
-    def test_report_has_power_table_and_verdicts(self):
+    def test_report_has_table_and_verdicts(self):
         text = make_report.make(self.load(FIGURE1))
         self.assertIn("## Perplexity: is sparse enough?", text)
-        self.assertIn("power enough", text)
         self.assertIn("| `ff_qkv` | 1,000,000 |", text)
         self.assertIn("+0.0200", text)
         self.assertIn("--config experiments/configs/training/fig1_small.cfg", text)
-        self.assertIn("Two gaps *tie* if", text)
+        self.assertIn("Every claim is one contrast of rows", text)
+        self.assertRegex(
+            text, r"FF\+QKV reaches .* so far\*\* \| gaps `ff_qkv` \+0\.0200, .*; 3 seeds"
+        )
 
     def test_report_shows_failures_entropy_and_memory(self):
         more = [

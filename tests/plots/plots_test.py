@@ -340,6 +340,10 @@ class DeriveTest(WithFolder):
         value = values.over_seeds(seeds)
         self.assertEqual((value.value, value.sd), (2.0, 1.0))
         self.assertAlmostEqual(value.high - 2, 4.30 / math.sqrt(3))
+        self.assertEqual(value.seeds, 3)
+        # Of one seed nothing is known of others, which is no interval of no width.
+        alone = values.over_seeds(seeds[:1])
+        self.assertEqual((alone.value, alone.low, alone.high), (1.0, -math.inf, math.inf))
 
     def test_status_is_the_worst(self):
         items = [dict(r, status="extrapolated") if r["metric"] == "token_ms" else r for r in TABLE1]
@@ -864,14 +868,15 @@ class GoalsTest(WithFolder):
         self.assertEqual(self.verdict(items, name), "met")  # 0.99
         self.assertEqual(self.verdict(items, "peers.800m.onednn.over_ours"), "missed")  # 0.90
 
-    def test_differences_are_measured_in_standard_deviations(self):
-        goal = goals.Goal("", goals.SD, 2, ())
+    def test_differences_over_seeds_go_by_their_interval(self):
+        goal = goals.Goal("", ">", 0, ())
 
-        def verdict(value, spread):
-            return goals.verdict(goal, values.exactly(value, "1")._replace(sd=spread))
+        def verdict(value, half, seeds=5):
+            made = values.Value(value, "1", value - half, value + half, "ok", "c", seeds=seeds)
+            return goals.verdict(goal, made)
 
         self.assertEqual(
-            [verdict(0.3, 0.1), verdict(0.1, 0.1), verdict(0.3, 0.0), verdict(0, 0)],
+            [verdict(0.3, 0.1), verdict(0.1, 0.1), verdict(0.3, math.inf, 1), verdict(0, 0)],
             ["met", "missed", "undecided, one seed", "missed"],
         )
 
@@ -1231,8 +1236,8 @@ class HeadlineTest(unittest.TestCase):
             "peers.800m.eigen.over_ours": value(1.2),
             "peers.800m.jax.over_ours": value(9.9),
             "peers.800m.fastest.over_ours": value(1.04, 1.01, 1.07, whose="jax"),
-            "fig1.mini.ff_qkv.gap": value(0.02, sd=0.065),
-            "fig1.mini.power": value(0.158),
+            "fig1.mini.ff_qkv.gap": value(0.02, -0.01, 0.05),
+            "fig1.mini.iso_read_ff.gap": values.Value(0.158, "x", -math.inf, math.inf, "ok", "c"),
         }
         said = headline.sentences(found)
         for sentence, words in zip(
@@ -1242,8 +1247,8 @@ class HeadlineTest(unittest.TestCase):
                 "10.5× [9.74–11.3] as fast as the fastest dense one; the machine's limits would allow 12.8×. With no weight in a cache it is 9.1×.",
                 "At 17B, a block is 51.8× [51.1–52.5]",
                 "Of 2 other libraries the fastest dense block takes, of our time, 800M in f32 1.04× [1.01–1.07] (JAX).",
-                "(mini), FF+QKV ends +0.020 (sd 0.065) nats a token above dense; a dense feed-forward "
-                "of as few reads ends +0.158 above it",
+                "(mini), FF+QKV ends +0.020 [-0.010, +0.050] nats a token above dense; a dense feed-forward "
+                "of as few reads ends +0.158 (one seed) above it",
             ),
         ):
             self.assertIn(words, sentence)

@@ -1,6 +1,7 @@
 """Tests of contrasts by budget in plots/ on made-up curves: ids, verdicts, what speaks against them, trends."""
 
 import pathlib
+import random
 import sys
 import unittest
 
@@ -8,6 +9,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "plots")]
 
 import chart  # noqa: E402
+import contrasts  # noqa: E402
 import curves_test as made_up  # noqa: E402
 import make_report  # noqa: E402
 import rates_test  # noqa: E402
@@ -43,6 +45,20 @@ def trained(name="fig1", seeds=(1, 2, 3, 4, 5), noise=0.002, **other):
     return found
 
 
+def with_stretches(items, spread=0.05):
+    """The same with what 20 stretches of 100 tokens lost: rows differ from stretch to stretch, each by itself."""
+    found = []
+    for r in items:
+        if r["metric"] == "log_perplexity":
+            rng = random.Random(r["row"])
+            apart = [spread * rng.gauss(0, 1) for _ in range(20)]
+            middle = sum(apart) / 20
+            rows = [[100 * (r["value"] + one - middle), 100] for one in apart]
+            r = dict(r, samples={"columns": ["loss", "tokens"], "rows": rows})
+        found.append(r)
+    return found
+
+
 class QualityTest(made_up.WithCurves):
     def report(self, items):
         report = Report(self.load(items))
@@ -53,7 +69,7 @@ class QualityTest(made_up.WithCurves):
         """What speaks against the verdict on a row."""
         records = self.load(items)
         everywhere = [o for e in quality.experiments(records) for o in quality.judged(e)]
-        (one,) = (o for o in everywhere if (o.contrast.row, o.experiment.name) == (row, name))
+        (one,) = (o for o in everywhere if (o.named.name, o.experiment.name) == (row, name))
         return "; ".join(quality.against(records, one, everywhere))
 
     def test_ids_with_intervals_seeds_and_tokens(self):
@@ -79,10 +95,10 @@ class QualityTest(made_up.WithCurves):
         entry = found["quality.fig1.ff_n16.verdict_contrast"]
         self.assertEqual((entry["low"], entry["high"], entry["seeds"]), (None, None, 1))
         text = self.report(trained(seeds=(1,)))
-        self.assertIn("**undecided**", text)
+        self.assertIn("**one seed: no verdict**", text)
         self.assertIn("how many seeds would decide it one seed cannot say", text)
 
-    def test_experiments_without_twins_are_left_to_the_older_rule(self):
+    def test_experiments_without_twins_are_left_to_the_claims(self):
         records = self.load(made_up.FIGURE1)
         self.assertEqual(quality.numbers(records, []), {})
         self.assertEqual(quality.figures(records, []), {})
@@ -92,10 +108,8 @@ class QualityTest(made_up.WithCurves):
     def test_experiments_with_twins_have_one_judge(self):
         records = self.load(trained())
         self.assertEqual(curve_verdicts.judged(records), [])
-        self.assertEqual([n for n in summarise.figures(records) if n.endswith(".power")], [])
         text = make_report.make(records)
         self.assertIn("### Contrasts of Figure 1", text)
-        self.assertNotIn("Power:", text)
         self.assertNotIn("*Close*", text)
 
     def test_a_table_and_two_lines_a_verdict(self):
@@ -116,7 +130,7 @@ class QualityTest(made_up.WithCurves):
     def test_verdicts_of_few_seeds_are_so_far(self):
         lines = self.report(trained(seeds=(1, 2, 3))).split("\n")
         (row,) = (text for text in lines if text.startswith("| `ff_n16` | 15.4 M | 3 |"))
-        self.assertRegex(row, r"\*\* so far \|$")
+        self.assertRegex(row, r" so far\*\* \|$")
 
     def test_a_row_under_way_is_no_number(self):
         items = [r for r in trained() if r["row"] != "ff_qkv"]
@@ -125,8 +139,73 @@ class QualityTest(made_up.WithCurves):
 
     def test_the_undecided_say_how_many_seeds(self):
         text = self.report(trained(ff_n16=3.549, noise=0.004))
-        self.assertRegex(text, r"\*\*undecided\*\* .* \d+ seeds would decide it, should it stay")
-        self.assertNotIn("**enough**", text)
+        line = next(t for t in text.split("\n") if t.startswith("| `ff_n16` loses"))
+        self.assertRegex(line, r"\| \*\*undecided\*\* \| .* \d+ seeds would decide it, should mean")
+
+    def test_the_baseline_stands_beside_a_row_with_another_twin(self):
+        found = summarise.summary(self.load(trained(noise=0.002)))
+        # ff_qkv ends at dense; a quarter of what iso_read_ff loses to dense is 0.05.
+        self.assertAlmostEqual(
+            found["quality.fig1.ff_qkv.verdict_gap"]["value"], 0.0 - 0.2 / 4, places=5
+        )
+        self.assertNotIn("quality.fig1.ff_n16.verdict_gap", found)
+        lines = self.report(trained()).split("\n")
+        (line,) = (
+            text for text in lines if text.startswith("| `ff_qkv` loses") and "`dense`" in text
+        )
+        self.assertIn("against `dense` and `iso_read_ff`", line)
+        self.assertIn("| **enough** |", line)
+        (own,) = (
+            text for text in lines if text.startswith("| `ff_qkv` loses") and "its twin" in text
+        )
+        self.assertIn("| **not enough** |", own)
+
+    def test_contrasts_that_are_planned_count_before_they_are_trained(self):
+        rows = [":".join((row, *JUDGED.get(row, {}).values())) for row in NATS]
+        later = [f"later{n}:dense:iso_read_ff" for n in range(400)]
+        items = trained(ff_n16=3.54, noise=0.004)
+        verdicts = {}
+        for more in ([], later):
+            plan = ",".join(rows + more)
+            planned = [dict(r, config={**r["config"], "planned": plan}) for r in items]
+            (experiment,) = quality.experiments(self.load(planned))
+            verdicts[len(more)] = contrasts.of_experiment(experiment)["ff_n16"].sign
+        self.assertEqual(verdicts, {0: -1, 400: 0})
+        self.assertIn("| `later0` | – | – | not trained |", self.report(planned))
+
+    def test_the_held_out_text_has_an_interval_of_its_own(self):
+        found = summarise.summary(self.load(trained()))
+        self.assertEqual([name for name in found if "over_text" in name], [])
+        self.assertIn("over text: not in these records", self.report(trained()))
+        text = with_stretches(trained())
+        found = summarise.summary(self.load(text))
+        seeds, over_text = (
+            found[f"quality.fig1.ff_n16.verdict_contrast{ending}"] for ending in ("", "_over_text")
+        )
+        self.assertAlmostEqual(seeds["value"], over_text["value"], places=5)
+        width, text_width = (one["high"] - one["low"] for one in (seeds, over_text))
+        self.assertGreater(abs(width - text_width), 0.001)
+        line = next(t for t in self.report(text).split("\n") if t.startswith("| `ff_n16` loses"))
+        self.assertRegex(line, r"over text \[-\d.*\] \(20 stretches, 2,000 tokens\); both \[")
+
+    def test_other_text_may_speak_against_a_verdict(self):
+        words = "on other text of the kind it might be otherwise"
+        self.assertIn(words, self.against(with_stretches(trained(), spread=0.5)))
+        self.assertNotIn(words, self.against(with_stretches(trained(), spread=0.001)))
+
+    def test_how_rates_were_chosen_speaks_against_it(self):
+        swept = rates_test.swept("ff_n16", {2: 4.1, 4: 4.0, 8: 4.1})
+        said = "`rates_1m5` chose rates by one seed, on the held-out text that is reported"
+        self.assertIn(
+            f"{said}, by seeds that are reported, too (1)", self.against(trained() + swept)
+        )
+        others = trained(seeds=(2, 3, 4, 5, 6)) + swept
+        self.assertIn(said, self.against(others))
+        self.assertNotIn("by seeds", self.against(others))
+        apart = [dict(r, config={**r["config"], "data": "d2"}) for r in swept]
+        words = self.against(trained(seeds=(2, 3, 4, 5, 6)) + apart)
+        self.assertIn("chose rates by one seed", words)
+        self.assertNotIn("held-out text that is reported", words)
 
     def test_what_speaks_against_a_verdict(self):
         self.assertIn("it still loses +0.02", self.against(trained()))
@@ -183,10 +262,14 @@ class BudgetTest(made_up.WithCurves):
         self.assertIn("it does not fall", rising.reaches(0.04))
         slow = self.trend(self.falling(0.3, 0.299, 0.2985, noise=0))
         self.assertTrue(slow.reaches(0.04).startswith("10^15 or more"), slow.reaches(0.04))
+
+    def test_nothing_is_extrapolated_from_a_slope_that_may_be_0(self):
         unsure = trained("fig1_1m5", ff_n16=3.8) + trained("fig1", ff_n16=3.78, noise=0.04)
-        self.assertTrue(self.trend(unsure).reaches(0.04).endswith(" to no end"))
+        self.assertEqual(self.trend(unsure).reaches(0.04), "not extrapolated: the slope may be 0")
         alone = self.trend(self.falling(0.3, 0.2, 0.1, seeds=(1,)))
-        self.assertRegex(alone.reaches(0.04), r"× the largest run\)$")
+        self.assertEqual(alone.reaches(0.04), "not extrapolated: one seed")
+        apart = trained("fig1_1m5", (1, 2), ff_n16=3.8) + trained("fig1", (3, 4), ff_n16=3.7)
+        self.assertIn("no two budgets with the same seeds", self.trend(apart).reaches(0.04))
 
     def test_report_and_figure(self):
         items = self.falling(0.3, 0.2, 0.1)
@@ -194,8 +277,16 @@ class BudgetTest(made_up.WithCurves):
         quality.write(report, [])
         text = report.text()
         self.assertIn("### Figure 1 over the budget", text)
-        self.assertIn("| gap to dense | 1.54 M tokens | 5.12 M tokens | 15.4 M tokens |", text)
-        self.assertIn("| slope | tokens for +0.04 |", text)
+        columns = "1.54 M tokens | 5.12 M tokens | 15.4 M tokens |"
+        for words in (
+            "gap to `dense`",
+            "contrast",
+            "verdict contrast",
+            "verdict contrast to `dense`",
+        ):
+            self.assertIn(f"| {words} | {columns}", text)
+        self.assertIn("| contrast | slope | tokens for +0.04 |", text)
+        self.assertIn("Not trained yet: `fig1_16m`.", text)
         records = self.load(items)
         ((name, draw),) = quality.figures(records, []).items()
         self.assertEqual(name, "gap_by_budget")
@@ -204,13 +295,26 @@ class BudgetTest(made_up.WithCurves):
         self.assertEqual([t.get_text() for t in below.get_xticklabels()], ["1.54", "5.12", "15.4"])
         quality.draw(self.load(self.falling(0.3, 0.2, 0.1, seeds=(1,))))
 
-    def test_one_budget_has_no_trend(self):
+    def test_one_budget_has_a_table_and_no_trend(self):
         self.assertEqual(quality.figures(self.load(trained()), []), {})
         with self.assertRaises(chart.Missing):
             quality.draw(self.load(trained()))
-        report = Report(self.load(trained()))
+        report = Report(self.load(trained("fig1_1m5")))
         quality.write(report, [])
-        self.assertNotIn("over the budget", report.text())
+        text = report.text()
+        self.assertIn("| contrast | 1.54 M tokens |", text)
+        self.assertIn("Not trained yet: `fig1_5m`, `fig1_16m`.", text)
+        self.assertIn("not extrapolated: no two budgets", text)
+
+    def test_a_row_may_lack_a_budget(self):
+        short = [r for r in trained("fig1_5m") if r["row"] != "ff_n16"]
+        items = trained("fig1_1m5", ff_n16=3.8) + short + trained("fig1", ff_n16=3.6)
+        trend = self.trend(items)
+        self.assertEqual([tokens for tokens, _ in trend.points], [1_536_000, 15_360_000])
+        self.assertAlmostEqual(trend.slope.value, -0.2, places=2)
+        report = Report(self.load(items))
+        quality.write(report, [])
+        self.assertRegex(report.text(), r"\| `ff_n16` \| \+0\.3\S* \[.*?\] \| – \| \+0\.1")
 
 
 if __name__ == "__main__":

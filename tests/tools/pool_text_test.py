@@ -87,6 +87,20 @@ class PoolTextTest(unittest.TestCase):
         again, *_ = self.pooled(back)
         self.assertEqual(again["valid"], found["valid"][::-1])
 
+    def test_another_one_in_ten_is_for_choosing_rates(self):
+        texts = [f"document {i}" for i in range(2000)]
+        path = self.write("a.jsonl", lines_of(*({"text": text} for text in texts)))
+        found, *_ = self.pooled(path)
+        parts, *_ = pool_text.pool([pool_text.parse_set(str(path))], self.folder / "out", tune=True)
+        with_tune = {
+            name: [json.loads(line)["text"] for line in part.path.read_text().splitlines()]
+            for name, part in parts.items()
+        }
+        # What is reported stays the same; what rates are chosen on is taken from what is trained on.
+        self.assertEqual(with_tune["valid"], found["valid"])
+        self.assertTrue(150 < len(with_tune["tune"]) < 250, len(with_tune["tune"]))
+        self.assertEqual(sorted(with_tune["train"] + with_tune["tune"]), sorted(found["train"]))
+
     def test_nothing_held_out_is_trained_on(self):
         one = self.write("a.jsonl", lines_of({"text": "same"}, {"text": "only here"}))
         other = self.write("b.jsonl", lines_of({"text": "same\r\n"}, {"text": "there"}))

@@ -115,6 +115,13 @@ TEST_F(TrainerTest, LossFalls) {
   EXPECT_LT(evaluations.back().log_perplexity, before.log_perplexity - 1);
   EXPECT_GT(evaluations.back().accuracy, before.accuracy);
   EXPECT_GT(evaluations.back().bits_per_byte, 0);
+  double loss = 0, tokens = 0;
+  for (const Stretch& one : evaluations.back().stretches) {
+    loss += one.loss;
+    tokens += one.tokens;
+  }
+  EXPECT_EQ(std::int64_t(evaluations.back().stretches.size()), corpus->validation_batches());
+  EXPECT_DOUBLE_EQ(loss / tokens, evaluations.back().log_perplexity);
   if (const auto floor = corpus->floor()) {
     EXPECT_GT(evaluations.back().log_perplexity, *floor);
   }
