@@ -84,6 +84,7 @@ Prefixes of_a_study(const std::string& folder) {
           "kernels/",
           "nlohmann/",
           "benchmark/",
+          "xtensor/",
           "boost/"};
 }
 

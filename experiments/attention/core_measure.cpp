@@ -5,6 +5,7 @@
 #include <memory>
 #include <numeric>
 
+#include "experiments/attention/held_attention.h"
 #include "experiments/instruments/interleave.h"
 #include "experiments/instruments/memory.h"
 #include "experiments/study/interrupt.h"
@@ -13,7 +14,6 @@
 #include "kernels/gemm_rate.h"
 #include "kernels/parallel.h"
 #include "kernels/random.h"
-#include "models/initialize.h"
 #include "models/layers/catalog.h"
 
 namespace scaling {
@@ -42,24 +42,15 @@ struct Matrices {
   }
 };
 
-/// The attention of one row, with its parameters, if it has any, as training holds them.
+/// The attention of one row.
 class Core {
  public:
   Core(const CoreRow& row, const Gemm& gemm)
       : model_(row.model),
         mask_{.causal = row.causal},
         gemm_(gemm),
-        attention_(make_self_attention(model_)),
-        kept_(attention_->make_activations()) {
-    attention_->visit_parameters([this](Parameter& p) {
-      const auto count = std::size_t(p.count());
-      p.layout = Layout::rows;
-      p.type = WeightType::f32;
-      p.data = memory_.emplace_back(count).data();
-      draw_values(model_.seed, p.name, p.init, 0, p.count(), p.values());
-      p.gradient = memory_.emplace_back(count).data();
-    });
-  }
+        attention_(model_),
+        kept_(attention_->make_activations()) {}
 
   /// Seconds of a forward; in training, of its backward too.
   double run(Matrices& m, bool training) {
@@ -94,9 +85,8 @@ class Core {
   const ModelConfig model_;
   const AttentionMask mask_;
   const Gemm& gemm_;
-  std::unique_ptr<SelfAttention> attention_;
+  const HeldAttention attention_;
   std::unique_ptr<Activations> kept_;
-  std::vector<std::vector<float>> memory_;  ///< moving an inner vector moves no float
 };
 
 /// Lets libraries take what they take once in a process, which is no row's.

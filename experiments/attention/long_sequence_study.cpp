@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "experiments/attention/core_measure.h"
+#include "experiments/attention/core_rows.h"
 #include "experiments/instruments/child_process.h"
 #include "experiments/instruments/model_row.h"
 #include "experiments/study/counts.h"
@@ -36,38 +37,6 @@ struct LongSequenceKnobs {
           Trait{.in_key = InKey::no});
   }
 };
-
-/// What a row may set beside its model.
-struct CoreKnobs {
-  bool causal = true;
-
-  template <class Self, class Visitor>
-  static void fields(Self& k, Visitor&& visit) {
-    visit("causal", k.causal, "no query sees a later key; false: from both sides");
-  }
-};
-
-/// A row of the file.
-struct Row : ModelRow {
-  bool causal = true;
-};
-
-std::vector<Row> rows_of(const RowFile& file) {
-  std::vector<Row> rows;
-  for (ModelRow& model : model_rows(file)) {
-    CoreKnobs knobs;
-    std::string remedy;
-    try {
-      for (const auto& [name, value] : model.rest) set_named_field(knobs, name, value);
-      remedy = "; or say causal=false";
-      if (knobs.causal) require_causal(model.model);
-    } catch (const UserError& error) {
-      file.refuse(model.name, error.what() + remedy);
-    }
-    rows.push_back(Row{std::move(model), knobs.causal});
-  }
-  return rows;
-}
 
 double step_flops(const CoreRow& row, std::int64_t length) {
   const auto attention = make_self_attention(row.model);
@@ -124,12 +93,7 @@ class LongSequenceStudy : public ModelStudy {
             .quick = "fewer lengths and repeats"};
   }
   void flags(Knobs& knobs) override { knobs.add(knobs_); }
-  std::vector<KnobInfo> row_knobs() const override {
-    std::vector<KnobInfo> all = model_row_knobs();
-    const std::vector<KnobInfo> own = knobs_of<CoreKnobs>();
-    all.insert(all.end(), own.begin(), own.end());
-    return all;
-  }
+  std::vector<KnobInfo> row_knobs() const override { return core_row_knobs(); }
 
   std::vector<Point> points(const RowFile& file, const RunOptions& options) override {
     if (knobs_.repeats < 1 || !(knobs_.time_budget > 0) || !(knobs_.step_limit > 0)) {
@@ -139,11 +103,11 @@ class LongSequenceStudy : public ModelStudy {
                       ": give at least one repeat and positive numbers of seconds");
     }
     quick_ = options.quick;
-    const std::vector<Row> rows = rows_of(file);
+    const std::vector<CoreFileRow> rows = core_rows(file);
     require_known_rows(options.rows, names_of(rows), file.experiment);
     std::vector<Point> points;
     for (const std::int64_t length : parse_counts("lengths", knobs_.lengths, 2)) {
-      for (const Row& row : rows) {
+      for (const CoreFileRow& row : rows) {
         if (!is_wanted(options.rows, row.name)) continue;
         CoreRow core = {row.model, row.causal};
         core.model.max_length = length;  // for attentions that have weights for so many positions
@@ -203,7 +167,7 @@ class LongSequenceStudy : public ModelStudy {
     Point point;
   };
 
-  Point point_at(const Row& row, std::int64_t length, int threads) const {
+  Point point_at(const CoreFileRow& row, std::int64_t length, int threads) const {
     const std::string text = std::to_string(length);
     Point point = point_of(row, threads, attention_settings(row.model, row.causal),
                            {{"quick", print_value(quick_)},
