@@ -149,8 +149,8 @@ class AttentionDecodeStudy : public ModelStudy {
     const double trial =
         (kUntimedSteps + kTimedSteps + 2) * (double(sweep_bytes()) + cache) / kSweepRate;
     const double least = std::min(6, knobs_.repeats) * trial;
-    return cache / kDrawRate + std::max(least, std::min(knobs_.time_budget + trial,
-                                                        knobs_.repeats * trial));
+    return cache / kDrawRate +
+           std::max(least, std::min(knobs_.time_budget + trial, knobs_.repeats * trial));
   }
 
   static void close(const Point& point, const DecodeCore& core, const Trials& trials, Sink& sink) {
@@ -171,14 +171,14 @@ class AttentionDecodeStudy : public ModelStudy {
         each("read_gbps", "GB/s", [](const Part& p) { return p.values[kReadRate] / 1e9; }),
         each("fma_gflops", "GFLOP/s", [](const Part& p) { return p.values[kProductRate] / 1e9; }),
         each("decode_floor_us", "us", floor_us),
-        each("decode_efficiency", "1",
-             [&](const Part& p) { return floor_us(p) / decode_us(p); }),
+        each("decode_efficiency", "1", [&](const Part& p) { return floor_us(p) / decode_us(p); }),
         each("decode_us", "us", decode_us)};
     const double efficiency = summarize(metrics[metrics.size() - 2].values).median;
     Extra extra{.ceilings = {summarize(metrics[3].values).median * 1e9,
                              summarize(metrics[4].values).median * 1e9},
                 .note = "keys and values of the context drawn at random"};
-    if (trials.unstable) add_note(extra.note, "unstable machine: the ceilings differed by over 5 %");
+    if (trials.unstable)
+      add_note(extra.note, "unstable machine: the ceilings differed by over 5 %");
     if (efficiency > kMaxEfficiency) {
       for (Metric& metric : metrics) metric.status = Status::untrusted;
       add_note(extra.note, "faster than its floor");

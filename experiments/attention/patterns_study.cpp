@@ -65,9 +65,10 @@ class PatternsStudy : public ModelStudy {
         file.refuse(row.name, "attention " + row.model.attention +
                                   " scores no pair, so that there is no graph; leave it out");
       }
-      Point point = point_of(row, options.threads.front(), attention_settings(row.model, row.causal),
-                             {{"decoder_layers", print_value(row.model.decoder_layers)},
-                              {"length", print_value(knobs_.length)}});
+      Point point =
+          point_of(row, options.threads.front(), attention_settings(row.model, row.causal),
+                   {{"decoder_layers", print_value(row.model.decoder_layers)},
+                    {"length", print_value(knobs_.length)}});
       point.flags = {{"rows", row.name}};
       point.seconds = kPointSeconds;
       rows_[row.name] = {row.model, row.causal};

@@ -29,8 +29,7 @@ Weights attention_weights(const ModelConfig& model, bool causal, std::int64_t le
   const HeldAttention attention(model);
   const std::int64_t heads = model.n_heads, d = model.d_head();
   const auto n = std::size_t(length);
-  Weights weights = xt::zeros<float>(
-      {std::size_t(model.decoder_layers), std::size_t(heads), n, n});
+  Weights weights = xt::zeros<float>({std::size_t(model.decoder_layers), std::size_t(heads), n, n});
   for (std::int64_t layer = 0; layer < model.decoder_layers; ++layer) {
     const Mat q = drawn(model, "queries", layer, length), k = drawn(model, "keys", layer, length);
     for (std::int64_t first = 0; first < length; first += d) {

@@ -56,11 +56,11 @@ TEST(AttentionDecodeDriver, EveryDecodeFormHasItsRowBesideItsFloor) {
 
 TEST(AttentionDecodeDriver, MistakesExitWithTwoAndASentence) {
   const std::string config = "--config '" + kConfig + "' --dry-run --results /proc/none ";
-  for (const auto& [arguments, words] : std::map<std::string, std::string>{
-           {"--contexts 0", "at least 1"},
-           {"--repeats 0", "at least one repeat"},
-           {"--kernels nobody", "nobody"},
-           {"--rows nobody", "known are: full"}}) {
+  for (const auto& [arguments, words] :
+       std::map<std::string, std::string>{{"--contexts 0", "at least 1"},
+                                          {"--repeats 0", "at least one repeat"},
+                                          {"--kernels nobody", "nobody"},
+                                          {"--rows nobody", "known are: full"}}) {
     const Outcome outcome = run_driver("attention_decode", config + arguments);
     EXPECT_EQ(outcome.status, 2) << arguments << "\n" << outcome.text;
     expect_mentions(outcome.text, {"error: ", words});
@@ -68,8 +68,9 @@ TEST(AttentionDecodeDriver, MistakesExitWithTwoAndASentence) {
   const Folder folder;
   std::ofstream(folder / "sums.cfg")
       << "d_model = 16\nn_heads = 2\nrow = sums: attention=linformer\n";
-  const Outcome outcome = run_driver(
-      "attention_decode", "--config '" + folder.path() + "/sums.cfg' --dry-run --results /proc/none");
+  const Outcome outcome =
+      run_driver("attention_decode",
+                 "--config '" + folder.path() + "/sums.cfg' --dry-run --results /proc/none");
   EXPECT_EQ(outcome.status, 2) << outcome.text;
   expect_mentions(outcome.text, {"row 'sums'", "attention linformer"});
 }

@@ -69,8 +69,7 @@ TEST(AttentionWeights, GraphsAreThoseOfThePatterns) {
       EXPECT_EQ(window(1, 1, std::size_t(i), std::size_t(j)) == 1, j <= i && i - j <= 3);
     }
   }
-  const ModelConfig model =
-      model_of("bigbird", {{"bigbird_block", "2"}, {"bigbird_random", "2"}});
+  const ModelConfig model = model_of("bigbird", {{"bigbird_block", "2"}, {"bigbird_random", "2"}});
   const BigBird pattern(2, 2, RandomBlocks::uniform, model.seed);
   for (const bool causal : {true, false}) {
     const auto graph = graph_of(attention_weights(model, causal, length));
@@ -92,8 +91,8 @@ TEST(AttentionWeights, GraphsAreThoseOfThePatterns) {
 
 TEST(AttentionWeights, StatisticsAreSumsOverQueriesAndKeys) {
   const std::int64_t length = 13;
-  const Weights weights = attention_weights(
-      model_of("full", {{"normaliser", "entmax15"}}), /*causal=*/true, length);
+  const Weights weights =
+      attention_weights(model_of("full", {{"normaliser", "entmax15"}}), /*causal=*/true, length);
   const WeightStatistics found = statistics_of(weights, /*causal=*/true);
   for (std::size_t layer = 0; layer < 2; ++layer) {
     for (std::size_t head = 0; head < 2; ++head) {

@@ -252,9 +252,9 @@ TEST(CoreCosts, PairsAreThoseOfTheDefinitions) {
       {"strided",
        {{"attention_stride", "5"}},
        [](auto i, auto j) { return std::abs(i - j) <= 5 || (i - j) % 5 == 0; }},
-      {"fixed",
-       {{"attention_stride", "6"}, {"fixed_summary", "2"}},
-       [](auto i, auto j) { return i / 6 == j / 6 || j % 6 >= 4; }}};
+      {"fixed", {{"attention_stride", "6"}, {"fixed_summary", "2"}}, [](auto i, auto j) {
+         return i / 6 == j / 6 || j % 6 >= 4;
+       }}};
   const std::int64_t length = 29;
   for (const Case& c : cases) {
     for (const bool causal : {true, false}) {
@@ -293,8 +293,7 @@ TEST(CoreCosts, TheShortestTakeTurnsAsFarAsTimeReaches) {
 TEST(CoreCosts, AForwardKeepsItsOutputAndAStepMore) {
   if (heap_bytes() == 0) GTEST_SKIP() << "a sanitizer's heap, which the C library does not count";
   const std::int64_t length = 2048, d_model = 16;
-  const CoreCosts costs =
-      measure_cores({row_of("full"), row_of("lsh")}, {length, 1, 1, 10, 64});
+  const CoreCosts costs = measure_cores({row_of("full"), row_of("lsh")}, {length, 1, 1, 10, 64});
   for (const CoreCost& cost : costs.rows) {
     EXPECT_GT(cost.forward.heap_bytes, double(length * d_model) * sizeof(float));
     EXPECT_GT(cost.step.heap_bytes, 1.02 * cost.forward.heap_bytes);
