@@ -259,7 +259,10 @@ def draw(records, experiment):
     found = [
         ("training step, µs a token", per_token(records, experiment, "step_ms", 1e3)),
         ("forward, µs a token", per_token(records, experiment, "forward_ms", 1e3)),
-        ("memory of a step at its\npeak, kB a token", per_token(records, experiment, "peak_bytes", 1e-3)),
+        (
+            "memory of a step at its\npeak, kB a token",
+            per_token(records, experiment, "peak_bytes", 1e-3),
+        ),
     ]
     found = [(label, points) for label, points in found if points]
     if not found:

@@ -80,14 +80,18 @@ def draw(records, experiment):
         time = measured(records, experiment, row, threads, "token_ms")
         floor = measured(records, experiment, row, threads, "token_floor_ms")
         if size and time and floor:
-            points.append((size.value / 1e9, time, floor, newest(records, experiment, row, threads)))
+            points.append(
+                (size.value / 1e9, time, floor, newest(records, experiment, row, threads))
+            )
     if not points:
         raise chart.Missing(f"no token times in {experiment}")
     points.sort(key=lambda point: point[0])
     figure, (axes,) = chart.new(2.8)
     kinds = sorted({setting(record, "attention", "") for *_, record in points})
     for kind in kinds:
-        own = [(x, time) for x, time, _, record in points if setting(record, "attention", "") == kind]
+        own = [
+            (x, time) for x, time, _, record in points if setting(record, "attention", "") == kind
+        ]
         look = chart.one_of_many(kinds.index(kind))
         chart.curve(axes, own, label=kind, **{**look, "linestyle": "none"})
     axes.plot(

@@ -129,7 +129,8 @@ TEST(LongSequenceDriver, EveryAttentionHasItsRowAndCountsItsPairs) {
   ASSERT_EQ(outcome.status, 0) << outcome.text;
   std::map<std::string, std::map<std::string, double>> found;
   std::set<std::string> attentions, normalisers, with_pairs;
-  for (const Record& r : RecordFile(folder.path(), "attention_lengths").records()) {
+  const RecordFile file(folder.path(), "attention_lengths");
+  for (const Record& r : file.records()) {
     EXPECT_EQ(r.status, Status::ok) << r.row << " " << r.metric << ": " << r.note;
     found[r.row][r.metric] = r.value;
     const auto attention = r.config.at("attention").get<std::string>();

@@ -118,7 +118,14 @@ class LengthsTest(WithFolder):
 
     def test_a_point_that_was_left_out_says_why(self):
         skipped = record(
-            NAME, "full_l65536", "full_l65536", "step_ms", None, {}, status="skipped", note="too long"
+            NAME,
+            "full_l65536",
+            "full_l65536",
+            "step_ms",
+            None,
+            {},
+            status="skipped",
+            note="too long",
         )
         more = core("window", "window", 65536, 32, 65536 * 512, window_width=1023)
         report = report_cells.Report(self.load([*LENGTHS, *more, skipped]))
