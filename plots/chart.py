@@ -16,6 +16,9 @@ OTHERS = (
     {"color": "#009e73", "marker": "D", "linestyle": (0, (5, 1, 1, 1, 1, 1))},
     {"color": "#cc79a7", "marker": "v", "linestyle": (0, (3, 1))},
 )
+# Of figures with many curves.
+HUES = ("#000000", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31")
+MARKS = "so^Dv<>pXh*P"
 BARS = (
     {"facecolor": "white", "hatch": "//////"},
     {"facecolor": "#0072b2"},
@@ -137,6 +140,16 @@ def style_of(family, index):
     if family in ("sparse", "ff_qkv_cross"):
         return SPARSE
     return OTHERS[index % len(OTHERS)]
+
+
+def one_of_many(index):
+    """How the index-th of up to forty series looks: hue by hue, then other marks and dashes."""
+    hue, turn = index % len(HUES), index // len(HUES)
+    return {
+        "color": HUES[hue],
+        "marker": MARKS[index % len(MARKS)],
+        "linestyle": ("-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)))[turn % 5],
+    }
 
 
 def pretty(row):

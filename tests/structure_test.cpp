@@ -77,14 +77,9 @@ const std::vector<std::pair<std::string, Prefixes>> kMayInclude = {
 
 /// Every other folder of experiments/ is a study's and sees no other study's.
 Prefixes of_a_study(const std::string& folder) {
-  return {folder,
-          "experiments/study/",
-          "experiments/instruments/",
-          "models/",
-          "kernels/",
-          "nlohmann/",
-          "benchmark/",
-          "boost/"};
+  return {folder,       "experiments/study/", "experiments/instruments/",
+          "models/",    "kernels/",           "nlohmann/",
+          "benchmark/", "xtensor/",           "boost/"};
 }
 
 bool is_system(const std::string& name) {

@@ -246,7 +246,7 @@ def program_of(path):
     """The program whose plan tells counts, or None."""
     if path.parent.name == "training":
         return "perplexity"
-    return None if path.stem in ("reversibility", "long_sequence") else "decode_time"
+    return "decode_time" if path.parent.name == "decode" else None
 
 
 def main():

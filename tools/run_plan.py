@@ -1,7 +1,7 @@
 """./run_all.sh [options]       tables, sweeps, perplexity curves (Figure 1, mini, one seed), plots and report of this
                              machine: under an hour on two cores, besides installing and building
   --full          also Figures 3, 5, 7 and the mixture of experts at mini size, the Terraformer (Tables 6 and 8,
-                  reversibility, long sequences), published shapes, bf16 kernel sets and single layers; an hour more
+                  reversibility, attentions), published shapes, bf16 kernel sets and single layers; 100 minutes more
   --quick         under ten minutes on two cores: fewer rows, fewer repeats, no curves
   --smoke         about a minute: tiny shapes into a temporary folder, to see that everything runs
   --peers         also PyTorch, JAX, ggml, MKL and oneDNN on the same block, and PyTorch's training step beside ours
@@ -10,7 +10,7 @@
   --results DIR   folder of records; default results/local/<machine>
   --publish KIND  one whole sitting into results/published/<machine>/sittings/: headline (Tables 1, 2, 6, 7 and 8,
                   {headline:.0f} minutes), libraries (the dense block by those that are linked; with --peers by the others
-                  too) or sweeps (sweeps, kernels, stacks, long sequences); only from a clean git tree
+                  too) or sweeps (sweeps, kernels, stacks, attentions); only from a clean git tree
   --plan          print the plan and stop
 Interrupted (Ctrl-C) or failed, the same command goes on where it stopped.
 """

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 
+#include "experiments/attention/held_attention.h"
 #include "experiments/instruments/interleave.h"
 #include "experiments/instruments/memory.h"
 #include "experiments/study/interrupt.h"
@@ -43,21 +45,21 @@ struct Matrices {
 /// The attention of one row.
 class Core {
  public:
-  Core(const ModelConfig& model, const Gemm& gemm)
-      : model_(model),
+  Core(const CoreRow& row, const Gemm& gemm)
+      : model_(row.model),
+        mask_{.causal = row.causal},
         gemm_(gemm),
-        attention_(make_self_attention(model)),
+        attention_(model_),
         kept_(attention_->make_activations()) {}
 
   /// Seconds of a forward; in training, of its backward too.
   double run(Matrices& m, bool training) {
     check_interrupt();
     Pass pass{.gemm = gemm_, .training = training, .seed = model_.seed};
-    const AttentionMask mask{.causal = true};
     const Clock::time_point start = Clock::now();
-    attention_->forward(pass, m.q, m.k, m.v, mask, *kept_, m.o);
+    attention_->forward(pass, m.q, m.k, m.v, mask_, *kept_, m.o);
     if (training) {
-      attention_->backward(pass, m.q, m.k, m.v, mask, *kept_, m.dout, m.dq, m.dk, m.dv);
+      attention_->backward(pass, m.q, m.k, m.v, mask_, *kept_, m.dout, m.dq, m.dk, m.dv);
     }
     return seconds_since(start);
   }
@@ -76,47 +78,54 @@ class Core {
 
   /// Done by the last forward.
   AttentionWork work(std::int64_t length) const {
-    return attention_->work_of(*kept_, length, /*causal=*/true);
+    return attention_->work_of(*kept_, length, mask_.causal);
   }
 
  private:
   const ModelConfig model_;
+  const AttentionMask mask_;
   const Gemm& gemm_;
-  std::unique_ptr<SelfAttention> attention_;
+  const HeldAttention attention_;
   std::unique_ptr<Activations> kept_;
 };
 
 /// Lets libraries take what they take once in a process, which is no row's.
-void meet_libraries(const ModelConfig& model, const Gemm& gemm, std::int64_t length) {
-  Matrices few(model, std::min(length, kShortLength));
-  Core core(model, gemm);
+void meet_libraries(const CoreRow& row, const Gemm& gemm, std::int64_t length) {
+  Matrices few(row.model, std::min(length, kShortLength));
+  Core core(row, gemm);
   core.run(few, /*training=*/false);
   core.run(few, /*training=*/true);
 }
 
 /// A row's first forward and first step.
-CoreCost first_runs(const ModelConfig& model, const Gemm& gemm, Core& core, Matrices& m) {
+CoreCost first_runs(const CoreRow& row, const Gemm& gemm, Core& core, Matrices& m) {
   CoreCost cost;
   // A core of its own: the step would find allocated what the forward has left, and not count it.
-  cost.forward = Core(model, gemm).first_run(m, /*training=*/false);
+  cost.forward = Core(row, gemm).first_run(m, /*training=*/false);
   cost.step = core.first_run(m, /*training=*/true);
   const AttentionWork work = core.work(m.q.rows());
-  cost.forward.flops = work.forward_flops(model.d_head());
-  cost.step.flops = work.step_flops(model.d_head());
+  cost.pairs = work.pairs;
+  cost.forward.flops = work.forward_flops(row.model.d_head());
+  cost.step.flops = work.step_flops(row.model.d_head());
   return cost;
 }
 
-/// Forwards and steps of all rows in turn, until the setting's repeats or an equal share of its
-/// seconds are reached.
+double first_seconds(const CoreCost& cost) {
+  return cost.forward.seconds.front() + cost.step.seconds.front();
+}
+
+/// Forwards and steps of the rows `which` in turn, until the setting's repeats or an equal share of
+/// its seconds are reached.
 void take_turns(const CoreSetting& setting, std::uint64_t seed, Matrices& m,
-                std::vector<std::unique_ptr<Core>>& cores, std::vector<CoreCost>& costs) {
+                const std::vector<std::size_t>& which,
+                const std::vector<std::unique_ptr<Core>>& cores, std::vector<CoreCost>& costs) {
   std::vector<Candidate> candidates;
-  for (const auto& core : cores) {
+  for (const std::size_t row : which) {
     for (const bool training : {false, true}) {
-      candidates.push_back(
-          {.name = training ? "step" : "forward", .trial = [own = core.get(), training, &m](int) {
-             return Trial{{own->run(m, training)}, {}};
-           }});
+      candidates.push_back({.name = training ? "step" : "forward",
+                            .trial = [own = cores[row].get(), training, &m](int) {
+                              return Trial{{own->run(m, training)}, {}};
+                            }});
     }
   }
   const Protocol protocol{.least = 1,
@@ -126,7 +135,7 @@ void take_turns(const CoreSetting& setting, std::uint64_t seed, Matrices& m,
                           .seed = seed};
   const std::vector<Trials> trials = interleave(candidates, protocol);
   for (std::size_t i = 0; i < trials.size(); ++i) {
-    CoreCost& cost = costs[i / 2];
+    CoreCost& cost = costs[which[i / 2]];
     cost.warm = true;
     (i % 2 == 0 ? cost.forward : cost.step).seconds = trials[i].column(0);
   }
@@ -134,39 +143,53 @@ void take_turns(const CoreSetting& setting, std::uint64_t seed, Matrices& m,
 
 }  // namespace
 
+std::vector<std::size_t> shortest_within(const std::vector<double>& each, double seconds) {
+  std::vector<std::size_t> order(each.size());
+  std::iota(order.begin(), order.end(), std::size_t(0));
+  std::stable_sort(order.begin(), order.end(),
+                   [&each](std::size_t a, std::size_t b) { return each[a] < each[b]; });
+  std::size_t n = 0;
+  for (double spent = 0; n < order.size(); ++n) {
+    spent += each[order[n]];
+    if (spent > seconds) break;
+  }
+  order.resize(n);
+  return order;
+}
+
 double core_input_bytes(const ModelConfig& model, std::int64_t length) {
   return double(kMatrices) * double(length) * double(model.d_model) * sizeof(float);
 }
 
-Settings attention_settings(const ModelConfig& model) {
+Settings attention_settings(const ModelConfig& model, bool causal) {
   std::vector<std::string> knobs = {"d_model", "n_heads", "attention", "seed"};
   const std::vector<std::string> own = knobs_of_component("attention");
   knobs.insert(knobs.end(), own.begin(), own.end());
   Settings settings;
   for (const std::string& knob : knobs) settings.emplace_back(knob, get_field(model, knob));
-  settings.emplace_back("causal", "true");
+  settings.emplace_back("causal", print_value(causal));
   return settings;
 }
 
-CoreCosts measure_cores(const std::vector<ModelConfig>& models, const CoreSetting& setting) {
+CoreCosts measure_cores(const std::vector<CoreRow>& rows, const CoreSetting& setting) {
   use_one_heap();
   CoreCosts costs;
   costs.gemm_gflops = best_gemm_gflops(setting.gemm_size, setting.threads);
   set_gemm_threads(setting.threads);
   const Gemm& gemm = find_gemm("auto");
   costs.gemm = gemm.name;
-  Matrices matrices(models.front(), setting.length);
-  for (const ModelConfig& model : models) meet_libraries(model, gemm, setting.length);
+  const ModelConfig& first = rows.front().model;
+  Matrices matrices(first, setting.length);
+  for (const CoreRow& row : rows) meet_libraries(row, gemm, setting.length);
   std::vector<std::unique_ptr<Core>> cores;
-  double seconds = 0;
-  for (const ModelConfig& model : models) {
-    cores.push_back(std::make_unique<Core>(model, gemm));
-    costs.rows.push_back(first_runs(model, gemm, *cores.back(), matrices));
-    seconds += costs.rows.back().forward.seconds.front() + costs.rows.back().step.seconds.front();
+  std::vector<double> seconds;
+  for (const CoreRow& row : rows) {
+    cores.push_back(std::make_unique<Core>(row, gemm));
+    costs.rows.push_back(first_runs(row, gemm, *cores.back(), matrices));
+    seconds.push_back(first_seconds(costs.rows.back()));
   }
-  if (seconds <= setting.seconds) {
-    take_turns(setting, models.front().seed, matrices, cores, costs.rows);
-  }
+  const std::vector<std::size_t> which = shortest_within(seconds, setting.seconds);
+  if (!which.empty()) take_turns(setting, first.seed, matrices, which, cores, costs.rows);
   return costs;
 }
 

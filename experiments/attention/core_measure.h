@@ -2,6 +2,7 @@
 // in this process.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -22,11 +23,18 @@ struct RunCost {
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RunCost, heap_bytes, peak_bytes, flops, seconds)
 
+/// An attention, and whether keys after a query are hidden from it.
+struct CoreRow {
+  ModelConfig model;
+  bool causal = true;
+};
+
 struct CoreCost {
   RunCost forward, step;
+  double pairs = 0;   ///< of a query and a key that meet, in all heads; 0: pairs are not scored
   bool warm = false;  ///< false: the only forward and the only step were the first
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CoreCost, forward, step, warm)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CoreCost, forward, step, pairs, warm)
 
 struct CoreSetting {
   std::int64_t length = 0;
@@ -43,15 +51,20 @@ struct CoreCosts {
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CoreCosts, rows, gemm, gemm_gflops)
 
-/// One of CoreCosts::rows for each model. A row's first forward and first step tell its memory. If
-/// they already take `seconds`, they are the measurement; else all rows take turns in random order,
-/// clocked anew, until `repeats` or `seconds` are reached. Throws Interrupted between two runs.
-CoreCosts measure_cores(const std::vector<ModelConfig>& models, const CoreSetting& setting);
+/// One of CoreCosts::rows for each row, all of one d_model. A row's first forward and first step
+/// tell its memory; parameters and their gradients do not count. Rows whose first ones together
+/// take no longer than `seconds`, the shortest first, then take turns in random order, clocked
+/// anew, until `repeats` or `seconds` are reached; of the others the first ones are the
+/// measurement. Throws Interrupted between two runs.
+CoreCosts measure_cores(const std::vector<CoreRow>& rows, const CoreSetting& setting);
+
+/// Indices of the shortest, as many as fit into `seconds` together.
+std::vector<std::size_t> shortest_within(const std::vector<double>& each, double seconds);
 
 /// Bytes of the matrices that a training step reads and writes: q, k, v, o and their gradients.
 double core_input_bytes(const ModelConfig& model, std::int64_t length);
 
-/// Settings that make an attention: the knobs of all of them, then that it is causal.
-Settings attention_settings(const ModelConfig& model);
+/// Settings that make an attention: the knobs of all of them, then whether it is causal.
+Settings attention_settings(const ModelConfig& model, bool causal = true);
 
 }  // namespace scaling

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "experiments/attention/core_measure.h"
+#include "experiments/attention/core_rows.h"
 #include "experiments/instruments/child_process.h"
 #include "experiments/instruments/model_row.h"
 #include "experiments/study/counts.h"
@@ -37,8 +38,9 @@ struct LongSequenceKnobs {
   }
 };
 
-double step_flops(const ModelConfig& model, std::int64_t length) {
-  return make_self_attention(model)->work(length, /*causal=*/true).step_flops(model.d_head());
+double step_flops(const CoreRow& row, std::int64_t length) {
+  const auto attention = make_self_attention(row.model);
+  return attention->work(length, row.causal).step_flops(row.model.d_head());
 }
 
 /// All metrics of a row at one length, the closing one last.
@@ -59,6 +61,7 @@ std::vector<Metric> metrics_of(const CoreCosts& costs, const CoreCost& cost, std
   add("forward_heap_bytes", "B", forward.heap_bytes);
   if (forward.peak_bytes > 0) add("forward_peak_bytes", "B", forward.peak_bytes);
   add("gemm_gflops", "GFLOP/s", costs.gemm_gflops);
+  if (cost.pairs > 0) add("pairs", "pairs", cost.pairs);
   add("forward_flops", "FLOP", forward.flops);
   add("step_flops", "FLOP", step.flops);
   add_each("forward_efficiency", "1", forward, [&](double s) { return forward.flops / s / rate; });
@@ -90,6 +93,7 @@ class LongSequenceStudy : public ModelStudy {
             .quick = "fewer lengths and repeats"};
   }
   void flags(Knobs& knobs) override { knobs.add(knobs_); }
+  std::vector<KnobInfo> row_knobs() const override { return core_row_knobs(); }
 
   std::vector<Point> points(const RowFile& file, const RunOptions& options) override {
     if (knobs_.repeats < 1 || !(knobs_.time_budget > 0) || !(knobs_.step_limit > 0)) {
@@ -99,15 +103,17 @@ class LongSequenceStudy : public ModelStudy {
                       ": give at least one repeat and positive numbers of seconds");
     }
     quick_ = options.quick;
-    const std::vector<ModelRow> rows = model_rows(file);
+    const std::vector<CoreFileRow> rows = core_rows(file);
     require_known_rows(options.rows, names_of(rows), file.experiment);
     std::vector<Point> points;
     for (const std::int64_t length : parse_counts("lengths", knobs_.lengths, 2)) {
-      for (const ModelRow& row : rows) {
+      for (const CoreFileRow& row : rows) {
         if (!is_wanted(options.rows, row.name)) continue;
+        CoreRow core = {row.model, row.causal};
+        core.model.max_length = length;  // for attentions that have weights for so many positions
         points.push_back(point_at(row, length, options.threads.front()));
-        points.back().seconds = planned_seconds(row.model, length, rows.size());
-        subjects_[points.back().row] = {row, length, points.back()};
+        points.back().seconds = planned_seconds(core, length, rows.size());
+        subjects_[points.back().row] = {row.name, core, length, points.back()};
       }
     }
     return points;
@@ -123,23 +129,24 @@ class LongSequenceStudy : public ModelStudy {
   /// In a process of its own.
   void measure(Points group, Sink& sink) override {
     std::vector<const Point*> open;
-    std::vector<ModelConfig> models;
+    std::vector<CoreRow> rows;
     const std::int64_t length = subject_of(*group.front()).length;
+    double held = 0;  // bytes that rows before have in the same process
     for (const Point* point : group) {
       const Subject& subject = subject_of(*point);
-      const std::string reason = reason_to_skip(subject, sink);
+      const std::string reason = reason_to_skip(subject, sink, held);
       if (!reason.empty()) {
         sink.skip(*point, reason, {.config = {{"step_limit", knobs_.step_limit}}});
         continue;
       }
       open.push_back(point);
-      models.push_back(subject.row.model);
+      rows.push_back(subject.core);
     }
     if (open.empty()) return;
     sink.live("length " + std::to_string(length));
     const CoreSetting setting = {length, open.front()->threads, knobs_.repeats, knobs_.time_budget,
                                  quick_ ? kQuickGemmSize : kGemmSize};
-    const CoreCosts costs = in_child([&] { return measure_cores(models, setting); });
+    const CoreCosts costs = in_child([&] { return measure_cores(rows, setting); });
     for (std::size_t i = 0; i < open.size(); ++i) {
       const std::vector<Metric> metrics = metrics_of(costs, costs.rows[i], length);
       char text[48];
@@ -154,14 +161,15 @@ class LongSequenceStudy : public ModelStudy {
 
  private:
   struct Subject {
-    ModelRow row;
+    std::string name;  ///< of the row
+    CoreRow core;
     std::int64_t length = 0;
     Point point;
   };
 
-  Point point_at(const ModelRow& row, std::int64_t length, int threads) const {
+  Point point_at(const CoreFileRow& row, std::int64_t length, int threads) const {
     const std::string text = std::to_string(length);
-    Point point = point_of(row, threads, attention_settings(row.model),
+    Point point = point_of(row, threads, attention_settings(row.model, row.causal),
                            {{"quick", print_value(quick_)},
                             {"length", text},
                             {"dropout", "0"},
@@ -173,8 +181,8 @@ class LongSequenceStudy : public ModelStudy {
     return point;
   }
 
-  double planned_seconds(const ModelConfig& model, std::int64_t length, std::size_t rows) const {
-    const double own = kSetUpSeconds / double(rows), step = step_flops(model, length) / kRate;
+  double planned_seconds(const CoreRow& row, std::int64_t length, std::size_t rows) const {
+    const double own = kSetUpSeconds / double(rows), step = step_flops(row, length) / kRate;
     if (step > knobs_.step_limit) return own;
     return own + 4 * step / 3 +
            std::min(knobs_.time_budget / double(rows), 4 * step / 3 * knobs_.repeats);
@@ -182,13 +190,12 @@ class LongSequenceStudy : public ModelStudy {
 
   const Subject& subject_of(const Point& point) const { return subjects_.at(point.row); }
 
-  /// Empty if the point can be measured.
-  std::string reason_to_skip(const Subject& subject, Sink& sink) const {
-    const ModelConfig& model = subject.row.model;
+  /// Empty if the point can be measured; then what it will hold is added to `held`.
+  std::string reason_to_skip(const Subject& subject, Sink& sink, double& held) const {
     const Subject* shorter = nullptr;
     double step_ms = 0, heap = 0;
     for (const auto& [name, other] : subjects_) {
-      if (other.row.name != subject.row.name || other.length >= subject.length) continue;
+      if (other.name != subject.name || other.length >= subject.length) continue;
       if (shorter && other.length < shorter->length) continue;
       const std::vector<Record> found = sink.earlier(other.point);
       if (newest(found, "step_ms") <= 0) continue;
@@ -196,20 +203,25 @@ class LongSequenceStudy : public ModelStudy {
       step_ms = newest(found, "step_ms");
       heap = newest(found, "heap_bytes");
     }
-    double needed = core_input_bytes(model, subject.length);
+    double own = 0;
     if (shorter) {
-      const double seconds =
-          1e-3 * step_ms * step_flops(model, subject.length) / step_flops(model, shorter->length);
+      const double seconds = 1e-3 * step_ms * step_flops(subject.core, subject.length) /
+                             step_flops(shorter->core, shorter->length);
       if (seconds > knobs_.step_limit) {
         return "a training step would take about " + readable_seconds(seconds) +
                ", more than --step-limit, " + readable_seconds(knobs_.step_limit);
       }
-      needed += heap * double(subject.length) / double(shorter->length);
+      own = heap * double(subject.length) / double(shorter->length);
     }
     const auto available = double(available_memory());
-    if (needed <= kMostMemory * available) return "";
-    return "it would take about " + readable_bytes(needed) + " of memory, and " +
-           readable_bytes(available) + " are available";
+    const double needed = core_input_bytes(subject.core.model, subject.length) + held + own;
+    if (needed <= kMostMemory * available) {
+      held += own;
+      return "";
+    }
+    return "it would take about " + readable_bytes(needed) +
+           " of memory with the rows before it, and " + readable_bytes(available) +
+           " are available";
   }
 
   LongSequenceKnobs knobs_;

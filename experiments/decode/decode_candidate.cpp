@@ -1,13 +1,12 @@
 // Clocks of a decode, with the feed-forward's rows that it touches counted outside them.
 #include "experiments/decode/decode_candidate.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <numeric>
 
+#include "experiments/instruments/cold_memory.h"
 #include "experiments/study/interrupt.h"
 #include "kernels/libraries.h"
 
@@ -41,13 +40,6 @@ class TouchedRows {
   const std::int64_t d_ff_;
   std::vector<std::vector<bool>> seen_;
 };
-
-/// Bytes that leave nothing else in a last-level cache: four times what the system says of it.
-std::uint64_t more_than_caches_hold() {
-  constexpr long kUntold = 256 << 20;
-  const long told = sysconf(_SC_LEVEL3_CACHE_SIZE);
-  return 4 * std::uint64_t(told > 0 ? told : kUntold);
-}
 
 void note(const Conditions& found, Columns& columns) {
   columns[kStateRead] = found.read_gbps;

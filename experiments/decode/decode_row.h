@@ -16,6 +16,7 @@ struct DecodeKnobs {
   std::string kernels = "simd";     ///< kernel set
   bool own_threads = false;         ///< the library starts its own threads; our team is one thread
   bool cold = false;                ///< nothing of the model is in a cache when a token begins
+  std::string differs = {};         ///< from the published model: words with _ between commas
 
   template <class Self, class Visitor>
   static void fields(Self& k, Visitor&& visit) {
@@ -24,6 +25,10 @@ struct DecodeKnobs {
     visit("kernels", k.kernels, "kernel set");
     visit("own_threads", k.own_threads, "the library uses its own threads");
     visit("cold", k.cold, "caches are emptied of the model before each token");
+    visit(
+        "differs", k.differs,
+        "what a published model has otherwise, in words with _ between commas; of no other effect",
+        Trait{.in_key = InKey::no});
   }
 };
 

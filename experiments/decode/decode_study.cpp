@@ -70,6 +70,13 @@ std::vector<Study::Points> by_row(Study::Points points) {
   return rows;
 }
 
+/// "gelu,post_norm" -> "gelu, post norm".
+std::string in_words(const std::string& differs) {
+  std::string words;
+  for (const char c : differs) words += c == '_' ? " " : c == ',' ? ", " : std::string(1, c);
+  return words;
+}
+
 std::string blocks_text(const Transformer& model) {
   return std::to_string(model.blocks()) + " of " + std::to_string(model.config().decoder_layers) +
          " blocks";
@@ -211,6 +218,8 @@ class DecodeStudy : public ModelStudy {
     point.seconds = measure_seconds(model);
     point.plan = readable_bytes(double(bytes_of(model))) + ", " + blocks_text(*model.model);
     point.unavailable = reason_unavailable(model.row.decode.kernels);
+    const std::string& differs = model.row.decode.differs;
+    if (!differs.empty()) point.note = "differs from the published model: " + in_words(differs);
     return point;
   }
 
@@ -233,6 +242,7 @@ class DecodeStudy : public ModelStudy {
     DecodeRow small = row;
     small.model = shrunk(row.model);
     small.decode.context = small.decode.source_length = 0;  // of no weight here
+    small.decode.differs.clear();
     const bool own = row.decode.own_threads;
     for (const Point* point : points) {
       check_interrupt();

@@ -12,7 +12,7 @@ from values import combine, fit_exponent, of_record, ratio, scaled, setting, swe
 
 SPEEDUP_LENGTH = 16384
 DISTRIBUTIONS = ("random", "clustered")
-ROW = re.compile(r"(.+)_l\d+")  # an attention at a length
+ROW = re.compile(r"(.+)_[lc]\d+")  # an attention at a length, or at cached positions
 NAMES = {"lsh": "LSH"}
 STYLES = {"full": chart.DENSE, "lsh": chart.SPARSE}
 EXPLAINED = {
@@ -55,15 +55,15 @@ def compared(records, experiment):
     return [(row, other) for row, other in attentions(records, experiment).items() if row != other]
 
 
-def curves(records, experiment, metric):
-    """{row: [(length, Value)] ascending}."""
-    found = sweep(records, experiment, threads_of(records, experiment), metric, "length")
+def curves(records, experiment, metric, over="length"):
+    """{row: [(length, Value)] ascending}; `over`: the setting that tells the length."""
+    found = sweep(records, experiment, threads_of(records, experiment), metric, over)
     return {row: found[row] for row in attentions(records, experiment) if row in found}
 
 
-def speedups(records, experiment, row, metric="step_ms"):
+def speedups(records, experiment, row, metric="step_ms", over="length"):
     """[(length, Value)]: of the row, where it and what it is set against were measured."""
-    times = curves(records, experiment, metric)
+    times = curves(records, experiment, metric, over)
     theirs, ours = (
         dict(times.get(name, ())) for name in (attentions(records, experiment)[row], row)
     )
@@ -72,13 +72,13 @@ def speedups(records, experiment, row, metric="step_ms"):
     ]
 
 
-def crossover(records, experiment, row):
+def crossover(records, experiment, row, metric="step_ms", over="length"):
     """The length from which on the row is faster, log-log between measured ones, or None.
 
     None too where it already is at the shortest length: then the crossing was not seen. The
     interval is that of the nearer ratio, divided by the slope.
     """
-    points = speedups(records, experiment, row)
+    points = speedups(records, experiment, row, metric, over)
     for (shorter, before), (longer, after) in zip(points[-2::-1], points[:0:-1]):
         low, high = math.log(before.value), math.log(after.value)
         if low <= 0 < high:

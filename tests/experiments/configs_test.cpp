@@ -2,10 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
+#include <string>
 
 #include "experiments/decode/decode_row.h"
 #include "models/layers/feed_forward/sparse.h"
 #include "models/layers/parts/module_knobs.h"
+#include "models/shapes.h"
 #include "models/transformer/transformer.h"
 
 namespace scaling {
@@ -43,6 +46,33 @@ TEST(Configs, WidthSweepTouchesMoreThanCachesHold) {
     const Transformer model(row.model);
     const Phase token = total(model.token_cost(row.tokens(), 8, row.decode.source_length));
     EXPECT_GE(token.bytes, 256e6) << row.name;
+  }
+}
+
+/// Every shape of the table that is not the paper's, as it was published; weights by the formula of
+/// a block: four matrices of an attention, two more of a cross-attention, two of a feed-forward.
+TEST(Configs, PublishedModelsAreWhole) {
+  const std::string path = std::string(SOURCE_DIR) + "/experiments/configs/decode/note_shapes.cfg";
+  std::set<std::string> found;
+  for (const DecodeRow& row : decode_rows(read_row_file(path, decode_row_knobs(), {}))) {
+    const ModelConfig& c = row.model;
+    found.insert(c.shape);
+    EXPECT_EQ(row.against, row.name);
+    EXPECT_TRUE(c.decoder_only() || !c.encoder) << row.name << " would run its encoder";
+    if (c.decoder_only()) {
+      EXPECT_EQ(capacity_of(row), c.max_length) << row.name;
+    }
+    const double d = double(c.d_model);
+    const double of_block = (c.has_cross_attention() ? 6 : 4) * d * d + 2 * d * double(c.d_ff);
+    const double weights = double(c.decoder_layers) * of_block + double(c.vocab_size) * d;
+    const Transformer model(c);
+    const Phase token = total(model.token_cost(1, 8, row.decode.source_length));
+    EXPECT_NEAR(token.weights / weights, 1, 0.02) << row.name;
+  }
+  for (const Shape& shape : shapes()) {
+    const std::string name = shape.name;
+    if (name == "tiny" || name == "800m" || name == "17b") continue;
+    EXPECT_TRUE(found.count(name)) << name << " is not in " << path;
   }
 }
 

@@ -77,6 +77,18 @@ TEST(Driver, MeasuresRecordsAndResumes) {
             file.records().size() + 2 * kMetrics);
 }
 
+TEST(Driver, WhatAModelHasOtherwiseIsSaidInItsRecordsAndMakesNoOther) {
+  const Folder folder;
+  const std::string arguments = smoke(folder) + " --rows baseline";
+  ASSERT_EQ(decode_time(arguments + " --differs gelu,post_norm").status, 0);
+  const RecordFile file(folder.path(), "tiny_smoke");
+  ASSERT_FALSE(file.records().empty());
+  for (const Record& r : file.records()) {
+    expect_mentions(r.note, {"differs from the published model: gelu, post norm"});
+  }
+  expect_mentions(decode_time(arguments).text, {"0 measurements"});
+}
+
 /// What a reader needs to make every median again, and to tell in which state the machine was.
 TEST(Driver, ClosingRecordsHoldTheirDecodes) {
   const Folder folder;

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <regex>
 #include <set>
@@ -13,6 +15,7 @@
 #include "experiments/study/counts.h"
 #include "experiments/study/record.h"
 #include "kernels/gemm.h"
+#include "models/layers/catalog.h"
 #include "tests/experiments/driver_run.h"
 #include "tests/experiments/harness_helpers.h"
 
@@ -116,6 +119,53 @@ TEST(LongSequenceDriver, OnlyKnobsOfTheRowsOwnAttentionTellItsResultsApart) {
   expect_mentions(run_driver(arguments + "--rows full,lsh").text, {"0 measurements"});
 }
 
+/// Every attention of the catalog is a row of the config, and `pairs` says who has a graph.
+TEST(LongSequenceDriver, EveryAttentionHasItsRowAndCountsItsPairs) {
+  const Folder folder;
+  const Outcome outcome = run_driver(
+      "--config '" + std::string(SOURCE_DIR) +
+      "/experiments/configs/attention/attention_lengths.cfg' --results '" + folder.path() +
+      "' --threads 1 --quick --repeats 1 --d_model 16 --n_heads 2 --lsh_chunk 4 --lengths 16,24");
+  ASSERT_EQ(outcome.status, 0) << outcome.text;
+  std::map<std::string, std::map<std::string, double>> found;
+  std::set<std::string> attentions, normalisers, with_pairs;
+  const RecordFile file(folder.path(), "attention_lengths");
+  for (const Record& r : file.records()) {
+    EXPECT_EQ(r.status, Status::ok) << r.row << " " << r.metric << ": " << r.note;
+    found[r.row][r.metric] = r.value;
+    const auto attention = r.config.at("attention").get<std::string>();
+    attentions.insert(attention);
+    if (r.metric == "pairs") with_pairs.insert(attention);
+    normalisers.insert(r.config.at("normaliser").get<std::string>());
+  }
+  const double heads = 2, d_head = 8;
+  for (const auto& entry : entries_of("attention")) {
+    EXPECT_TRUE(attentions.count(entry.name)) << entry.name << " has no row";
+    EXPECT_EQ(with_pairs.count(entry.name) > 0, entry.traits.has_graph) << entry.name;
+  }
+  for (const char* normaliser : {"softmax", "sparsemax", "entmax15"}) {
+    EXPECT_TRUE(normalisers.count(normaliser)) << normaliser;
+  }
+  for (const double n : {16.0, 24.0}) {
+    const std::string at = "_l" + std::to_string(int(n));
+    EXPECT_EQ(found["full" + at]["pairs"], heads * n * (n + 1) / 2);
+    EXPECT_EQ(found["full_two_sided" + at]["pairs"], heads * n * n);
+    for (const char* row : {"full", "full_entmax15", "window", "strided", "full_two_sided"}) {
+      auto& numbers = found[row + at];
+      EXPECT_EQ(numbers["step_flops"], 12 * d_head * numbers["pairs"]) << row;
+      EXPECT_EQ(numbers["forward_flops"], 4 * d_head * numbers["pairs"]) << row;
+    }
+  }
+}
+
+TEST(LongSequenceDriver, WhatCannotBeCausalIsRefusedByName) {
+  const Outcome outcome = run_driver("--config '" + std::string(SOURCE_DIR) +
+                                     "/experiments/configs/attention/attention_lengths.cfg' "
+                                     "--dry-run --causal true --results /proc/none");
+  EXPECT_EQ(outcome.status, 2) << outcome.text;
+  expect_mentions(outcome.text, {"row 'linformer'", "attention linformer", "causal=false"});
+}
+
 TEST(LongSequenceDriver, DryRunRecordsNothing) {
   const Outcome dry = run_driver("--config '" + kConfig + "' --dry-run --results /proc/none");
   EXPECT_EQ(dry.status, 0) << dry.text;
@@ -151,19 +201,21 @@ TEST(Counts, AreAscendingAndEachOnce) {
   expect_mentions(message_of([] { parse_counts("lengths", "12345678901"); }), {"12345678901"});
 }
 
-ModelConfig model_of(const std::string& attention) {
-  ModelConfig model;
-  set_field(model, "d_model", "16");
-  set_field(model, "n_heads", "2");
-  set_field(model, "attention", attention);
-  set_field(model, "lsh_chunk", "4");
-  set_field(model, "lsh_rounds", "1");
-  return model;
+CoreRow row_of(const std::string& attention, const Settings& knobs = {}, bool causal = true) {
+  CoreRow row;
+  set_field(row.model, "d_model", "16");
+  set_field(row.model, "n_heads", "2");
+  set_field(row.model, "attention", attention);
+  set_field(row.model, "lsh_chunk", "4");
+  set_field(row.model, "lsh_rounds", "1");
+  for (const auto& [knob, value] : knobs) set_field(row.model, knob, value);
+  row.causal = causal;
+  return row;
 }
 
 TEST(CoreCosts, CountPairsThatMaySeeEachOther) {
   const double length = 24, d_head = 8;
-  const CoreCosts costs = measure_cores({model_of("full"), model_of("lsh")}, {24, 1, 2, 10, 64});
+  const CoreCosts costs = measure_cores({row_of("full"), row_of("lsh")}, {24, 1, 2, 10, 64});
   const double pairs = 2 * length * (length + 1) / 2;
   EXPECT_EQ(costs.rows[0].forward.flops, 4 * pairs * d_head);
   EXPECT_EQ(costs.rows[0].step.flops, 12 * pairs * d_head);
@@ -177,19 +229,72 @@ TEST(CoreCosts, CountPairsThatMaySeeEachOther) {
     EXPECT_EQ(cost.forward.seconds.size(), 2u);
     EXPECT_TRUE(cost.warm);
   }
-  const CoreCosts hurried = measure_cores({model_of("full")}, {24, 1, 2, 1e-12, 64});
+  const CoreCosts hurried = measure_cores({row_of("full")}, {24, 1, 2, 1e-12, 64});
   EXPECT_EQ(hurried.rows[0].step.seconds.size(), 1u);
   EXPECT_EQ(hurried.rows[0].forward.seconds.size(), 1u);
   EXPECT_FALSE(hurried.rows[0].warm);
   set_gemm_threads(1);
 }
 
+/// Every pair by the definitions in words, query by query and key by key.
+TEST(CoreCosts, PairsAreThoseOfTheDefinitions) {
+  using Sees = std::function<bool(std::int64_t query, std::int64_t key)>;
+  struct Case {
+    const char* attention;
+    Settings knobs;
+    Sees sees;  ///< of what the mask allows
+  };
+  const std::vector<Case> cases = {
+      {"window", {{"window_width", "7"}}, [](auto i, auto j) { return std::abs(i - j) <= 3; }},
+      {"longformer",
+       {{"window_width", "5"}, {"longformer_global", "2"}},
+       [](auto i, auto j) { return std::abs(i - j) <= 2 || i < 2 || j < 2; }},
+      {"banded", {{"band_width", "4"}}, [](auto i, auto j) { return std::abs(i - j) < 4; }},
+      {"strided",
+       {{"attention_stride", "5"}},
+       [](auto i, auto j) { return std::abs(i - j) <= 5 || (i - j) % 5 == 0; }},
+      {"fixed", {{"attention_stride", "6"}, {"fixed_summary", "2"}}, [](auto i, auto j) {
+         return i / 6 == j / 6 || j % 6 >= 4;
+       }}};
+  const std::int64_t length = 29;
+  for (const Case& c : cases) {
+    for (const bool causal : {true, false}) {
+      double pairs = 0;
+      for (std::int64_t i = 0; i < length; ++i) {
+        for (std::int64_t j = 0; j < length; ++j) pairs += (!causal || j <= i) && c.sees(i, j);
+      }
+      const CoreCosts costs =
+          measure_cores({row_of(c.attention, c.knobs, causal)}, {length, 1, 1, 10, 64});
+      EXPECT_EQ(costs.rows[0].pairs, 2 * pairs) << c.attention << ", causal " << causal;
+    }
+  }
+  set_gemm_threads(1);
+}
+
+TEST(CoreCosts, ParametersAreTrainedToo) {
+  const CoreCosts costs =
+      measure_cores({row_of("linformer", {{"linformer_rank", "4"}, {"max_length", "24"}}, false)},
+                    {24, 1, 2, 10, 64});
+  // Sums of keys and of values, two products of each query with them; twice that in backward.
+  EXPECT_EQ(costs.rows[0].forward.flops, 8.0 * 24 * 4 * 16);
+  EXPECT_EQ(costs.rows[0].step.flops, 3 * costs.rows[0].forward.flops);
+  EXPECT_EQ(costs.rows[0].pairs, 0);
+  set_gemm_threads(1);
+}
+
+TEST(CoreCosts, TheShortestTakeTurnsAsFarAsTimeReaches) {
+  using Indices = std::vector<std::size_t>;
+  EXPECT_EQ(shortest_within({5, 1, 2}, 3), (Indices{1, 2}));
+  EXPECT_EQ(shortest_within({5, 1, 2}, 8), (Indices{1, 2, 0}));
+  EXPECT_EQ(shortest_within({5, 1, 2}, 0.5), Indices{});
+  EXPECT_EQ(shortest_within({}, 1), Indices{});
+}
+
 /// Long enough for what the C library keeps between calls not to matter.
 TEST(CoreCosts, AForwardKeepsItsOutputAndAStepMore) {
   if (heap_bytes() == 0) GTEST_SKIP() << "a sanitizer's heap, which the C library does not count";
   const std::int64_t length = 2048, d_model = 16;
-  const CoreCosts costs =
-      measure_cores({model_of("full"), model_of("lsh")}, {length, 1, 1, 10, 64});
+  const CoreCosts costs = measure_cores({row_of("full"), row_of("lsh")}, {length, 1, 1, 10, 64});
   for (const CoreCost& cost : costs.rows) {
     EXPECT_GT(cost.forward.heap_bytes, double(length * d_model) * sizeof(float));
     EXPECT_GT(cost.step.heap_bytes, 1.02 * cost.forward.heap_bytes);
