@@ -78,6 +78,11 @@ class SelfAttention : public Layer {
   /// Evaluation of one sequence.
   Mat forward(const Mat& q, const Mat& k, const Mat& v, bool causal) const;
 
+  /// Has these heads of the layer alone from here on: reads and writes no columns of others, but
+  /// matrices and steps keep their width. Once, before anything else. For those whose traits say
+  /// that they share heads.
+  virtual void take_heads(Range heads);
+
   /// For decodes of up to `capacity` positions.
   virtual std::unique_ptr<AttentionCache> make_cache(int tokens, std::int64_t capacity) const = 0;
   virtual std::uint64_t cache_bytes(int tokens, std::int64_t capacity) const = 0;

@@ -5,6 +5,7 @@ import functools
 import json
 import math
 import pathlib
+import re
 import statistics
 from typing import NamedTuple
 
@@ -373,6 +374,11 @@ def is_quick(record):
     return bool((record.get("config") or {}).get("quick"))
 
 
+def chosen(text):
+    """Names in the text of a chooser: one, or those that blocks take in turn and heads share."""
+    return {part.split(":")[0] for part in re.split("[,+]", text or "")}
+
+
 def settings(record):
     """The knobs that a measurement depends on.
 
@@ -381,7 +387,10 @@ def settings(record):
     """
     config = record.get("config") or {}
     read = {
-        knob for chooser, choices in READS.items() for knob in choices.get(config.get(chooser), ())
+        knob
+        for chooser, choices in READS.items()
+        for name in chosen(config.get(chooser, ""))
+        for knob in choices.get(name, ())
     }
     return {
         knob: value

@@ -32,7 +32,7 @@ SelfAttentionBranch::SelfAttentionBranch(const ModelConfig& config, Where where,
                                          const std::string& prefix)
     : norm_(config.d_model),
       projection_(make_projection(config, where)),
-      attention_(make_self_attention(config)),
+      attention_(make_self_attention(config, where)),
       name_(branch_name(prefix, "self-attention")),
       norm_name_(prefix + "attention" + numbered(number) + "_norm."),
       d_(config.d_model),

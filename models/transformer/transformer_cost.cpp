@@ -115,7 +115,7 @@ double Transformer::activation_bytes(std::int64_t examples, std::int64_t source_
   const auto add_stack = [&](const Stack& stack, const TrainSizes& sizes) {
     if (stack.blocks.empty()) return;
     floats += kSharedVectors * double(sizes.length * config_.d_model);
-    const std::size_t kept = stack.stores() ? stack.blocks.size() : 1;
+    const std::size_t kept = stack.stores() ? stack.blocks.size() : stack.in_turn();
     for (std::size_t i = 0; i < std::min(kept, stack.blocks.size()); ++i) {
       for (const auto& branch : stack.blocks[i]->branches) {
         floats += branch->activation_floats(sizes);

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "models/layers/attention/tiles.h"
+#include "models/layers/traits.h"
 
 namespace scaling {
 
@@ -23,6 +24,7 @@ struct PatternKnobs {
 
 class PatternAttention : public SelfAttention {
  public:
+  static constexpr Traits kTraits{.shares_heads = true};
   /// Throws UserError if entmax_alpha is none.
   static void validate(const ModelConfig& config) {
     const auto knobs = config.options<PatternKnobs>();
@@ -30,6 +32,7 @@ class PatternAttention : public SelfAttention {
   }
   /// With the config's PatternKnobs.
   PatternAttention(const ModelConfig& config, std::unique_ptr<Pattern> pattern);
+  void take_heads(Range heads) override;
   std::int64_t workspace_floats(int, int) const override { return 0; }
   std::unique_ptr<Activations> make_activations() const override {
     return tiles_.make_activations();
