@@ -83,6 +83,17 @@ class SelfAttention : public Layer {
   /// that they share heads.
   virtual void take_heads(Range heads);
 
+  // Of attentions that project positions themselves, beside what the layer's projection makes.
+  /// Whether it does, so that the next three must be called.
+  virtual bool takes_input() const { return false; }
+  /// Before forward: what the projection is given; it stays as it is until after backward.
+  virtual void take_input(const Mat& /*x*/, Activations& /*kept*/) const {}
+  /// After backward: adds to the gradient of that.
+  virtual void add_input_gradient(const Activations& /*kept*/, Mat& /*dx*/) const {}
+  /// Before step, by every thread with equal values: (tokens, d_model).
+  virtual void take_input(const StepContext& /*ctx*/, AttentionCache& /*cache*/,
+                          const float* /*x*/) const {}
+
   /// For decodes of up to `capacity` positions.
   virtual std::unique_ptr<AttentionCache> make_cache(int tokens, std::int64_t capacity) const = 0;
   virtual std::uint64_t cache_bytes(int tokens, std::int64_t capacity) const = 0;

@@ -62,6 +62,7 @@ READS = {
             "window_width",
             "longformer_dilation",
             "longformer_global",
+            "longformer_projections",
         ),
         "linformer": ("linformer_rank", "linformer_length", "linformer_sharing"),
         "performer": ("performer_features", "performer_directions", "performer_redraw"),
@@ -103,6 +104,7 @@ LATER = {
     "bigbird_blocks": "uniform",
     "longformer_dilation": 1,
     "longformer_global": 1,
+    "longformer_projections": "shared",
     "performer_features": 256,
     "performer_directions": "orthogonal",
     "performer_redraw": "each_step",
@@ -376,7 +378,7 @@ def is_quick(record):
 
 def chosen(text):
     """Names in the text of a chooser: one, or those that blocks take in turn and heads share."""
-    return {part.split(":")[0] for part in re.split("[,+]", text or "")}
+    return {part.split(":")[0] for part in re.split("[,+]", str(text or ""))}
 
 
 def settings(record):

@@ -7,6 +7,7 @@
 #include "experiments/instruments/interleave.h"
 #include "experiments/instruments/memory.h"
 #include "experiments/study/interrupt.h"
+#include "kernels/check.h"
 #include "kernels/clock.h"
 #include "kernels/gemm.h"
 #include "kernels/gemm_rate.h"
@@ -47,7 +48,12 @@ class Core {
       : model_(model),
         gemm_(gemm),
         attention_(make_self_attention(model)),
-        kept_(attention_->make_activations()) {}
+        kept_(attention_->make_activations()) {
+    attention_->visit_parameters([&](Parameter& p) {
+      throw UserError("attention " + model.attention + " has weights of its own (" + p.name +
+                      "), and what is measured here are attentions without; choose another");
+    });
+  }
 
   /// Seconds of a forward; in training, of its backward too.
   double run(Matrices& m, bool training) {

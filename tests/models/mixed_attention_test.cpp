@@ -132,6 +132,7 @@ const std::vector<std::string> kMixed = {
     "full,banded", "window,performer,full,banded:band_width=2",
     "strided,fixed:fixed_summary=2:attention_stride=3:fixed_subblocks=1",
     "window+full", "full,longformer+bigbird+banded",
+    "longformer:longformer_projections=own:longformer_global=3,full",
     "window:normaliser=entmax15+full:normaliser=sparsemax,full"};
 
 TEST(MixedAttention, StepsAreForward) {
@@ -208,6 +209,31 @@ TEST(MixedAttention, TurnsDropOutAlike) {
             .sums.loss);
   }
   EXPECT_EQ(losses[0], losses[1]);
+}
+
+/// Global projections start as the local ones, so that the model starts as the one that shares them.
+TEST(OwnGlobalProjections, StartAsTheLocalOnes) {
+  ModelConfig c = config("longformer:longformer_global=3", 2);
+  ModelConfig own = c;
+  set_field(own, "longformer_projections", "own");
+  Team team(2);
+  std::vector<Mat> logits;
+  std::vector<std::int64_t> counts;
+  for (const ModelConfig& one : {c, own}) {
+    Transformer model(one);
+    model.allocate(team);
+    logits.push_back(model.forward({}, kTarget));
+    counts.push_back(model.parameter_count());
+  }
+  expect_close(logits[1], logits[0], "logits");
+  EXPECT_EQ(counts[1] - counts[0], 2 * 3 * (48 * 48 + 48));
+  // Beside a projection that has no such matrices they are dense ones all the same.
+  own.projection = "mult_conv";
+  Transformer other(own);
+  other.allocate(team);
+  other.visit_parameters([](Parameter& p) {
+    if (p.name == "decoder.0.attention.global_q") EXPECT_GT(p.matrix().norm(), 0.1f);
+  });
 }
 
 // -- what is counted ------------------------------------------------------------------------------
