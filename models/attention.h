@@ -97,6 +97,10 @@ class SelfAttention : public Layer {
   /// For decodes of up to `capacity` positions.
   virtual std::unique_ptr<AttentionCache> make_cache(int tokens, std::int64_t capacity) const = 0;
   virtual std::uint64_t cache_bytes(int tokens, std::int64_t capacity) const = 0;
+  /// Floats of shared workspace that step needs in such a decode, at most workspace_floats.
+  virtual std::int64_t decode_workspace(int tokens, int threads, std::int64_t /*capacity*/) const {
+    return workspace_floats(tokens, threads);
+  }
   /// Takes k, v at ctx.position into the cache (of make_cache) and attends over positions [0,
   /// ctx.position]. q, k, v, o: (tokens, d_model).
   virtual void step(const StepContext& ctx, AttentionCache& cache, const float* q, const float* k,

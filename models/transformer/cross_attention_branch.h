@@ -29,7 +29,7 @@ class CrossAttentionBranch : public Branch {
   void restart(BranchState& state) const override;
   void begin(const StepContext& ctx, BranchState& state, const Mat& encoded,
              const StepBuffers& buffers) const override;
-  std::int64_t workspace_floats(int tokens, int threads) const override;
+  std::int64_t workspace_floats(const DecodeSizes& sizes, int threads) const override;
   void step(const StepContext& ctx, BranchState& state, const float* x, float* acc,
             const StepBuffers& buffers) const override;
   PerPart<Cost> step_cost(const DecodeSizes& sizes) const override;

@@ -34,7 +34,7 @@ class SelfAttentionBranch : public Branch {
   void restart(BranchState& state) const override;
   void pretend(const StepContext& ctx, BranchState& state, std::int64_t length, std::uint64_t seed,
                const std::string& stream) const override;
-  std::int64_t workspace_floats(int tokens, int threads) const override;
+  std::int64_t workspace_floats(const DecodeSizes& sizes, int threads) const override;
   void step(const StepContext& ctx, BranchState& state, const float* x, float* acc,
             const StepBuffers& buffers) const override;
   PerPart<Cost> step_cost(const DecodeSizes& sizes) const override;

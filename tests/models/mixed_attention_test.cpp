@@ -232,7 +232,9 @@ TEST(OwnGlobalProjections, StartAsTheLocalOnes) {
   Transformer other(own);
   other.allocate(team);
   other.visit_parameters([](Parameter& p) {
-    if (p.name == "decoder.0.attention.global_q") EXPECT_GT(p.matrix().norm(), 0.1f);
+    if (p.name == "decoder.0.attention.global_q") {
+      EXPECT_GT(p.matrix().norm(), 0.1f);
+    }
   });
 }
 
