@@ -117,6 +117,9 @@ class SelfAttention : public Layer {
   }
   /// Floats that Activations hold for each query; linear in length for every implementation.
   virtual double activation_floats() const = 0;
+  /// About what the buffers of each thread hold beside them in a training step, for an example of
+  /// `length` positions; candidates for thresholds apart, whose number depends on the values.
+  virtual double thread_floats(std::int64_t length) const = 0;
 };
 
 /// Between q of one sequence and k, v of another. One for each branch.
@@ -148,6 +151,7 @@ class CrossAttention : public Layer {
   virtual AttentionWork work(std::int64_t queries, std::int64_t keys) const = 0;
   /// As SelfAttention's.
   virtual double activation_floats() const = 0;
+  virtual double thread_floats(std::int64_t queries, std::int64_t keys) const = 0;
 };
 
 }  // namespace scaling

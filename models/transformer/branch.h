@@ -100,6 +100,8 @@ class Branch {
   /// FLOP of the matrix products of one example's forward, and floats that it keeps.
   virtual double forward_flops(const TrainSizes& sizes) const = 0;
   virtual double activation_floats(const TrainSizes& sizes) const = 0;
+  /// Floats that each thread's buffers hold beside them, however many examples there are.
+  virtual double thread_floats(const TrainSizes& /*sizes*/) const { return 0; }
 
   // -- a decode, one token of every sequence at a time --------------------------------------------
 

@@ -100,6 +100,10 @@ double CrossAttentionBranch::activation_floats(const TrainSizes& sizes) const {
          double(sizes.source) * 2 * double(d_);
 }
 
+double CrossAttentionBranch::thread_floats(const TrainSizes& sizes) const {
+  return attention_->thread_floats(sizes.length, sizes.source);
+}
+
 // -- a decode -------------------------------------------------------------------------------------
 
 std::unique_ptr<BranchState> CrossAttentionBranch::make_state(const DecodeSizes& sizes) const {

@@ -23,6 +23,7 @@ class CrossAttentionBranch : public Branch {
                 BranchScratch& scratch, const Mat& dout, Mat& dx, Mat* dencoded) const override;
   double forward_flops(const TrainSizes& sizes) const override;
   double activation_floats(const TrainSizes& sizes) const override;
+  double thread_floats(const TrainSizes& sizes) const override;
 
   std::unique_ptr<BranchState> make_state(const DecodeSizes& sizes) const override;
   std::uint64_t state_bytes(const DecodeSizes& sizes) const override;

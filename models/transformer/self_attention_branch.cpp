@@ -102,6 +102,10 @@ double SelfAttentionBranch::activation_floats(const TrainSizes& sizes) const {
          (6 * double(d_) + projection_->activation_floats() + attention_->activation_floats());
 }
 
+double SelfAttentionBranch::thread_floats(const TrainSizes& sizes) const {
+  return attention_->thread_floats(sizes.length);
+}
+
 // -- a decode -------------------------------------------------------------------------------------
 
 std::unique_ptr<BranchState> SelfAttentionBranch::make_state(const DecodeSizes& sizes) const {

@@ -262,7 +262,7 @@ TEST(MixedAttention, CostsAreThoseOfTheLayers) {
   EXPECT_DOUBLE_EQ(flops(shared), flops(mixed));
   EXPECT_DOUBLE_EQ(caches(shared), caches(mixed));
   EXPECT_DOUBLE_EQ(training(shared), training(mixed));
-  EXPECT_DOUBLE_EQ(shared.activation_bytes(3, 0, 40), full.activation_bytes(3, 0, 40));
+  EXPECT_GE(shared.activation_bytes(3, 0, 40), full.activation_bytes(3, 0, 40));
 }
 
 /// Some blocks of a deep model stand for all, in whole rounds.

@@ -185,6 +185,15 @@ double LshAttention::hashing_flops(std::int64_t length) const {
   return 2 * double(length * heads_ * d_head_) * double(rounds_ * hashing_of(length).columns());
 }
 
+double LshAttention::thread_floats(std::int64_t length) const {
+  // Of the sequence: rows and their gradients, what each is divided by, positions in the order of
+  // each round. Of a chunk: queries, keys and values likewise.
+  const LshCut cut = cut_of(length);
+  const std::int64_t columns = rounds_ * hashing_of(length).columns();
+  return double(length * (8 * d_head_ + 2 + rounds_) +
+                (3 * cut.chunk + 4 * cut.view() + columns) * d_head_);
+}
+
 AttentionWork LshAttention::work(std::int64_t length, bool causal) const {
   const double others = double(cut_of(length).view() - 1) * (causal ? 0.5 : 1.0);
   return {.pairs = double(heads_ * length * rounds_) * others, .choice = hashing_flops(length)};

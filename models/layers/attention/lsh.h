@@ -103,6 +103,7 @@ class LshAttention : public SelfAttention {
   AttentionWork work(std::int64_t length, bool causal) const override;
   AttentionWork work_of(const Activations& kept, std::int64_t length, bool causal) const override;
   double activation_floats() const override { return double(heads_ * (d_head_ + rounds_ + 1)); }
+  double thread_floats(std::int64_t length) const override;
 
   /// Positions that a step chooses: as many as a query sees in all rounds of forward.
   std::int64_t slots() const { return rounds_ * chunk_ * (1 + before_); }

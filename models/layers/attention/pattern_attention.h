@@ -59,6 +59,9 @@ class PatternAttention : public SelfAttention {
   /// Every pair of the pattern, of padding too.
   AttentionWork work(std::int64_t length, bool causal) const override;
   double activation_floats() const override { return tiles_.activation_floats(); }
+  double thread_floats(std::int64_t length) const override {
+    return tiles_.thread_floats(length, length);
+  }
 
  private:
   struct Cache;

@@ -131,4 +131,10 @@ double SplitAttention::activation_floats() const {
   return floats;
 }
 
+double SplitAttention::thread_floats(std::int64_t length) const {
+  double floats = 0;
+  for (const auto& part : parts_) floats += part->thread_floats(length);
+  return floats;
+}
+
 }  // namespace scaling

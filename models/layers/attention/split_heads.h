@@ -34,6 +34,7 @@ class SplitAttention : public SelfAttention {
   AttentionWork work(std::int64_t length, bool causal) const override;
   AttentionWork work_of(const Activations& kept, std::int64_t length, bool causal) const override;
   double activation_floats() const override;
+  double thread_floats(std::int64_t length) const override;
 
  private:
   struct Kept;

@@ -424,6 +424,11 @@ std::unique_ptr<Activations> TiledAttention::make_activations() const {
   return std::make_unique<AttentionActivations>();
 }
 
+double TiledAttention::thread_floats(std::int64_t queries, std::int64_t keys) const {
+  const std::int64_t rows = 4 * (queries + keys) * d_head + 2 * queries;
+  return double(rows + 2 * kQueriesAtOnce * padded(std::min(kKeysAtOnce, keys)));
+}
+
 void TiledAttention::forward(Pass& pass, const Mat& q, const Mat& k, const Mat& v,
                              const AttentionMask& mask, Activations& kept, Mat& o) const {
   const std::int64_t queries = pass.length(q), keys = pass.length(k);

@@ -103,6 +103,7 @@ class LongformerAttention : public PatternAttention {
   /// With own projections those of a call without a causal mask, in which all positions have keys
   /// and values for global rows.
   double activation_floats() const override;
+  double thread_floats(std::int64_t length) const override;
 
  private:
   struct Rows;

@@ -228,6 +228,11 @@ AttentionWork LongformerAttention::work(std::int64_t length, bool causal) const 
   return work;
 }
 
+double LongformerAttention::thread_floats(std::int64_t length) const {
+  const double floats = PatternAttention::thread_floats(length);
+  return rows_ ? floats + rows_->tiles.thread_floats(rows_->globals(length), length) : floats;
+}
+
 double LongformerAttention::activation_floats() const {
   // Keys, values, their gradients, and that of the input.
   return PatternAttention::activation_floats() + (rows_ ? 5 * double(rows_->width) : 0);
