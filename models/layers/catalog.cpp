@@ -125,10 +125,8 @@ struct Component {
 
 template <class C>
 Component component(const char* name, std::string ModelConfig::*chosen) {
-  return {name,
-          chosen,
-          {entries<C>().begin(), entries<C>().end()},
-          std::is_same_v<C, SelfAttention>};
+  return {
+      name, chosen, {entries<C>().begin(), entries<C>().end()}, std::is_same_v<C, SelfAttention>};
 }
 
 bool is_read = false;

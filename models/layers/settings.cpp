@@ -75,9 +75,8 @@ void validate_turns(const ModelConfig& config) {
   const auto turns = std::int64_t(all.size());
   const auto require_rounds = [&](const char* name, std::int64_t blocks) {
     if (blocks % turns == 0) return;
-    throw UserError(std::string(name) + " " + std::to_string(blocks) +
-                    " is no multiple of the " + std::to_string(turns) +
-                    " attentions that '" + config.attention +
+    throw UserError(std::string(name) + " " + std::to_string(blocks) + " is no multiple of the " +
+                    std::to_string(turns) + " attentions that '" + config.attention +
                     "' gives blocks in turn, so the last round would be cut off; change one of "
                     "the two, or write an attention for each block");
   };

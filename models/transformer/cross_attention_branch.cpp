@@ -137,8 +137,7 @@ void CrossAttentionBranch::begin(const StepContext& ctx, BranchState& state, con
   if (ctx.thread == 0) own.length = encoded.rows();
 }
 
-std::int64_t CrossAttentionBranch::workspace_floats(const DecodeSizes& sizes,
-                                                    int threads) const {
+std::int64_t CrossAttentionBranch::workspace_floats(const DecodeSizes& sizes, int threads) const {
   // begin() takes the source's positions so many at once.
   return std::max(projection_->workspace_floats(std::max(sizes.tokens, kMaxTokens), threads),
                   attention_->workspace_floats(sizes.tokens, threads));

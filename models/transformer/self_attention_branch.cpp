@@ -130,8 +130,7 @@ void SelfAttentionBranch::pretend(const StepContext& ctx, BranchState& state, st
   static_cast<State&>(state).cache->pretend(ctx, length, seed, stream);
 }
 
-std::int64_t SelfAttentionBranch::workspace_floats(const DecodeSizes& sizes,
-                                                   int threads) const {
+std::int64_t SelfAttentionBranch::workspace_floats(const DecodeSizes& sizes, int threads) const {
   return std::max(projection_->workspace_floats(sizes.tokens, threads),
                   attention_->decode_workspace(sizes.tokens, threads, sizes.positions));
 }

@@ -118,7 +118,8 @@ TEST(LongformerAttention, BadSizesAreRefused) {
   EXPECT_EQ(text({7, 2, 0}), "");
 }
 
-// -- projections of global positions of their own --------------------------------------------------
+// -- projections of global positions of their own
+// --------------------------------------------------
 
 ModelConfig own_config(const Sizes& sizes, const std::string& normaliser = "softmax") {
   ModelConfig c = config(sizes, normaliser);

@@ -25,8 +25,9 @@ TEST(SplitAttention, EachHeadIsItsDefinition) {
   for (const std::int64_t length : {6, 70, 150}) {
     for (const bool causal : {false, true}) expect_is_rule(*layer(kText), length, causal, kRule);
   }
-  const std::string entmax = "window:window_width=5:normaliser=entmax15"
-                             "+full:normaliser=entmax15+banded:band_width=4:normaliser=entmax15";
+  const std::string entmax =
+      "window:window_width=5:normaliser=entmax15"
+      "+full:normaliser=entmax15+banded:band_width=4:normaliser=entmax15";
   expect_is_rule(*layer(entmax), 40, true, kRule, 1.5);
 }
 

@@ -129,9 +129,11 @@ TEST(AttentionList, ASmallModelHasThemAll) {
 const std::vector<int> kTarget = {7, 1, 30, 30, 12, 44, 2, 9, 51, 3, 8};
 
 const std::vector<std::string> kMixed = {
-    "full,banded", "window,performer,full,banded:band_width=2",
+    "full,banded",
+    "window,performer,full,banded:band_width=2",
     "strided,fixed:fixed_summary=2:attention_stride=3:fixed_subblocks=1",
-    "window+full", "full,longformer+bigbird+banded",
+    "window+full",
+    "full,longformer+bigbird+banded",
     "longformer:longformer_projections=own:longformer_global=3,full",
     "window:normaliser=entmax15+full:normaliser=sparsemax,full"};
 
@@ -211,7 +213,8 @@ TEST(MixedAttention, TurnsDropOutAlike) {
   EXPECT_EQ(losses[0], losses[1]);
 }
 
-/// Global projections start as the local ones, so that the model starts as the one that shares them.
+/// Global projections start as the local ones, so that the model starts as the one that shares
+/// them.
 TEST(OwnGlobalProjections, StartAsTheLocalOnes) {
   ModelConfig c = config("longformer:longformer_global=3", 2);
   ModelConfig own = c;

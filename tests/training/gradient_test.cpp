@@ -137,8 +137,10 @@ std::vector<Case> cases() {
   set_field(own, "longformer_global", 2);
   const std::set<std::string> no_slope = {"global_k_bias"};  // the same for all keys of a row
   all.push_back({"longformer_own_causal", "attention", "longformer", own, 0, true, true, no_slope});
-  all.push_back({"longformer_own_padding", "attention", "longformer", own, 0, false, true, no_slope});
-  all.push_back({"longformer_own_dropout", "attention", "longformer", own, 0.25f, false, false, no_slope});
+  all.push_back(
+      {"longformer_own_padding", "attention", "longformer", own, 0, false, true, no_slope});
+  all.push_back(
+      {"longformer_own_dropout", "attention", "longformer", own, 0.25f, false, false, no_slope});
   ModelConfig sums = soft;
   set_field(sums, "linformer_rank", 3);
   set_field(sums, "linformer_length", kLength);

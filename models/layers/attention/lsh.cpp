@@ -186,12 +186,7 @@ double LshAttention::hashing_flops(std::int64_t length) const {
 }
 
 double LshAttention::thread_floats(std::int64_t length) const {
-  // Of the sequence: rows and their gradients, what each is divided by, positions in the order of
-  // each round. Of a chunk: queries, keys and values likewise.
-  const LshCut cut = cut_of(length);
-  const std::int64_t columns = rounds_ * hashing_of(length).columns();
-  return double(length * (8 * d_head_ + 2 + rounds_) +
-                (3 * cut.chunk + 4 * cut.view() + columns) * d_head_);
+  return LshHead::floats(cut_of(length), hashing_of(length), d_head_);
 }
 
 AttentionWork LshAttention::work(std::int64_t length, bool causal) const {

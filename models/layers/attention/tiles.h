@@ -33,7 +33,7 @@ struct TiledAttention {
                 Activations& kept, const Mat& do_, Mat& dq, Mat& dk, Mat& dv) const;
   /// The result, and of each head the two numbers of a row.
   double activation_floats() const { return double(heads * (d_head + 2)); }
-  /// A head's rows and their gradients, and two tiles.
+  /// A head's rows and their gradients, and two tiles; not copies of a tile's rows.
   double thread_floats(std::int64_t queries, std::int64_t keys) const;
 };
 

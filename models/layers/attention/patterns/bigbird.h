@@ -69,8 +69,9 @@ class BigBird : public Pattern {
   /// 2048, 3072 and 4096 positions all are among the first 1024, and the last two rows but one may
   /// draw neighbours; of others all are in the first 2 r + 5 blocks (r: bigbird_random), or where
   /// there are no more, half are in the first r + 5 and the others beyond, or where there are no
-  /// more than that, anywhere. Of such a stretch of blocks the last is never drawn, by row 1 neither
-  /// the one before it, and by the row of that one not block 1; so a row may draw fewer than r.
+  /// more than that, anywhere. Of such a stretch of blocks the last is never drawn, by row 1
+  /// neither the one before it, and by the row of that one not block 1; so a row may draw fewer
+  /// than r.
   std::int64_t* draw_random(std::int64_t head, std::int64_t row, std::int64_t blocks,
                             std::int64_t length, std::int64_t* end) const;
 

@@ -23,8 +23,8 @@ struct LongformerKnobs : WindowKnobs {
     constexpr Trait size{.is_size = true};
     visit("longformer_dilation", k.longformer_dilation,
           "distance of neighbours in the longformer attention's window; 1: no gaps", size);
-    visit("longformer_global", k.longformer_global,
-          "first positions that see all and that all see", size);
+    visit("longformer_global", k.longformer_global, "first positions that see all and that all see",
+          size);
     visit("longformer_projections", k.longformer_projections,
           "of what global positions see: shared with the others, or own, the paper's second set");
     WindowKnobs::fields(k, visit);

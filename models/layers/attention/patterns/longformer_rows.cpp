@@ -68,8 +68,7 @@ void take_first(const Mat& all, std::int64_t length, std::int64_t n, Mat& first)
 
 DenseProduct product_for(const std::string& part, std::int64_t width) {
   DenseProduct product("global_" + part, "global_" + part + "_bias", width, width);
-  product.visit_parameters(
-      [&](Parameter& p) { p.drawn_as = p.is_vector ? part + "_bias" : part; });
+  product.visit_parameters([&](Parameter& p) { p.drawn_as = p.is_vector ? part + "_bias" : part; });
   return product;
 }
 
@@ -94,20 +93,21 @@ void LongformerAttention::shrink(ModelConfig& config) {
 }
 
 LongformerAttention::LongformerAttention(const ModelConfig& config, const LongformerKnobs& knobs)
-    : PatternAttention(config, std::make_unique<Longformer>(
-                                   knobs.window_width, knobs.longformer_dilation,
-                                   knobs.longformer_global,
-                                   knobs.longformer_projections == GlobalProjections::shared)) {
+    : PatternAttention(config,
+                       std::make_unique<Longformer>(
+                           knobs.window_width, knobs.longformer_dilation, knobs.longformer_global,
+                           knobs.longformer_projections == GlobalProjections::shared)) {
   if (knobs.longformer_projections == GlobalProjections::shared) return;
   const std::int64_t d = config.d_model;
-  rows_ = std::make_unique<Rows>(Rows{.width = d,
-                       .global = knobs.longformer_global,
-                       .type = config.weight_type,
-                       .tiles = {config.n_heads, config.d_head(), std::make_unique<AllKeys>(),
-                                 make_normaliser(knobs.normaliser, knobs.entmax_alpha)},
-                       .q = product_for("q", d),
-                       .k = product_for("k", d),
-                       .v = product_for("v", d)});
+  rows_ = std::make_unique<Rows>(
+      Rows{.width = d,
+           .global = knobs.longformer_global,
+           .type = config.weight_type,
+           .tiles = {config.n_heads, config.d_head(), std::make_unique<AllKeys>(),
+                     make_normaliser(knobs.normaliser, knobs.entmax_alpha)},
+           .q = product_for("q", d),
+           .k = product_for("k", d),
+           .v = product_for("v", d)});
 }
 
 LongformerAttention::~LongformerAttention() = default;
