@@ -7,6 +7,15 @@
 
 namespace scaling {
 
+/// That a loop started here would have.
+inline int openmp_threads() {
+#ifdef _OPENMP
+  return omp_get_max_threads();
+#else
+  return 1;
+#endif
+}
+
 inline void use_openmp_threads([[maybe_unused]] int threads) {
 #ifdef _OPENMP
   if (omp_get_max_threads() != threads) omp_set_num_threads(threads);

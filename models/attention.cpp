@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "kernels/check.h"
 #include "models/initialize.h"
 
 namespace scaling {
@@ -59,6 +60,8 @@ float* KeyValueCache::values_of(int token, std::int64_t head) {
 float* KeyValueCache::scores_of(int token, std::int64_t head) {
   return scores.data() + (token * heads + head) * capacity;
 }
+
+void SelfAttention::take_heads(Range) { SCALING_CHECK(false); }
 
 Mat SelfAttention::forward(const Mat& q, const Mat& k, const Mat& v, bool causal) const {
   Pass pass = evaluation_pass();

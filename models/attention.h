@@ -78,9 +78,29 @@ class SelfAttention : public Layer {
   /// Evaluation of one sequence.
   Mat forward(const Mat& q, const Mat& k, const Mat& v, bool causal) const;
 
+  /// Has these heads of the layer alone from here on: reads and writes no columns of others, but
+  /// matrices and steps keep their width. Once, before anything else. For those whose traits say
+  /// that they share heads.
+  virtual void take_heads(Range heads);
+
+  // Of attentions that project positions themselves, beside what the layer's projection makes.
+  /// Whether it does, so that the next three must be called.
+  virtual bool takes_input() const { return false; }
+  /// Before forward: what the projection is given; it stays as it is until after backward.
+  virtual void take_input(const Mat& /*x*/, Activations& /*kept*/) const {}
+  /// After backward: adds to the gradient of that.
+  virtual void add_input_gradient(const Activations& /*kept*/, Mat& /*dx*/) const {}
+  /// Before step, by every thread with equal values: (tokens, d_model).
+  virtual void take_input(const StepContext& /*ctx*/, AttentionCache& /*cache*/,
+                          const float* /*x*/) const {}
+
   /// For decodes of up to `capacity` positions.
   virtual std::unique_ptr<AttentionCache> make_cache(int tokens, std::int64_t capacity) const = 0;
   virtual std::uint64_t cache_bytes(int tokens, std::int64_t capacity) const = 0;
+  /// Floats of shared workspace that step needs in such a decode, at most workspace_floats.
+  virtual std::int64_t decode_workspace(int tokens, int threads, std::int64_t /*capacity*/) const {
+    return workspace_floats(tokens, threads);
+  }
   /// Takes k, v at ctx.position into the cache (of make_cache) and attends over positions [0,
   /// ctx.position]. q, k, v, o: (tokens, d_model).
   virtual void step(const StepContext& ctx, AttentionCache& cache, const float* q, const float* k,
@@ -97,6 +117,9 @@ class SelfAttention : public Layer {
   }
   /// Floats that Activations hold for each query; linear in length for every implementation.
   virtual double activation_floats() const = 0;
+  /// About what the buffers of each thread hold beside them in a training step, for an example of
+  /// `length` positions; candidates for thresholds apart, whose number depends on the values.
+  virtual double thread_floats(std::int64_t length) const = 0;
 };
 
 /// Between q of one sequence and k, v of another. One for each branch.
@@ -128,6 +151,7 @@ class CrossAttention : public Layer {
   virtual AttentionWork work(std::int64_t queries, std::int64_t keys) const = 0;
   /// As SelfAttention's.
   virtual double activation_floats() const = 0;
+  virtual double thread_floats(std::int64_t queries, std::int64_t keys) const = 0;
 };
 
 }  // namespace scaling

@@ -47,8 +47,10 @@ struct ModelConfig {
   std::string feed_forward = "dense";      // paper 1
   std::string projection = "dense";        // decoder self-attention's, paper 2
   std::string cross_projection = "dense";  // paper 2.8
-  std::string attention = "full";          // self-attention's (paper 4); cross-attention's is full
-  std::string loss = "dense";              // paper 3
+  // Self-attention's (paper 4), or several (models/layers/attention_list.h); cross-attention's is
+  // full.
+  std::string attention = "full";
+  std::string loss = "dense";  // paper 3
   ResidualStack residual_stack = ResidualStack::plain;
   std::int64_t attention_layers = 1;  // self-attentions of a decoder block
   SourceUse source = SourceUse::cross_attention;
@@ -84,7 +86,9 @@ struct ModelConfig {
     visit("projection", c.projection, "implementation of the self-attention projections");
     visit("cross_projection", c.cross_projection,
           "implementation of the cross-attention projections");
-    visit("attention", c.attention, "implementation of self-attention between the projections");
+    visit("attention", c.attention,
+          "implementation of self-attention between the projections; several with commas are those "
+          "of blocks in turn, with plus signs they share heads, name:knob=value sets one's own");
     visit("loss", c.loss, "implementation of the layer to the vocabulary");
     visit("residual_stack", c.residual_stack,
           "plain, reversible, or reversible_stored: the latter's function, its activations kept");

@@ -88,7 +88,7 @@ void store(const Parameter& p, std::int64_t offset, const float* values, std::in
 }
 
 void fill_rows(const Parameter& p, std::uint64_t seed, Range rows, std::vector<float>& row_buffer) {
-  const std::uint64_t stream = stream_of(p.name);
+  const std::uint64_t stream = stream_of(p.drawn_as.empty() ? p.name : p.drawn_as);
   const bool is_table = p.init.kind == Initializer::Kind::positions;
   if (p.layout == Layout::rows && !is_table) {
     float values[kChunk];

@@ -49,6 +49,9 @@ struct Parameter {
   /// where is_frozen.
   float* gradient = nullptr;
   bool is_frozen = false;  ///< keeps its initial value in training
+  /// The name whose draws it starts as, so that it starts equal to a parameter of that name, shape
+  /// and initialiser; empty: its own. Of an attention: within the layer's projection.
+  std::string drawn_as = {};
 
   std::int64_t count() const { return rows * cols; }
   std::uint64_t bytes(WeightType model_type) const;

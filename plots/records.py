@@ -5,6 +5,7 @@ import functools
 import json
 import math
 import pathlib
+import re
 import statistics
 from typing import NamedTuple
 
@@ -61,6 +62,7 @@ READS = {
             "window_width",
             "longformer_dilation",
             "longformer_global",
+            "longformer_projections",
         ),
         "linformer": ("linformer_rank", "linformer_length", "linformer_sharing"),
         "performer": ("performer_features", "performer_directions", "performer_redraw"),
@@ -102,6 +104,7 @@ LATER = {
     "bigbird_blocks": "uniform",
     "longformer_dilation": 1,
     "longformer_global": 1,
+    "longformer_projections": "shared",
     "performer_features": 256,
     "performer_directions": "orthogonal",
     "performer_redraw": "each_step",
@@ -380,6 +383,11 @@ def is_one_window(record):
     return "peer" in config and "batches" not in config
 
 
+def chosen(text):
+    """Names in the text of a chooser: one, or those that blocks take in turn and heads share."""
+    return {part.split(":")[0] for part in re.split("[,+]", str(text or ""))}
+
+
 def settings(record):
     """The knobs that a measurement depends on.
 
@@ -388,7 +396,10 @@ def settings(record):
     """
     config = record.get("config") or {}
     read = {
-        knob for chooser, choices in READS.items() for knob in choices.get(config.get(chooser), ())
+        knob
+        for chooser, choices in READS.items()
+        for name in chosen(config.get(chooser, ""))
+        for knob in choices.get(name, ())
     }
     return {
         knob: value

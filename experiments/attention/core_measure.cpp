@@ -9,6 +9,7 @@
 #include "experiments/instruments/interleave.h"
 #include "experiments/instruments/memory.h"
 #include "experiments/study/interrupt.h"
+#include "kernels/check.h"
 #include "kernels/clock.h"
 #include "kernels/gemm.h"
 #include "kernels/gemm_rate.h"

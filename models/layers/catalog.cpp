@@ -2,6 +2,8 @@
 #include "models/layers/catalog.h"
 
 #include <algorithm>
+#include <type_traits>
+#include <utility>
 
 #include "kernels/check.h"
 #include "models/layers/attention/full.h"
@@ -14,6 +16,8 @@
 #include "models/layers/attention/patterns/strided.h"
 #include "models/layers/attention/patterns/window.h"
 #include "models/layers/attention/performer.h"
+#include "models/layers/attention/split_heads.h"
+#include "models/layers/attention_list.h"
 #include "models/layers/catalog_entry.h"
 #include "models/layers/feed_forward/dense.h"
 #include "models/layers/feed_forward/dense_relu_skip.h"
@@ -116,11 +120,13 @@ struct Component {
   const char* name;
   std::string ModelConfig::*chosen;
   std::vector<EntryInfo> entries;
+  bool is_list;  ///< what is chosen is a text of models/layers/attention_list.h
 };
 
 template <class C>
 Component component(const char* name, std::string ModelConfig::*chosen) {
-  return {name, chosen, {entries<C>().begin(), entries<C>().end()}};
+  return {
+      name, chosen, {entries<C>().begin(), entries<C>().end()}, std::is_same_v<C, SelfAttention>};
 }
 
 bool is_read = false;
@@ -154,6 +160,57 @@ const E& find_entry(const std::string& component, const std::vector<E>& all,
     known.push_back(e.name);
   }
   refuse_choice(component, name, known);
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string all;
+  for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
+  return all;
+}
+
+/// Knobs that one attention of a list sets for itself, as they would be written.
+Settings own_knobs(const EntryInfo& entry, const NamedAttention& one) {
+  const std::vector<KnobInfo> knobs = entry.knobs();
+  Settings own;
+  for (const auto& [name, value] : one.own) {
+    const std::string& wanted = name;
+    const auto at = std::find_if(knobs.begin(), knobs.end(),
+                                 [&wanted](const KnobInfo& knob) { return knob.name == wanted; });
+    if (at != knobs.end()) {
+      own.emplace_back(name, at->normalised(name, value));
+      continue;
+    }
+    std::vector<std::string> known;
+    for (const KnobInfo& knob : knobs) known.push_back(knob.name);
+    throw UserError("attention " + one.name + " has no knob '" + name + "'; it has " +
+                    listed(known));
+  }
+  return own;
+}
+
+/// For itself, if it can have some of a block's heads.
+const EntryInfo& require_shares_heads(const EntryInfo& entry, const std::vector<EntryInfo>& all) {
+  if (entry.traits.shares_heads) return entry;
+  std::vector<std::string> others;
+  for (const EntryInfo& e : all) {
+    if (e.traits.shares_heads) others.emplace_back(e.name);
+  }
+  throw UserError("attention " + std::string(entry.name) +
+                  " takes all heads of a block, so that it cannot share them (+); those that can "
+                  "are " +
+                  listed(others) + ", or give it a block of its own (,)");
+}
+
+std::vector<ChosenEntry> entries_of_list(const Component& c, const std::string& text) {
+  std::vector<ChosenEntry> all;
+  for (const HeadAttentions& of_block : parse_attentions(text)) {
+    for (const NamedAttention& one : of_block) {
+      const EntryInfo& entry = find_entry(c.name, c.entries, one.name);
+      if (of_block.size() > 1) require_shares_heads(entry, c.entries);
+      all.push_back({&entry, own_knobs(entry, one)});
+    }
+  }
+  return all;
 }
 
 template <class C>
@@ -217,23 +274,44 @@ std::vector<std::string> knobs_of_component(const std::string& component) {
   return names;
 }
 
-const EntryInfo& chosen_entry(const ModelConfig& config, const std::string& component) {
+ModelConfig ChosenEntry::config_of(ModelConfig config) const {
+  for (const auto& [name, value] : own) config.component_knobs[name] = value;
+  return config;
+}
+
+bool ChosenEntry::sets(const std::string& knob) const {
+  return std::any_of(own.begin(), own.end(),
+                     [&knob](const auto& setting) { return setting.first == knob; });
+}
+
+std::vector<ChosenEntry> chosen_entries(const ModelConfig& config, const std::string& component) {
   const Component& c = find_component(component);
-  return find_entry(component, c.entries, config.*c.chosen);
+  if (c.is_list) return entries_of_list(c, config.*c.chosen);
+  return {ChosenEntry{&find_entry(component, c.entries, config.*c.chosen)}};
+}
+
+const EntryInfo& chosen_entry(const ModelConfig& config, const std::string& component) {
+  const std::vector<ChosenEntry> all = chosen_entries(config, component);
+  SCALING_CHECK(all.size() == 1);
+  return *all[0].entry;
+}
+
+std::int64_t attentions_in_turn(const ModelConfig& config) {
+  return std::int64_t(parse_attentions(config.attention).size());
 }
 
 void require_causal(const ModelConfig& config) {
   for (const Component& c : components()) {
-    const EntryInfo& chosen = find_entry(c.name, c.entries, config.*c.chosen);
-    if (chosen.traits.step != StepIs::none) continue;
-    std::string others;
-    for (const std::string& name : causal_implementations_of(c.name)) {
-      others += (others.empty() ? "" : ", ") + name;
-    }
-    throw UserError(std::string(c.name) + " " + chosen.name +
+    const std::vector<ChosenEntry> chosen = chosen_entries(config, c.name);
+    const auto never = std::find_if(chosen.begin(), chosen.end(), [](const ChosenEntry& one) {
+      return one.entry->traits.step == StepIs::none;
+    });
+    if (never == chosen.end()) continue;
+    throw UserError(std::string(c.name) + " " + never->entry->name +
                     " lets every position depend on later ones, so it neither decodes nor learns a "
                     "causal task; choose one of " +
-                    others + ", or a task that is read from both sides (masked)");
+                    listed(causal_implementations_of(c.name)) +
+                    ", or a task that is read from both sides (masked)");
   }
 }
 
@@ -267,8 +345,39 @@ std::unique_ptr<SelfAttention> make_attention(const std::string& name, const Mod
   return find_entry("attention", entries<SelfAttention>(), name).make(config);
 }
 
+namespace {
+
+std::unique_ptr<SelfAttention> make_named(const NamedAttention& one, const ModelConfig& config) {
+  const Entry<SelfAttention>& entry = find_entry("attention", entries<SelfAttention>(), one.name);
+  return entry.make(ChosenEntry{&entry, own_knobs(entry, one)}.config_of(config));
+}
+
+std::unique_ptr<SelfAttention> make_of_block(const HeadAttentions& all, const ModelConfig& config) {
+  if (all.size() == 1) return make_named(all[0], config);
+  const auto heads = config.n_heads / std::int64_t(all.size());
+  SCALING_CHECK(heads * std::int64_t(all.size()) == config.n_heads);
+  std::vector<std::unique_ptr<SelfAttention>> parts;
+  for (const NamedAttention& one : all) {
+    const auto first = std::int64_t(parts.size()) * heads;
+    parts.push_back(make_named(one, config));
+    parts.back()->take_heads({first, first + heads});
+  }
+  return std::make_unique<SplitAttention>(std::move(parts));
+}
+
+}  // namespace
+
+std::unique_ptr<SelfAttention> make_self_attention(const ModelConfig& config, Where where) {
+  const std::vector<HeadAttentions> all = parse_attentions(config.attention);
+  return make_of_block(all[std::size_t(where.block) % all.size()], config);
+}
+
 std::unique_ptr<SelfAttention> make_self_attention(const ModelConfig& config) {
-  return make_attention(config.attention, config);
+  const std::vector<HeadAttentions> all = parse_attentions(config.attention);
+  if (all.size() == 1) return make_of_block(all[0], config);
+  throw UserError("attention '" + config.attention + "' gives blocks " +
+                  std::to_string(all.size()) +
+                  " in turn, and here one attention is looked at by itself; name one");
 }
 
 std::unique_ptr<CrossAttention> make_cross_attention(const ModelConfig& config) {

@@ -1,6 +1,7 @@
 // component + name -> entry: one explicit list.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,20 +35,37 @@ std::vector<std::string> implementations_of(const std::string& component);
 std::vector<std::string> causal_implementations_of(const std::string& component);
 /// Knobs of its implementations, each once.
 std::vector<std::string> knobs_of_component(const std::string& component);
-/// The implementation that a config names; throws UserError listing the known.
+/// An implementation that a config names.
+struct ChosenEntry {
+  const EntryInfo* entry;
+  Settings own = {};  ///< knobs that it sets for itself alone
+  /// With its own knobs instead of the config's.
+  ModelConfig config_of(ModelConfig config) const;
+  bool sets(const std::string& knob) const;
+};
+/// One; of attention as many as the text of models/layers/attention_list.h names. Throws UserError
+/// listing the known for an unknown name and for a knob of its own that an attention has not, and
+/// for attentions that are to share heads and cannot.
+std::vector<ChosenEntry> chosen_entries(const ModelConfig& config, const std::string& component);
+/// The one; aborts if there are several.
 const EntryInfo& chosen_entry(const ModelConfig& config, const std::string& component);
+/// How many blocks it takes until attentions come round again.
+std::int64_t attentions_in_turn(const ModelConfig& config);
 /// Throws UserError that lists those that can be causal, if the config names one that cannot.
 void require_causal(const ModelConfig& config);
 
 /// Where in a model a layer goes.
 struct Where {
   bool in_encoder = false;
+  std::int64_t block = 0;  ///< from 0, of its stack
 };
 
 // What the config names. An encoder's projection is always the dense one (paper 7.4).
 std::unique_ptr<FeedForward> make_feed_forward(const ModelConfig& config);
 std::unique_ptr<Projection> make_projection(const ModelConfig& config, Where where);
 std::unique_ptr<CrossProjection> make_cross_projection(const ModelConfig& config);
+std::unique_ptr<SelfAttention> make_self_attention(const ModelConfig& config, Where where);
+/// That of every block; throws UserError if blocks differ.
 std::unique_ptr<SelfAttention> make_self_attention(const ModelConfig& config);
 /// Always full.
 std::unique_ptr<CrossAttention> make_cross_attention(const ModelConfig& config);

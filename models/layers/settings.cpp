@@ -1,10 +1,12 @@
 // The knobs of a model and of its components as one list.
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "kernels/check.h"
 #include "models/config.h"
 #include "models/config_checks.h"
+#include "models/layers/attention_list.h"
 #include "models/layers/catalog.h"
 
 namespace scaling {
@@ -58,6 +60,53 @@ bool has_knob(const EntryInfo& entry, const std::string& name) {
   const std::vector<KnobInfo> knobs = entry.knobs();
   return std::any_of(knobs.begin(), knobs.end(),
                      [&name](const KnobInfo& knob) { return knob.name == name; });
+}
+
+/// Whether some entry that is chosen reads the config's: one that sets it for itself does not.
+bool is_read_of(const std::vector<ChosenEntry>& chosen, const std::string& knob) {
+  return std::any_of(chosen.begin(), chosen.end(), [&knob](const ChosenEntry& one) {
+    return has_knob(*one.entry, knob) && !one.sets(knob);
+  });
+}
+
+/// Blocks take their attentions in turn, whole rounds of them, and heads are shared equally.
+void validate_turns(const ModelConfig& config) {
+  const std::vector<HeadAttentions> all = parse_attentions(config.attention);
+  const auto turns = std::int64_t(all.size());
+  const auto require_rounds = [&](const char* name, std::int64_t blocks) {
+    if (blocks % turns == 0) return;
+    throw UserError(std::string(name) + " " + std::to_string(blocks) + " is no multiple of the " +
+                    std::to_string(turns) + " attentions that '" + config.attention +
+                    "' gives blocks in turn, so the last round would be cut off; change one of "
+                    "the two, or write an attention for each block");
+  };
+  require_rounds("decoder_layers", config.decoder_layers);
+  require_rounds("encoder_layers", config.encoder_layers);
+  require_rounds("blocks", config.blocks);
+  for (const HeadAttentions& of_block : all) {
+    require_divides("n_heads", config.n_heads, "attentions that share heads",
+                    std::int64_t(of_block.size()));
+  }
+}
+
+/// Each of them once, without sizes of its own; some twice, so that they divide the heads.
+void shrink_turns(ModelConfig& config) {
+  std::vector<HeadAttentions> all;
+  std::set<std::string> texts;
+  for (const HeadAttentions& of_block : parse_attentions(config.attention)) {
+    HeadAttentions shared;
+    std::set<std::string> parts;
+    for (NamedAttention one : of_block) {
+      std::erase_if(one.own, [](const auto& knob) { return info_of(knob.first).trait.is_size; });
+      const std::vector<HeadAttentions> alone(1, HeadAttentions(1, one));
+      if (parts.insert(print_attentions(alone)).second) shared.push_back(one);
+    }
+    if (std::int64_t(shared.size()) > config.n_heads) shared.resize(std::size_t(config.n_heads));
+    while (config.n_heads % std::int64_t(shared.size()) != 0) shared.push_back(shared.back());
+    const std::vector<HeadAttentions> block(1, shared);
+    if (texts.insert(print_attentions(block)).second) all.push_back(shared);
+  }
+  config.attention = print_attentions(all);
 }
 
 /// Sizes come from the shape; components, how weights are stored and the seed stay.
@@ -116,28 +165,31 @@ bool is_relevant(const ModelConfig& config, const std::string& knob) {
   if (is_own(knob)) return true;
   const std::vector<std::string> components = component_names();
   return std::any_of(components.begin(), components.end(), [&](const std::string& component) {
-    return has_knob(chosen_entry(config, component), knob);
+    return is_read_of(chosen_entries(config, component), knob);
   });
 }
 
 void require_relevant(const ModelConfig& config, const std::string& knob) {
   if (is_relevant(config, info_of(knob).name)) return;
   std::string users;
+  bool is_set = false;
   for (const std::string& component : component_names()) {
     for (const EntryInfo& entry : entries_of(component)) {
       if (has_knob(entry, knob))
         users += (users.empty() ? "" : ", ") + component + "=" + entry.name;
     }
+    for (const ChosenEntry& one : chosen_entries(config, component)) is_set |= one.sets(knob);
   }
   throw UserError("'" + knob + "' is a knob of " + users +
-                  ", of which this model has none; leave it out, or choose one of them");
+                  (is_set ? ", of which each that this model has sets its own; leave it out"
+                          : ", of which this model has none; leave it out, or choose one of them"));
 }
 
 void validate(const ModelConfig& config) {
   // Unknown names first: what a component says of its sizes is asked of one that is known.
-  std::vector<const EntryInfo*> chosen;
+  std::vector<ChosenEntry> chosen;
   for (const std::string& component : component_names()) {
-    chosen.push_back(&chosen_entry(config, component));
+    for (ChosenEntry& one : chosen_entries(config, component)) chosen.push_back(std::move(one));
   }
   require_positive("d_model", config.d_model);
   require_positive("d_ff", config.d_ff);
@@ -152,6 +204,7 @@ void validate(const ModelConfig& config) {
   require_divides("d_model", config.d_model, "n_heads", config.n_heads);
   require_not_negative("encoder_layers", config.encoder_layers);
   require_not_negative("blocks", config.blocks);
+  validate_turns(config);
   if (config.blocks > config.decoder_layers) {
     throw UserError("blocks " + std::to_string(config.blocks) + " exceeds decoder_layers " +
                     std::to_string(config.decoder_layers) + "; hold at most one block per layer");
@@ -160,7 +213,7 @@ void validate(const ModelConfig& config) {
     throw UserError("embedding_scale " + print_value(config.embedding_scale) +
                     " must be positive; 1 is the reference's");
   }
-  for (const EntryInfo* entry : chosen) entry->validate(config);
+  for (const ChosenEntry& one : chosen) one.entry->validate(one.config_of(config));
 }
 
 ModelConfig shrunk(ModelConfig config) {
@@ -170,12 +223,14 @@ ModelConfig shrunk(ModelConfig config) {
   config.d_ff = 192;
   config.vocab_size = 200;
   config.max_length = 16;
-  config.encoder_layers = std::min<std::int64_t>(config.encoder_layers, 1);
-  config.decoder_layers = config.blocks = 2;
+  shrink_turns(config);
+  const std::int64_t turns = attentions_in_turn(config);
+  config.encoder_layers = config.encoder_layers > 0 ? turns : 0;
+  config.decoder_layers = config.blocks = std::max<std::int64_t>(2, turns);
   config.embedding_scale = 1;  // else logits would show little of the blocks
   config.seed = 1;
   for (const std::string& component : component_names()) {
-    chosen_entry(config, component).shrink(config);
+    for (const ChosenEntry& one : chosen_entries(config, component)) one.entry->shrink(config);
   }
   return config;
 }

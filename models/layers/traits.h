@@ -17,6 +17,9 @@ struct Traits {
   /// Of attentions: whether a query meets some keys one by one. Where it is false no pair is scored
   /// or has a weight of its own.
   bool has_graph = true;
+  /// Of attentions: whether one can have some of a layer's heads, others the rest
+  /// (SelfAttention::take_heads).
+  bool shares_heads = false;
 };
 
 }  // namespace scaling

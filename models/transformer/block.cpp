@@ -1,6 +1,7 @@
 // Who is in a block: the one place that knows.
 #include "models/transformer/block.h"
 
+#include <cstdint>
 #include <string>
 
 #include "models/transformer/cross_attention_branch.h"
@@ -16,7 +17,7 @@ Block::Block(const ModelConfig& config, StackKind kind, std::size_t index) {
   const bool is_decoder = kind == StackKind::decoder;
   for (int number = 1; number <= (is_decoder ? config.attention_layers : 1); ++number) {
     branches.push_back(std::make_unique<SelfAttentionBranch>(
-        config, Where{.in_encoder = !is_decoder}, number, prefix));
+        config, Where{.in_encoder = !is_decoder, .block = std::int64_t(index)}, number, prefix));
   }
   if (is_decoder && config.has_cross_attention()) {
     branches.push_back(std::make_unique<CrossAttentionBranch>(config, prefix));

@@ -17,7 +17,7 @@ const char* name_of(StackKind kind);
 /// paper 7.4), cross-attention if the decoder attends to an encoder, the feed-forward. How
 /// their results are added up is the stack's affair.
 struct Block {
-  /// index: among the stack's blocks.
+  /// index: among the stack's blocks; says which of the attentions that blocks take in turn it has.
   Block(const ModelConfig& config, StackKind kind, std::size_t index);
   void visit_parameters(const ParameterVisitor& visit) const;
 

@@ -100,6 +100,8 @@ class Branch {
   /// FLOP of the matrix products of one example's forward, and floats that it keeps.
   virtual double forward_flops(const TrainSizes& sizes) const = 0;
   virtual double activation_floats(const TrainSizes& sizes) const = 0;
+  /// Floats that each thread's buffers hold beside them, however many examples there are.
+  virtual double thread_floats(const TrainSizes& /*sizes*/) const { return 0; }
 
   // -- a decode, one token of every sequence at a time --------------------------------------------
 
@@ -118,8 +120,8 @@ class Branch {
   /// Executed by every thread of the team.
   virtual void pretend(const StepContext& /*ctx*/, BranchState& /*state*/, std::int64_t /*length*/,
                        std::uint64_t /*seed*/, const std::string& /*stream*/) const {}
-  /// Floats of StepContext::workspace that step needs.
-  virtual std::int64_t workspace_floats(int tokens, int threads) const = 0;
+  /// Floats of StepContext::workspace that step needs in a decode of these sizes.
+  virtual std::int64_t workspace_floats(const DecodeSizes& sizes, int threads) const = 0;
   /// acc += f(x). Executed by every thread with equal values in streams of its own: adding and the
   /// norm are cheap enough to be done by all, and save two barriers. x, acc: (tokens, d_model), and
   /// may be one.

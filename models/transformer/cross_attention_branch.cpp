@@ -100,6 +100,10 @@ double CrossAttentionBranch::activation_floats(const TrainSizes& sizes) const {
          double(sizes.source) * 2 * double(d_);
 }
 
+double CrossAttentionBranch::thread_floats(const TrainSizes& sizes) const {
+  return attention_->thread_floats(sizes.length, sizes.source);
+}
+
 // -- a decode -------------------------------------------------------------------------------------
 
 std::unique_ptr<BranchState> CrossAttentionBranch::make_state(const DecodeSizes& sizes) const {
@@ -133,10 +137,10 @@ void CrossAttentionBranch::begin(const StepContext& ctx, BranchState& state, con
   if (ctx.thread == 0) own.length = encoded.rows();
 }
 
-std::int64_t CrossAttentionBranch::workspace_floats(int tokens, int threads) const {
+std::int64_t CrossAttentionBranch::workspace_floats(const DecodeSizes& sizes, int threads) const {
   // begin() takes the source's positions so many at once.
-  return std::max(projection_->workspace_floats(std::max(tokens, kMaxTokens), threads),
-                  attention_->workspace_floats(tokens, threads));
+  return std::max(projection_->workspace_floats(std::max(sizes.tokens, kMaxTokens), threads),
+                  attention_->workspace_floats(sizes.tokens, threads));
 }
 
 void CrossAttentionBranch::step(const StepContext& ctx, BranchState& state, const float* x,

@@ -23,13 +23,14 @@ class CrossAttentionBranch : public Branch {
                 BranchScratch& scratch, const Mat& dout, Mat& dx, Mat* dencoded) const override;
   double forward_flops(const TrainSizes& sizes) const override;
   double activation_floats(const TrainSizes& sizes) const override;
+  double thread_floats(const TrainSizes& sizes) const override;
 
   std::unique_ptr<BranchState> make_state(const DecodeSizes& sizes) const override;
   std::uint64_t state_bytes(const DecodeSizes& sizes) const override;
   void restart(BranchState& state) const override;
   void begin(const StepContext& ctx, BranchState& state, const Mat& encoded,
              const StepBuffers& buffers) const override;
-  std::int64_t workspace_floats(int tokens, int threads) const override;
+  std::int64_t workspace_floats(const DecodeSizes& sizes, int threads) const override;
   void step(const StepContext& ctx, BranchState& state, const float* x, float* acc,
             const StepBuffers& buffers) const override;
   PerPart<Cost> step_cost(const DecodeSizes& sizes) const override;

@@ -151,11 +151,11 @@ int checked_tokens(const Transformer& model, int tokens, std::int64_t capacity,
 }
 
 /// What the layer that needs most needs.
-std::int64_t workspace_floats(const Transformer& model, int tokens, int threads) {
-  std::int64_t most = model.loss().workspace_floats(tokens, threads);
+std::int64_t workspace_floats(const Transformer& model, const DecodeSizes& sizes, int threads) {
+  std::int64_t most = model.loss().workspace_floats(sizes.tokens, threads);
   for (const auto& block : model.decoder().blocks) {
     for (const auto& branch : block->branches) {
-      most = std::max(most, branch->workspace_floats(tokens, threads));
+      most = std::max(most, branch->workspace_floats(sizes, threads));
     }
   }
   return most;
@@ -185,7 +185,7 @@ Decoder::Decoder(const Transformer& model, const KernelSet& kernels, Team& team,
     }
   }
   const std::int64_t shared = padded(tokens * d_), wide = padded(kMaxTokens * d_);
-  const std::int64_t work = padded(workspace_floats(model, tokens, team.threads()));
+  const std::int64_t work = padded(workspace_floats(model, sizes, team.threads()));
   arena_ = Arena(std::uint64_t(3 * wide + 2 * shared + work + 3 * team.threads() * shared) * 4);
   const auto take = [&](std::int64_t n) {
     return static_cast<float*>(arena_.take(std::uint64_t(n) * 4));

@@ -119,9 +119,9 @@ void FeedForwardBranch::restart(BranchState& state) const {
   if (recurrence_) own.recurrence = recurrence_->make_state(own.tokens);
 }
 
-std::int64_t FeedForwardBranch::workspace_floats(int tokens, int threads) const {
-  return std::max(layer_->workspace_floats(tokens, threads),
-                  recurrence_ ? recurrence_->workspace_floats(tokens, threads) : 0);
+std::int64_t FeedForwardBranch::workspace_floats(const DecodeSizes& sizes, int threads) const {
+  return std::max(layer_->workspace_floats(sizes.tokens, threads),
+                  recurrence_ ? recurrence_->workspace_floats(sizes.tokens, threads) : 0);
 }
 
 void FeedForwardBranch::step(const StepContext& ctx, BranchState& state, const float* x, float* acc,

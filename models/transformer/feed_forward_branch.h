@@ -30,7 +30,7 @@ class FeedForwardBranch : public Branch {
   std::unique_ptr<BranchState> make_state(const DecodeSizes& sizes) const override;
   std::uint64_t state_bytes(const DecodeSizes&) const override { return 0; }
   void restart(BranchState& state) const override;
-  std::int64_t workspace_floats(int tokens, int threads) const override;
+  std::int64_t workspace_floats(const DecodeSizes& sizes, int threads) const override;
   void step(const StepContext& ctx, BranchState& state, const float* x, float* acc,
             const StepBuffers& buffers) const override;
   PerPart<Cost> step_cost(const DecodeSizes& sizes) const override;

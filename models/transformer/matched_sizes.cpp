@@ -18,9 +18,9 @@ constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 using Measure = std::function<double(const ModelConfig&)>;
 
-/// Shapes of one block stand for all.
+/// Shapes of as many blocks as differ stand for all.
 Transformer shapes_of(ModelConfig config) {
-  config.blocks = 1;
+  config.blocks = attentions_in_turn(config);
   return Transformer(std::move(config));
 }
 

@@ -32,14 +32,18 @@ SelfAttentionBranch::SelfAttentionBranch(const ModelConfig& config, Where where,
                                          const std::string& prefix)
     : norm_(config.d_model),
       projection_(make_projection(config, where)),
-      attention_(make_self_attention(config)),
+      attention_(make_self_attention(config, where)),
       name_(branch_name(prefix, "self-attention")),
       norm_name_(prefix + "attention" + numbered(number) + "_norm."),
       d_(config.d_model),
       d_head_(config.d_head()),
       drops_output_(!config.is_reversible()) {
-  prefix_names(*projection_, prefix + "projection" + numbered(number) + ".");
+  const std::string of_projection = prefix + "projection" + numbered(number) + ".";
+  prefix_names(*projection_, of_projection);
   prefix_names(*attention_, prefix + "attention" + numbered(number) + ".");
+  attention_->visit_parameters([&](Parameter& p) {
+    if (!p.drawn_as.empty()) p.drawn_as = of_projection + p.drawn_as;
+  });
 }
 
 void SelfAttentionBranch::visit_parameters(const ParameterVisitor& visit) {
@@ -63,6 +67,7 @@ void SelfAttentionBranch::forward(Pass& pass, const BlockInputs& inputs, const M
   Kept& own = static_cast<Kept&>(kept);
   norm_.forward(x, own.norm, own.normed);
   projection_->forward(pass, own.normed, *own.projection, own.qkv);
+  attention_->take_input(own.normed, *own.attention);
   attention_->forward(pass, own.qkv.q, own.qkv.k, own.qkv.v, inputs.self, *own.attention, own.o);
   const bool has_output = projection_->has_output();
   if (has_output) projection_->forward_output(pass, own.o, *own.projection, scratch.y);
@@ -82,6 +87,7 @@ void SelfAttentionBranch::backward(Pass& pass, const BlockInputs& inputs, const 
                        has_output ? scratch.do_ : dy, scratch.dqkv.q, scratch.dqkv.k,
                        scratch.dqkv.v);
   projection_->backward(pass, own.normed, *own.projection, scratch.dqkv, scratch.dnormed);
+  attention_->add_input_gradient(*own.attention, scratch.dnormed);
   norm_.backward(x, own.norm, scratch.dnormed, dx);
 }
 
@@ -94,6 +100,10 @@ double SelfAttentionBranch::activation_floats(const TrainSizes& sizes) const {
   // The normed input, q, k, v, o and the result.
   return double(sizes.length) *
          (6 * double(d_) + projection_->activation_floats() + attention_->activation_floats());
+}
+
+double SelfAttentionBranch::thread_floats(const TrainSizes& sizes) const {
+  return attention_->thread_floats(sizes.length);
 }
 
 // -- a decode -------------------------------------------------------------------------------------
@@ -120,9 +130,9 @@ void SelfAttentionBranch::pretend(const StepContext& ctx, BranchState& state, st
   static_cast<State&>(state).cache->pretend(ctx, length, seed, stream);
 }
 
-std::int64_t SelfAttentionBranch::workspace_floats(int tokens, int threads) const {
-  return std::max(projection_->workspace_floats(tokens, threads),
-                  attention_->workspace_floats(tokens, threads));
+std::int64_t SelfAttentionBranch::workspace_floats(const DecodeSizes& sizes, int threads) const {
+  return std::max(projection_->workspace_floats(sizes.tokens, threads),
+                  attention_->decode_workspace(sizes.tokens, threads, sizes.positions));
 }
 
 void SelfAttentionBranch::step(const StepContext& ctx, BranchState& state, const float* x,
@@ -132,6 +142,7 @@ void SelfAttentionBranch::step(const StepContext& ctx, BranchState& state, const
   ctx.enter(BlockPart::projection);
   projection_->step(ctx, own.projection.get(), b.normed, b.q, b.k, b.v);
   ctx.enter(BlockPart::self_attention);
+  attention_->take_input(ctx, *own.cache, b.normed);
   attention_->step(ctx, *own.cache, b.q, b.k, b.v, b.o);
   ctx.enter(BlockPart::projection);
   const bool has_output = projection_->has_output();

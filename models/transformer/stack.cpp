@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "kernels/check.h"
+#include "models/layers/catalog.h"
 
 namespace scaling {
 namespace {
@@ -39,6 +40,7 @@ Stack::Stack(const ModelConfig& config, Kind kind_)
       is_reversible_(config.is_reversible()),
       stores_(config.residual_stack != ResidualStack::reversible),
       reselects_(config.recompute_decisions),
+      in_turn_(std::size_t(attentions_in_turn(config))),
       encoder_swaps_(config.encoder_swaps) {
   positions =
       Parameter::make_matrix(std::string(name_of(kind)) + "_positions", config.max_length,
@@ -67,20 +69,24 @@ bool Stack::swaps(std::size_t j, std::size_t branches) const {
 Stack::Kept Stack::make_activations(bool stored) const {
   Kept kept;
   if (is_reversible_) kept.embedding.masks = DropoutMask::per_example;  // paper 5.2
-  for (const auto& block : blocks) {
-    const bool is_shared = !stores_ && !stored;
-    for (const auto& branch : block->branches) {
+  const bool is_shared = !stores_ && !stored;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    for (const auto& branch : blocks[i]->branches) {
       auto own = branch->make_activations();
       if (is_shared) {
         std::size_t count = 0;
         own->for_each_decisions([&](Decisions&) { ++count; });
         kept.decisions.emplace_back(count);
-        if (block != blocks.front()) continue;
+        if (i >= in_turn_) continue;
       }
       kept.branches.push_back(std::move(own));
     }
   }
   return kept;
+}
+
+BranchActivations& Stack::shared(const Kept& kept, std::size_t i, std::size_t j) const {
+  return *kept.branches[i % in_turn_ * blocks[i]->branches.size() + j];
 }
 
 void Stack::run_stored(Pass& pass, const BlockInputs& inputs, const Mat& x, Kept& kept) const {
@@ -107,13 +113,13 @@ void Stack::run_stored(Pass& pass, const BlockInputs& inputs, const Mat& x, Kept
 void Stack::run_in_place(Pass& pass, const BlockInputs& inputs, const Mat& x, Kept& kept) const {
   kept.acc = x;
   kept.ctx = x;
-  std::size_t i = 0;
-  for (const auto& block : blocks) {
-    const auto& branches = block->branches;
-    for (std::size_t j = 0; j < branches.size(); ++j, ++i) {
-      const InPlace decisions(*kept.branches[j], kept.decisions[i]);
-      branches[j]->forward(pass, inputs, kept.ctx, kept.acc, 1, *kept.branches[j], kept.scratch,
-                           kept.acc);
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    const auto& branches = blocks[i]->branches;
+    for (std::size_t j = 0; j < branches.size(); ++j, ++at) {
+      BranchActivations& own = shared(kept, i, j);
+      const InPlace decisions(own, kept.decisions[at]);
+      branches[j]->forward(pass, inputs, kept.ctx, kept.acc, 1, own, kept.scratch, kept.acc);
       if (swaps(j, branches.size())) kept.acc.swap(kept.ctx);
     }
   }
@@ -131,16 +137,16 @@ void Stack::run(Pass& pass, const BlockInputs& inputs, const Mat& x, Kept& kept)
 }
 
 void Stack::back_in_place(Pass& pass, const BlockInputs& inputs, Kept& kept, Mat* dencoded) const {
-  std::size_t i = kept.decisions.size();
-  for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) {
-    const auto& branches = (*block)->branches;
+  std::size_t at = kept.decisions.size();
+  for (std::size_t i = blocks.size(); i-- > 0;) {
+    const auto& branches = blocks[i]->branches;
     for (std::size_t j = branches.size(); j-- > 0;) {
       if (swaps(j, branches.size())) {
         kept.acc.swap(kept.ctx);
         kept.dacc.swap(kept.dctx);
       }
-      BranchActivations& own = *kept.branches[j];
-      const InPlace decisions(own, kept.decisions[--i]);
+      BranchActivations& own = shared(kept, i, j);
+      const InPlace decisions(own, kept.decisions[--at]);
       pass.recomputes = true;
       pass.reselects = reselects_;
       branches[j]->forward(pass, inputs, kept.ctx, kept.acc, -1, own, kept.scratch, kept.acc);

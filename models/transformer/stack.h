@@ -31,7 +31,7 @@ struct Stack {
     EmbeddingKept embedding;
     Mat embedded;
     /// One for every branch of every block; of a reversible stack that stores nothing, one for
-    /// every branch of a block, which all blocks use in turn.
+    /// every branch of the first in_turn() blocks, which all blocks use in turn.
     std::vector<std::unique_ptr<BranchActivations>> branches;
     /// In such a stack, those of every branch of every block.
     std::vector<std::vector<Decisions>> decisions;
@@ -80,6 +80,8 @@ struct Stack {
   bool is_reversible() const { return is_reversible_; }
   /// Whether it remembers what backward needs of every block, in place of computing it again.
   bool stores() const { return stores_; }
+  /// After how many blocks their attentions come round again: others are alike.
+  std::size_t in_turn() const { return in_turn_; }
 
   Kind kind;
   Parameter positions;
@@ -95,7 +97,10 @@ struct Stack {
   /// dx enters as the gradient of what run made and leaves as that of its x.
   void run_back(Pass& pass, const BlockInputs& inputs, Kept& kept, Mat& dx, Mat* dencoded) const;
   void back_in_place(Pass& pass, const BlockInputs& inputs, Kept& kept, Mat* dencoded) const;
+  /// Of such a stack: what block i's branch j keeps.
+  BranchActivations& shared(const Kept& kept, std::size_t i, std::size_t j) const;
   bool is_reversible_, stores_, reselects_;
+  std::size_t in_turn_;
   std::int64_t encoder_swaps_;
 };
 

@@ -24,10 +24,13 @@ struct Size {
   }
 };
 
-Size size_of_block(const ModelConfig& config, Stack::Kind kind) {
-  const Block block(config, kind, 0);
+/// Of as many blocks as it takes until their attentions come round again.
+Size size_of_round(const ModelConfig& config, Stack::Kind kind) {
   Size size;
-  block.visit_parameters([&](Parameter& p) { size.add(p, config.weight_type); });
+  for (std::int64_t i = 0; i < attentions_in_turn(config); ++i) {
+    const Block block(config, kind, std::size_t(i));
+    block.visit_parameters([&](Parameter& p) { size.add(p, config.weight_type); });
+  }
   return size;
 }
 
@@ -63,10 +66,12 @@ Transformer::Transformer(ModelConfig config, std::uint64_t memory)
   if (blocks == 0) {
     const std::uint64_t room = memory ? memory : available_memory();
     const std::uint64_t taken = held_bytes() + kKeptFree;
-    const std::uint64_t one = size_of_block(config_, Stack::Kind::decoder).bytes;
-    const std::uint64_t fit = room > taken ? (room - taken) / one : 0;
-    blocks = std::clamp<std::int64_t>(std::int64_t(std::min<std::uint64_t>(fit, 1u << 30)), 1,
-                                      config_.decoder_layers);
+    // Whole rounds, so that those held are a fair sample of the layers.
+    const std::int64_t turns = attentions_in_turn(config_);
+    const std::uint64_t round = size_of_round(config_, Stack::Kind::decoder).bytes;
+    const std::uint64_t fit = room > taken ? (room - taken) / round : 0;
+    blocks = turns * std::clamp<std::int64_t>(std::int64_t(std::min<std::uint64_t>(fit, 1u << 30)),
+                                              1, config_.decoder_layers / turns);
   }
   for (std::int64_t i = 0; i < blocks; ++i) decoder_.add_block(config_);
 }
@@ -85,13 +90,14 @@ std::vector<Parameter*> Transformer::parameters() {
 }
 
 std::int64_t Transformer::parameter_count() const {
+  const std::int64_t turns = attentions_in_turn(config_);
   std::int64_t count = embedding_.count() + decoder_.positions.count() + 2 * config_.d_model;
   if (config_.encoder_layers > 0) {
     count += encoder_.positions.count() + 2 * config_.d_model +
-             config_.encoder_layers * size_of_block(config_, Stack::Kind::encoder).count;
+             config_.encoder_layers / turns * size_of_round(config_, Stack::Kind::encoder).count;
     if (config_.is_concatenated()) count += config_.d_model * (config_.d_model + 1);
   }
-  count += config_.decoder_layers * size_of_block(config_, Stack::Kind::decoder).count;
+  count += config_.decoder_layers / turns * size_of_round(config_, Stack::Kind::decoder).count;
   loss_->visit_parameters([&](Parameter& p) { count += p.count(); });
   return count;
 }

@@ -20,7 +20,8 @@ std::vector<std::int64_t> unpadded(const std::vector<int>& ids);
 class Transformer {
  public:
   /// Shapes only; no memory is taken. Validates the config. blocks = 0 is resolved here against
-  /// `memory` bytes (default: what is available), keeping at least one block.
+  /// `memory` bytes (default: what is available), keeping at
+  /// least one block, or one of each of the attentions that blocks take in turn.
   explicit Transformer(ModelConfig config, std::uint64_t memory = 0);
 
   const ModelConfig& config() const { return config_; }
@@ -82,7 +83,8 @@ class Transformer {
   double training_flops(std::int64_t examples, std::int64_t source_length,
                         std::int64_t target_length, bool causal = true) const;
   /// About what loss_and_gradients holds for one batch beside weights and gradients:
-  /// activations of every branch, or in a stack that computes them again of one block's, and what
+  /// activations of every branch, or in a stack that computes them again of those of one block (of
+  /// as many as have different attentions), and what
   /// all share.
   double activation_bytes(std::int64_t examples, std::int64_t source_length,
                           std::int64_t target_length) const;

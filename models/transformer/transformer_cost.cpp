@@ -2,6 +2,7 @@
 // keeps: sums over its branches.
 #include <algorithm>
 
+#include "kernels/openmp_threads.h"
 #include "models/layers/parts/counting.h"
 #include "models/transformer/transformer.h"
 
@@ -111,20 +112,25 @@ double Transformer::activation_bytes(std::int64_t examples, std::int64_t source_
   // Vectors of d at each position of a stack that its branches share: streams, their gradients and
   // what one branch works in after another.
   constexpr double kSharedVectors = 20;
-  double floats = 0;
+  double floats = 0;  // of an example
+  double of_threads = 0;
   const auto add_stack = [&](const Stack& stack, const TrainSizes& sizes) {
     if (stack.blocks.empty()) return;
     floats += kSharedVectors * double(sizes.length * config_.d_model);
-    const std::size_t kept = stack.stores() ? stack.blocks.size() : 1;
+    const std::size_t kept = stack.stores() ? stack.blocks.size() : stack.in_turn();
     for (std::size_t i = 0; i < std::min(kept, stack.blocks.size()); ++i) {
       for (const auto& branch : stack.blocks[i]->branches) {
         floats += branch->activation_floats(sizes);
+        of_threads += branch->thread_floats(sizes);
       }
     }
   };
   add_stack(encoder_, encoder_sizes(source_length));
   add_stack(decoder_, decoder_sizes(source_length, target_length, true));
-  return sizeof(float) * double(examples) * floats;
+  // Threads share the heads of all examples.
+  const auto heads = double(examples * config_.n_heads);
+  return sizeof(float) *
+         (double(examples) * floats + std::min(double(openmp_threads()), heads) * of_threads);
 }
 
 TrainSizes Transformer::encoder_sizes(std::int64_t source_length) const {

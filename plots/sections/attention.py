@@ -254,7 +254,11 @@ def settings_of(records, experiment):
     for record in records.history(experiment):
         attention = setting(record, "attention")
         if attention and ROW.fullmatch(record["row"]):
-            reads = rec.READS["attention"].get(attention, ())
+            reads = {
+                knob
+                for name in rec.chosen(attention)
+                for knob in rec.READS["attention"].get(name, ())
+            }
             found[attention] = {
                 knob: value
                 for knob, value in record["config"].items()

@@ -51,6 +51,30 @@ const char* const kText =
     "row = ff: feed_forward=sparse sparsity=4 batch=3\n"
     "row = wide: d_ff=512 against=ff\n";
 
+TEST(DecodeRows, AttentionsOfBlocksAndHeadsAreOneWord) {
+  const std::string head = "shape = tiny\ndecoder_layers = 4\nencoder_layers = 2\n";
+  const std::vector<DecodeRow> rows =
+      parse(head +
+            "attention = full,banded  # GPT-3\nrow = gpt3: band_width=9\n"
+            "row = mixed: attention=window:window_width=5+full,lsh normaliser=sparsemax\n");
+  EXPECT_EQ(rows[0].model.attention, "full,banded");
+  EXPECT_EQ(rows[1].model.attention, "window:window_width=5+full,lsh");
+  EXPECT_EQ(parse(head + "row = a\n", {{"attention", "lsh,full"}})[0].model.attention, "lsh,full");
+  expect_mentions(message_of([&] { parse(head + "row = a: attention=full,full,banded\n"); }),
+                  {"some.cfg", "'a'", "decoder_layers 4", "3 attentions"});
+  expect_mentions(message_of([&] {
+                    parse(head + "row = a: attention=window:window_width=5,full window_width=9\n");
+                  }),
+                  {"'a'", "window_width", "sets its own"});
+  // What one sets for itself alone is in the key with its name.
+  const auto key = [&](const std::string& row) {
+    return Parsed({"--config", "x.cfg"})
+        .setting(head + "row = a: attention=" + row + "\n", "attention");
+  };
+  EXPECT_EQ(key("full,window:window_width=5"), "full,window:window_width=5");
+  EXPECT_NE(key("full,window:window_width=5"), key("full,window:window_width=7"));
+}
+
 TEST(DecodeRows, InheritTheFileAndTheCommandLineWins) {
   const std::vector<DecodeRow> plain = parse(kText);
   ASSERT_EQ(plain.size(), 3u);

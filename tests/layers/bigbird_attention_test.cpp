@@ -135,7 +135,7 @@ TEST(BigBirdAttention, RulesDrawWhereTheySay) {
       });
     }
     const std::set<std::int64_t> certain = {0, row - 1, row, row + 1, blocks - 1};
-    const std::int64_t end = kind == RandomBlocks::uniform ? blocks : 2 * random + 5;
+    const std::int64_t end = kind == RandomBlocks::uniform ? blocks : 2 * random + 4;
     const double share =
         double(random) / double(kind == RandomBlocks::uniform ? blocks - 5 : end - 1);
     for (std::int64_t j = 0; j < blocks; ++j) {
@@ -144,6 +144,37 @@ TEST(BigBirdAttention, RulesDrawWhereTheySay) {
       EXPECT_NEAR(times[std::size_t(j)] / double(heads), expected, 5 * deviation + 1e-9) << j;
     }
   }
+}
+
+/// Blocks that some head draws for a row by the plan, beside those that the row sees anyway.
+std::set<std::int64_t> drawn_by_plan(std::int64_t blocks, std::int64_t row) {
+  const BigBird drawn = pattern({1, 3, RandomBlocks::plan});
+  std::set<std::int64_t> all;
+  for (std::int64_t head = 0; head < 500; ++head) {
+    drawn.for_each_pair({head, blocks, blocks, false}, [&](std::int64_t t, std::int64_t j) {
+      if (t == row) all.insert(j);
+    });
+  }
+  for (const std::int64_t certain : {std::int64_t(0), row - 1, row, row + 1, blocks - 1}) {
+    all.erase(certain);
+  }
+  return all;
+}
+
+/// The legal blocks of the released generator, at the edges of its stretches:
+/// the first 11 blocks of 40, 8 and 2 of 10, all 7.
+TEST(BigBirdAttention, ThePlanLeavesOutEdges) {
+  using Blocks = std::set<std::int64_t>;
+  EXPECT_EQ(drawn_by_plan(40, 20), (Blocks{1, 2, 3, 4, 5, 6, 7, 8, 9}));
+  EXPECT_EQ(drawn_by_plan(40, 1), (Blocks{3, 4, 5, 6, 7, 8}));
+  EXPECT_EQ(drawn_by_plan(40, 9), (Blocks{2, 3, 4, 5, 6, 7}));
+  EXPECT_EQ(drawn_by_plan(40, 5), (Blocks{1, 2, 3, 7, 8, 9}));
+  EXPECT_EQ(drawn_by_plan(10, 1), (Blocks{3, 4, 5}));
+  EXPECT_EQ(drawn_by_plan(10, 4), (Blocks{1, 2, 6, 8}));
+  EXPECT_EQ(drawn_by_plan(10, 6), (Blocks{2, 3, 4, 8}));
+  EXPECT_EQ(drawn_by_plan(7, 1), (Blocks{3, 4}));
+  EXPECT_EQ(drawn_by_plan(7, 3), (Blocks{1, 5}));
+  EXPECT_EQ(drawn_by_plan(7, 5), (Blocks{2, 3}));
 }
 
 /// Of published lengths all are among the first 1024 positions.

@@ -150,9 +150,11 @@ class AttentionUnderTest : public HeldLayer<SelfAttention> {
   AttentionUnderTest(const std::string& name, const ModelConfig& config)
       : HeldLayer(make_attention(name, config)) {
     inputs = {"q"};
+    if (layer().takes_input()) inputs.emplace_back("x");
     memory_inputs = {"k", "v"};
   }
   void forward(Pass& pass) override {
+    if (layer().takes_input()) layer().take_input(in["x"], kept());
     layer().forward(pass, in["q"], in["k"], in["v"], mask, kept(), out["o"]);
   }
 
@@ -160,6 +162,9 @@ class AttentionUnderTest : public HeldLayer<SelfAttention> {
   void run_backward(Pass& pass) override {
     layer().backward(pass, in["q"], in["k"], in["v"], mask, kept(), up["o"], din["q"], din["k"],
                      din["v"]);
+    if (!layer().takes_input()) return;
+    din["x"].setZero();
+    layer().add_input_gradient(kept(), din["x"]);
   }
 };
 

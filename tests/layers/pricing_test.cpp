@@ -238,6 +238,47 @@ TEST(Pricing, ActivationsWeighWhatTheySay) {
               sru.layer->activation_floats(), "sru");
 }
 
+/// One example in one thread: what each position keeps, and the thread's buffers.
+TEST(Pricing, AttentionsWeighWhatTheySayOfThemselvesAndTheirThreads) {
+  ModelConfig c = small_config();
+  set_gemm_threads(1);
+  const std::int64_t n = 1500;
+  c.max_length = n;
+  for (const auto& [knob, value] :
+       std::vector<std::pair<std::string, std::int64_t>>{{"band_width", 256},
+                                                         {"attention_stride", 128},
+                                                         {"fixed_summary", 32},
+                                                         {"bigbird_block", 64},
+                                                         {"window_width", 257},
+                                                         {"longformer_dilation", 1},
+                                                         {"performer_features", 50}}) {
+    set_field(c, knob, value);
+  }
+  std::vector<std::string> all = implementations_of("attention");
+  all.insert(all.end(), {"window+full", "longformer:longformer_projections=own"});
+  for (const std::string& name : all) {
+    c.attention = name;
+    const TrainedLayer<SelfAttention> t(make_self_attention(c));
+    const auto held = [&] {
+      const Mat x = random_mat(n, c.d_model, 1);
+      const auto kept = t.layer->make_activations();
+      const std::int64_t before = live_bytes();
+      {
+        Pass pass = training_pass();
+        Mat o, dq, dk, dv;
+        t.layer->take_input(x, *kept);
+        t.layer->forward(pass, x, x, x, {}, *kept, o);
+        t.layer->backward(pass, x, x, x, {}, *kept, o, dq, dk, dv);
+      }
+      return double(live_bytes() - before) / sizeof(float);
+    };
+    held();  // what stays for good is there
+    const double said = double(n) * t.layer->activation_floats() + t.layer->thread_floats(n);
+    // Copies of a tile's rows, where these are no neighbours, are left out.
+    EXPECT_NEAR(held(), said, 0.1 * said) << name;
+  }
+}
+
 #endif
 
 }  // namespace

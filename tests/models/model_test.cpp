@@ -526,6 +526,7 @@ TEST(ConfigTest, AShapeTakesSizesOnly) {
                          {"normaliser", "entmax15"},
                          {"entmax_alpha", "1.7"},
                          {"bigbird_blocks", "plan"},
+                         {"longformer_projections", "own"},
                          {"loss", "low_rank"},
                          {"residual_stack", "reversible"},
                          {"attention_layers", "7"},

@@ -75,6 +75,11 @@ std::vector<Case> cases() {
   const ModelConfig sparse =
       with(terraformer(), {{"projection", "mult_conv"}, {"loss", "multiplicative"}});
   all.push_back({"ff_qkv_loss", sparse});
+  all.push_back({"longformer_own", with(terraformer(), {{"attention", "longformer"},
+                                                        {"longformer_projections", "own"},
+                                                        {"longformer_global", "2"}})});
+  all.push_back({"attentions_in_turn", with(terraformer(), {{"attention", "lsh,window"}})});
+  all.push_back({"heads_shared", with(terraformer(), {{"attention", "full+banded,window+full"}})});
   all.push_back({"ff_qkv_loss_lsh", with(sparse, {{"attention", "lsh"}})});
   all.push_back({"hard", with(sparse, {{"hard_probability", "1"}})});
   all.push_back({"selector_random", with(sparse, {{"selector", "random"}})});

@@ -285,6 +285,16 @@ class SettingsTest(unittest.TestCase):
             rec.settings({"config": {**hashed, "normaliser": "entmax15", "window_width": 9}}),
         )
 
+    def test_lists_of_attentions_read_what_each_of_them_reads(self):
+        def read(attention, **more):
+            return rec.settings({"config": {**self.OLD, "attention": attention, **more}})
+
+        mixed = "full,window:normaliser=entmax15+banded"
+        for knob in ("window_width", "band_width", "normaliser"):
+            self.assertIn(knob, read(mixed, **{knob: 9}))
+        self.assertNotIn("lsh_chunk", read(mixed, lsh_chunk=9))
+        self.assertNotIn("band_width", read("full,window", band_width=9))
+
     def test_knobs_that_published_curves_lack_are_known(self):
         declared = {
             name

@@ -49,6 +49,32 @@ TEST(CheckpointFile, IsASafetensorsFile) {
   EXPECT_EQ(shell("python3 '" + (folder / "read.py") + "' '" + path + "'"), 0);
 }
 
+/// The text of the config is enough to make the model again, whatever its blocks have.
+TEST(CheckpointFile, SaysWhichAttentionsBlocksAndHeadsHave) {
+  const Folder folder;
+  const std::string path = folder / "mixed.ckpt";
+  ModelConfig config = config_of_shape("tiny");
+  config.encoder_layers = 0;
+  config.decoder_layers = 2;
+  config.attention =
+      "longformer:longformer_projections=own:longformer_global=2,window:window_width=3+full";
+  Team team(1);
+  Transformer model(config);
+  model.allocate_for_training(team);
+  CheckpointInfo info;
+  info.model = config;
+  save_checkpoint(path, info, weight_arrays(model.parameters()));
+  ModelConfig read = read_checkpoint_info(path).model;
+  EXPECT_EQ(read.attention, config.attention);
+  read.seed = 2;
+  Transformer again(read);
+  again.allocate_for_training(team);
+  const std::vector<int> ids = {3, 9, 4, 1, 7, 5};
+  EXPECT_FALSE(again.forward({}, ids) == model.forward({}, ids));
+  load_weights(path, again.parameters());
+  EXPECT_TRUE(again.forward({}, ids) == model.forward({}, ids));
+}
+
 /// tests/fixtures/checkpoint_v1: five steps of v1.cfg by the last program that wrote version 1,
 /// which went on to ten with these losses.
 TEST(CheckpointFile, OfVersion1IsRefusedConvertedAndContinued) {

@@ -131,6 +131,16 @@ std::vector<Case> cases() {
   all.push_back({"performer_few_causal", "attention", "performer", features, 0, true, true});
   set_field(features, "performer_directions", "independent");
   all.push_back({"performer_few", "attention", "performer", features});
+  // Global rows that have padding among what they see.
+  ModelConfig own = soft;
+  set_field(own, "longformer_projections", "own");
+  set_field(own, "longformer_global", 2);
+  const std::set<std::string> no_slope = {"global_k_bias"};  // the same for all keys of a row
+  all.push_back({"longformer_own_causal", "attention", "longformer", own, 0, true, true, no_slope});
+  all.push_back(
+      {"longformer_own_padding", "attention", "longformer", own, 0, false, true, no_slope});
+  all.push_back(
+      {"longformer_own_dropout", "attention", "longformer", own, 0.25f, false, false, no_slope});
   ModelConfig sums = soft;
   set_field(sums, "linformer_rank", 3);
   set_field(sums, "linformer_length", kLength);

@@ -11,7 +11,7 @@ namespace scaling {
 
 class FullAttention : public PatternAttention {
  public:
-  static constexpr Traits kTraits{.is_dense = true};
+  static constexpr Traits kTraits{.is_dense = true, .shares_heads = true};
   using Options = PatternKnobs;
   explicit FullAttention(const ModelConfig& config)
       : PatternAttention(config, std::make_unique<AllKeys>()) {}
@@ -47,6 +47,9 @@ class FullCrossAttention : public CrossAttention {
   Cost step_cost(int tokens, std::int64_t length) const override;
   AttentionWork work(std::int64_t queries, std::int64_t keys) const override;
   double activation_floats() const override { return tiles_.activation_floats(); }
+  double thread_floats(std::int64_t queries, std::int64_t keys) const override {
+    return tiles_.thread_floats(queries, keys);
+  }
 
  private:
   TiledAttention tiles_;

@@ -74,6 +74,9 @@ class LinformerAttention : public SelfAttention {
     const double sums = 4.0 * double(rank_ * tiles_.heads * tiles_.d_head);
     return tiles_.activation_floats() + sums / double(length_);
   }
+  double thread_floats(std::int64_t length) const override {
+    return tiles_.thread_floats(length, rank_);
+  }
 
  private:
   struct Kept;

@@ -185,6 +185,10 @@ double LshAttention::hashing_flops(std::int64_t length) const {
   return 2 * double(length * heads_ * d_head_) * double(rounds_ * hashing_of(length).columns());
 }
 
+double LshAttention::thread_floats(std::int64_t length) const {
+  return LshHead::floats(cut_of(length), hashing_of(length), d_head_);
+}
+
 AttentionWork LshAttention::work(std::int64_t length, bool causal) const {
   const double others = double(cut_of(length).view() - 1) * (causal ? 0.5 : 1.0);
   return {.pairs = double(heads_ * length * rounds_) * others, .choice = hashing_flops(length)};

@@ -2,6 +2,7 @@
 // 4.4).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -10,6 +11,7 @@
 
 #include "models/attention.h"
 #include "models/layers/attention/lsh_head.h"
+#include "models/layers/parts/partial_sums.h"
 #include "models/layers/traits.h"
 
 namespace scaling {
@@ -74,6 +76,7 @@ class LshAttention : public SelfAttention {
 
   /// Each thread's share of a step: keys and values of the chosen positions.
   std::int64_t workspace_floats(int tokens, int threads) const override;
+  std::int64_t decode_workspace(int tokens, int threads, std::int64_t capacity) const override;
   std::unique_ptr<Activations> make_activations() const override;
   using SelfAttention::forward;
   /// As many keys as queries. In training every
@@ -100,6 +103,7 @@ class LshAttention : public SelfAttention {
   AttentionWork work(std::int64_t length, bool causal) const override;
   AttentionWork work_of(const Activations& kept, std::int64_t length, bool causal) const override;
   double activation_floats() const override { return double(heads_ * (d_head_ + rounds_ + 1)); }
+  double thread_floats(std::int64_t length) const override;
 
   /// Positions that a step chooses: as many as a query sees in all rounds of forward.
   std::int64_t slots() const { return rounds_ * chunk_ * (1 + before_); }
@@ -120,6 +124,10 @@ class LshAttention : public SelfAttention {
   /// Stream of rotations in evaluation; passes count theirs from 0.
   static constexpr std::uint64_t kFixedRotations = 0x6c73682d726f7461;
 
+  /// Floats of a thread's chosen keys, or values.
+  std::int64_t chosen_floats(std::int64_t capacity) const {
+    return padded(std::min(slots(), capacity) * d_head_);
+  }
   double hashing_flops(std::int64_t length) const;
   LshCut cut_of(std::int64_t length) const;
   LshCall call_of(const Pass& pass, const AttentionMask& mask, Kept& kept, std::int64_t pair,

@@ -316,6 +316,15 @@ void LshHead::backward(const LshCall& call, const HeadRows& o, const HeadRows& d
   backward_of_lengths();
 }
 
+double LshHead::floats(const LshCut& cut, const LshHashing& hashing, std::int64_t d) {
+  const std::int64_t columns = cut.rounds * hashing.columns(), view = cut.view();
+  // Rows, their gradients and what they are divided by; positions in the order of all rounds.
+  const std::int64_t of_sequence = cut.length * (8 * d + 2) + cut.entries();
+  const std::int64_t of_chunk = (3 * cut.chunk + 4 * view) * d + view +
+                                2 * std::min(kQueriesAtOnce, cut.chunk) * padded(view);
+  return double(of_sequence + of_chunk + (d + kRowsHashedAtOnce) * columns);
+}
+
 std::vector<std::int64_t> LshHead::sizes() const {
   std::vector<std::int64_t> all = {chunks_.elements(), size_of(key_positions_),
                                    3 * size_of(sights_)};

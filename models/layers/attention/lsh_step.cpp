@@ -41,7 +41,11 @@ struct LshAttention::Cache : KeyValueCache {
 };
 
 std::int64_t LshAttention::workspace_floats(int, int threads) const {
-  return threads * 2 * padded(slots() * d_head_);
+  return threads * 2 * chosen_floats(slots());
+}
+
+std::int64_t LshAttention::decode_workspace(int, int threads, std::int64_t capacity) const {
+  return threads * 2 * chosen_floats(capacity);
 }
 
 std::unique_ptr<AttentionCache> LshAttention::make_cache(int tokens, std::int64_t capacity) const {
@@ -113,8 +117,9 @@ void LshAttention::step_head(const StepContext& ctx, Cache& cache, std::int64_t 
     ctx.kernels.attend(qk, keys, values, position, d_head_, scores, o);
     return;
   }
-  float* chosen_keys = ctx.workspace + ctx.thread * 2 * padded(slots() * d_head_);
-  float* chosen_values = chosen_keys + padded(slots() * d_head_);
+  const std::int64_t floats = chosen_floats(cache.capacity);
+  float* chosen_keys = ctx.workspace + ctx.thread * 2 * floats;
+  float* chosen_values = chosen_keys + floats;
   std::int64_t n = 0;
   for (const bool alike : {true, false}) {
     for (std::int64_t at = position - 1; at >= 0 && n < others; --at) {

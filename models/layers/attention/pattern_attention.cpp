@@ -33,6 +33,14 @@ PatternAttention::PatternAttention(const ModelConfig& config, std::unique_ptr<Pa
              make_normaliser(config.options<PatternKnobs>().normaliser,
                              config.options<PatternKnobs>().entmax_alpha)} {}
 
+void PatternAttention::take_heads(Range heads) {
+  SCALING_CHECK(tiles_.of == 0 && heads.begin >= 0 && heads.size() > 0);
+  SCALING_CHECK(heads.end <= tiles_.heads);
+  tiles_.of = tiles_.heads;
+  tiles_.first = heads.begin;
+  tiles_.heads = heads.size();
+}
+
 std::unique_ptr<AttentionCache> PatternAttention::make_cache(int tokens,
                                                              std::int64_t capacity) const {
   const Pattern& pattern = *tiles_.pattern;
@@ -62,19 +70,20 @@ void PatternAttention::step(const StepContext& ctx, AttentionCache& of_branch, c
   auto& cache = static_cast<Cache&>(of_branch);
   SCALING_CHECK(ctx.position < cache.positions);
   const Pattern& pattern = *tiles_.pattern;
-  const std::int64_t d = tiles_.d_head, position = ctx.position;
+  const std::int64_t d = tiles_.d_head, position = ctx.position, all_heads = tiles_.all_heads();
   const Range share = ctx.share(ctx.tokens * tiles_.heads);
   for (std::int64_t unit = share.begin; unit < share.end; ++unit) {
     const int token = int(unit / tiles_.heads);
-    const std::int64_t head = unit % tiles_.heads, at = unit * d;
-    const float* keys = cache.keys_of(token, head);
-    const float* values = cache.values_of(token, head);
-    float* scores = cache.scores_of(token, head);
+    const std::int64_t own = unit % tiles_.heads, head = tiles_.first + own;
+    const std::int64_t at = (token * all_heads + head) * d;
+    const float* keys = cache.keys_of(token, own);
+    const float* values = cache.values_of(token, own);
+    float* scores = cache.scores_of(token, own);
     const Pattern::Place place = pattern.place(head, position, cache.positions);
     for (const std::int64_t slot : {place.slot, place.copy}) {
       if (slot < 0) continue;
-      std::copy_n(k + at, d, cache.keys_of(token, head) + slot * d);
-      std::copy_n(v + at, d, cache.values_of(token, head) + slot * d);
+      std::copy_n(k + at, d, cache.keys_of(token, own) + slot * d);
+      std::copy_n(v + at, d, cache.values_of(token, own) + slot * d);
     }
     std::vector<Range>& ranges = cache.ranges[std::size_t(share.begin)];
     ranges.clear();
@@ -109,7 +118,7 @@ void PatternAttention::step(const StepContext& ctx, AttentionCache& of_branch, c
 Cost PatternAttention::step_cost(int tokens, std::int64_t length) const {
   double keys = 0, values = 0;  // of all heads
   std::vector<Range> read;
-  for (std::int64_t head = 0; head < tiles_.heads; ++head) {
+  for (std::int64_t head = tiles_.first; head < tiles_.first + tiles_.heads; ++head) {
     const double n = double(tiles_.pattern->keys_read(head, length));
     read.clear();
     if (length > 0) tiles_.pattern->reads(head, length - 1, length, read);
@@ -123,10 +132,10 @@ Cost PatternAttention::step_cost(int tokens, std::int64_t length) const {
 
 AttentionWork PatternAttention::work(std::int64_t length, bool causal) const {
   const Pattern& pattern = *tiles_.pattern;
-  PatternCall call = {.queries = length, .keys = length, .causal = causal};
+  PatternCall call = {.head = tiles_.first, .queries = length, .keys = length, .causal = causal};
   if (!pattern.differs_by_head()) return {.pairs = double(tiles_.heads) * pattern.pairs(call)};
   AttentionWork all;
-  for (; call.head < tiles_.heads; ++call.head) all.pairs += pattern.pairs(call);
+  for (; call.head < tiles_.first + tiles_.heads; ++call.head) all.pairs += pattern.pairs(call);
   return all;
 }
 

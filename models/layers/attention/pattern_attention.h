@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "models/layers/attention/tiles.h"
+#include "models/layers/traits.h"
 
 namespace scaling {
 
@@ -23,6 +24,7 @@ struct PatternKnobs {
 
 class PatternAttention : public SelfAttention {
  public:
+  static constexpr Traits kTraits{.shares_heads = true};
   /// Throws UserError if entmax_alpha is none.
   static void validate(const ModelConfig& config) {
     const auto knobs = config.options<PatternKnobs>();
@@ -30,6 +32,7 @@ class PatternAttention : public SelfAttention {
   }
   /// With the config's PatternKnobs.
   PatternAttention(const ModelConfig& config, std::unique_ptr<Pattern> pattern);
+  void take_heads(Range heads) override;
   std::int64_t workspace_floats(int, int) const override { return 0; }
   std::unique_ptr<Activations> make_activations() const override {
     return tiles_.make_activations();
@@ -56,6 +59,9 @@ class PatternAttention : public SelfAttention {
   /// Every pair of the pattern, of padding too.
   AttentionWork work(std::int64_t length, bool causal) const override;
   double activation_floats() const override { return tiles_.activation_floats(); }
+  double thread_floats(std::int64_t length) const override {
+    return tiles_.thread_floats(length, length);
+  }
 
  private:
   struct Cache;

@@ -2,6 +2,7 @@
 // performer_step.cpp.
 #include "models/layers/attention/performer.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -152,6 +153,13 @@ AttentionWork PerformerAttention::work(std::int64_t length, bool) const {
 double PerformerAttention::activation_floats() const {
   const double maxima = double(features_) / double(PerformerCall::kChunk);
   return double(heads_) * (double(d_head_) + 2 + maxima);
+}
+
+double PerformerAttention::thread_floats(std::int64_t length) const {
+  // Of one chunk, and the sums.
+  const double n = double(std::min(length, PerformerCall::kChunk)), row = double(d_head_ + 1);
+  const double features = double(features_);
+  return n * (3 * features + 3 * row + n) + features * (2 * row + 4);
 }
 
 }  // namespace scaling

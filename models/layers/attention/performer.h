@@ -71,6 +71,7 @@ class PerformerAttention : public SelfAttention {
   /// The result, of each head the largest exponent and one over the sum of weights, and under a
   /// causal mask the maxima of each chunk's features, if no chunk has to end early.
   double activation_floats() const override;
+  double thread_floats(std::int64_t length) const override;
 
   /// w of all heads in evaluation, (heads * features, d_head).
   Mat fixed_directions() const;

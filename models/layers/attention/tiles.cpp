@@ -43,7 +43,7 @@ struct AttentionActivations : Activations {
   /// (examples * heads, queries): the largest unscaled logit, and one over the sum of exp(logit -
   /// the largest), or the threshold.
   std::vector<float> largest, statistics;
-  Mat o;  ///< the last result
+  Mat o;  ///< the last result, (rows, heads * d_head)
   /// A thread uses the one at its first pair of example and head, so only a few are ever sized.
   std::vector<Buffers> buffers;
 };
@@ -57,7 +57,7 @@ struct Head {
   const std::uint8_t* seen;  // keys, or null
   PatternCall call;
   std::int64_t d;
-  std::int64_t pair;  // example * heads + head
+  std::int64_t pair;  // example * the layer's heads + head
   float* largest;     // (queries)
   float* statistics;  // (queries)
   float scale() const { return 1 / std::sqrt(float(d)); }
@@ -376,17 +376,24 @@ struct Part {
   auto operator()(Mat& all) const { return all.block(row, column, rows, d); }
 };
 
+/// Where a head's columns are in what holds those of these heads alone.
+Part among_own(const TiledAttention& layer, Part part) {
+  part.column -= layer.first * part.d;
+  return part;
+}
+
 /// body(head, its queries' part, its keys' part, buffers with its q, k and v) for all heads.
 template <class Body>
 void for_heads(const TiledAttention& layer, const Pass& pass, const Mat& q, const Mat& k,
                const Mat& v, const AttentionMask& mask, AttentionActivations& own, Body&& body) {
-  const std::int64_t heads = layer.heads;
-  const std::int64_t queries = pass.length(q), keys = pass.length(k), d = q.cols() / heads;
+  const std::int64_t heads = layer.heads, all_heads = layer.all_heads();
+  const std::int64_t queries = pass.length(q), keys = pass.length(k), d = layer.d_head;
   parallel_for(pass.examples * heads, [&](std::int64_t begin, std::int64_t end) {
     Buffers& b = own.buffers[std::size_t(begin)];
     b.scores.resize(kQueriesAtOnce, padded(std::min(kKeysAtOnce, keys)));
     for (std::int64_t pair = begin; pair < end; ++pair) {
-      const std::int64_t example = pair / heads, column = pair % heads * d;
+      const std::int64_t example = pair / heads, head_index = layer.first + pair % heads;
+      const std::int64_t column = head_index * d;
       const Part of_queries = {example * queries, column, queries, d};
       const Part of_keys = {example * keys, column, keys, d};
       b.q.all = of_queries(q);
@@ -398,9 +405,9 @@ void for_heads(const TiledAttention& layer, const Pass& pass, const Mat& q, cons
           .normaliser = layer.normaliser.get(),
           .stream = own.stream,
           .seen = mask.keys ? mask.keys + example * keys : nullptr,
-          .call = {.head = pair % heads, .queries = queries, .keys = keys, .causal = mask.causal},
+          .call = {.head = head_index, .queries = queries, .keys = keys, .causal = mask.causal},
           .d = d,
-          .pair = pair,
+          .pair = example * all_heads + head_index,
           .largest = own.largest.data() + pair * queries,
           .statistics = own.statistics.data() + pair * queries};
       body(head, of_queries, of_keys, b);
@@ -414,24 +421,29 @@ std::unique_ptr<Activations> TiledAttention::make_activations() const {
   return std::make_unique<AttentionActivations>();
 }
 
+double TiledAttention::thread_floats(std::int64_t queries, std::int64_t keys) const {
+  const std::int64_t rows = 4 * (queries + keys) * d_head + 2 * queries;
+  return double(rows + 2 * kQueriesAtOnce * padded(std::min(kKeysAtOnce, keys)));
+}
+
 void TiledAttention::forward(Pass& pass, const Mat& q, const Mat& k, const Mat& v,
                              const AttentionMask& mask, Activations& kept, Mat& o) const {
   const std::int64_t queries = pass.length(q), keys = pass.length(k);
   const std::int64_t pairs = pass.examples * heads;
   SCALING_CHECK(q.rows() == pass.examples * queries && k.rows() == pass.examples * keys);
   SCALING_CHECK(v.rows() == k.rows() && (!mask.causal || queries == keys));
-  SCALING_CHECK(q.cols() == heads * d_head && k.cols() == q.cols() && v.cols() == q.cols());
+  SCALING_CHECK(q.cols() == all_heads() * d_head && k.cols() == q.cols() && v.cols() == q.cols());
   auto& own = static_cast<AttentionActivations&>(kept);
   own.take_stream(pass);
   own.largest.resize(std::size_t(pairs * queries));
   own.statistics.resize(own.largest.size());
   if (own.buffers.size() < std::size_t(pairs)) own.buffers.resize(std::size_t(pairs));
-  own.o.resize(q.rows(), q.cols());
+  own.o.resize(q.rows(), heads * d_head);
   o.resize(q.rows(), q.cols());
   for_heads(*this, pass, q, k, v, mask, own,
             [&](const Head& head, const Part& of_queries, const Part&, Buffers& b) {
               forward_of_head(head, b);
-              of_queries(own.o) = b.o.all;
+              among_own(*this, of_queries)(own.o) = b.o.all;
               of_queries(o) = b.o.all;
             });
 }
@@ -447,7 +459,7 @@ void TiledAttention::backward(Pass& pass, const Mat& q, const Mat& k, const Mat&
   dv.resize(k.rows(), k.cols());
   for_heads(*this, pass, q, k, v, mask, own,
             [&](const Head& head, const Part& of_queries, const Part& of_keys, Buffers& b) {
-              b.o.all = of_queries(own.o);
+              b.o.all = among_own(*this, of_queries)(std::as_const(own.o));
               b.dout.all = of_queries(do_);
               backward_of_head(head, b);
               of_queries(dq) = b.dq.all;

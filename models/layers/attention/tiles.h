@@ -20,15 +20,21 @@ struct TiledAttention {
   std::int64_t heads, d_head;
   std::unique_ptr<Pattern> pattern;
   std::unique_ptr<ThresholdNormaliser> normaliser;  ///< null: softmax
+  /// Where several share a layer's heads: that of the layer which is the first here, and how many
+  /// the layer has (0: no more than here).
+  std::int64_t first = 0, of = 0;
+  std::int64_t all_heads() const { return of > 0 ? of : heads; }
 
   std::unique_ptr<Activations> make_activations() const;
-  /// As SelfAttention's and CrossAttention's.
+  /// As SelfAttention's and CrossAttention's. Columns of other heads are neither read nor written.
   void forward(Pass& pass, const Mat& q, const Mat& k, const Mat& v, const AttentionMask& mask,
                Activations& kept, Mat& o) const;
   void backward(Pass& pass, const Mat& q, const Mat& k, const Mat& v, const AttentionMask& mask,
                 Activations& kept, const Mat& do_, Mat& dq, Mat& dk, Mat& dv) const;
   /// The result, and of each head the two numbers of a row.
   double activation_floats() const { return double(heads * (d_head + 2)); }
+  /// A head's rows and their gradients, and two tiles; not copies of a tile's rows.
+  double thread_floats(std::int64_t queries, std::int64_t keys) const;
 };
 
 }  // namespace scaling

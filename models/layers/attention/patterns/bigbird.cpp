@@ -56,14 +56,21 @@ std::int64_t* BigBird::draw_random(std::int64_t head, std::int64_t row, std::int
     const Range early = {1, std::min(blocks - 1, kTrained / block_)};
     return draw(head, row, 0, random_, early, row >= blocks - 3 ? Range{} : near, end);
   }
-  if (blocks > 2 * random_ + 5) {
-    return draw(head, row, 0, random_, {1, 2 * random_ + 5}, near, end);
+  // Of a stretch neither its first block, if that is the sequence's, nor its last; for row 1 not
+  // the one before that, and for the row of that one not block 1.
+  const auto legal = [row](Range stretch) {
+    Range blocks_left = {std::max<std::int64_t>(1, stretch.begin), stretch.end - 1};
+    if (row == 1) --blocks_left.end;
+    if (row == stretch.end - 2 && blocks_left.begin == 1) ++blocks_left.begin;
+    return blocks_left;
+  };
+  const std::int64_t many = 2 * random_ + 5, some = random_ + 5;
+  if (blocks > many) return draw(head, row, 0, random_, legal({0, many}), near, end);
+  if (blocks > some) {
+    end = draw(head, row, 0, random_ / 2, legal({0, some}), near, end);
+    return draw(head, row, 1, random_ - random_ / 2, legal({some, blocks}), near, end);
   }
-  if (blocks > random_ + 5) {
-    end = draw(head, row, 0, random_ / 2, {1, random_ + 5}, near, end);
-    return draw(head, row, 1, random_ - random_ / 2, {random_ + 5, blocks - 1}, near, end);
-  }
-  return draw(head, row, 0, random_, inner, near, end);
+  return draw(head, row, 0, random_, legal({0, blocks}), near, end);
 }
 
 std::int64_t BigBird::seen_by(std::int64_t head, std::int64_t row, std::int64_t blocks,

@@ -23,7 +23,7 @@ struct BigBirdKnobs : PatternKnobs {
     visit("bigbird_random", k.bigbird_random, "random blocks that a block sees", size);
     visit("bigbird_blocks", k.bigbird_blocks,
           "where random blocks are without a causal mask: uniform, the paper's intent, or plan, "
-          "mostly near the start, much as in the released code");
+          "where the released code has them, mostly near the start");
     PatternKnobs::fields(k, visit);
   }
 };
@@ -65,11 +65,13 @@ class BigBird : public Pattern {
   /// end. stretch: tells draws of one row apart.
   std::int64_t* draw(std::int64_t head, std::int64_t row, std::int64_t stretch, std::int64_t n,
                      Range from, Range but, std::int64_t* end) const;
-  /// Without a causal mask, by the rule. The plan's: of sequences of 1024, 2048, 3072 and 4096
-  /// positions all are among the first 1024, and the last two rows but one may draw neighbours; of
-  /// others all are in the first 2 r + 5 blocks (r: bigbird_random), or where there are no more,
-  /// half are in the first r + 5 and the others beyond, or where there are no more than that,
-  /// anywhere.
+  /// Without a causal mask, by the rule. The plan's, of the released code: of sequences of 1024,
+  /// 2048, 3072 and 4096 positions all are among the first 1024, and the last two rows but one may
+  /// draw neighbours; of others all are in the first 2 r + 5 blocks (r: bigbird_random), or where
+  /// there are no more, half are in the first r + 5 and the others beyond, or where there are no
+  /// more than that, anywhere. Of such a stretch of blocks the last is never drawn, by row 1
+  /// neither the one before it, and by the row of that one not block 1; so a row may draw fewer
+  /// than r.
   std::int64_t* draw_random(std::int64_t head, std::int64_t row, std::int64_t blocks,
                             std::int64_t length, std::int64_t* end) const;
 

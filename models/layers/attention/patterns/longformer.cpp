@@ -9,7 +9,7 @@ namespace scaling {
 
 void Longformer::cut(const PatternCall& call, Parts& parts) const {
   const std::int64_t n = call.keys, g = globals(n), others = n - g;
-  if (g > 0) parts.all.push_back({{.n = g}, {.n = n}, Kind::rows});
+  if (g > 0 && has_rows_) parts.all.push_back({{.n = g}, {.n = n}, Kind::rows});
   if (g > 0 && others > 0) {
     parts.all.push_back({{.n = others, .first = g}, {.n = g}, Kind::columns});
   }
@@ -73,19 +73,6 @@ void Longformer::reads(std::int64_t /*head*/, std::int64_t position, std::int64_
 
 std::int64_t Longformer::most_apart(std::int64_t capacity) const {
   return global_ > 0 && dilation_ > 1 ? globals(capacity) + ring(capacity) : 0;
-}
-
-void LongformerAttention::validate(const ModelConfig& config) {
-  WindowAttention::validate(config);
-  const auto knobs = config.options<LongformerKnobs>();
-  require_positive("longformer_dilation", knobs.longformer_dilation);
-  require_not_negative("longformer_global", knobs.longformer_global);
-}
-
-void LongformerAttention::shrink(ModelConfig& config) {
-  WindowAttention::shrink(config);
-  set_field(config, "longformer_dilation", 2);
-  set_field(config, "longformer_global", 2);
 }
 
 }  // namespace scaling
