@@ -14,6 +14,7 @@
 #include "models/layers/attention/patterns/strided.h"
 #include "models/layers/attention/patterns/window.h"
 #include "models/layers/attention/performer.h"
+#include "models/layers/attention/routing.h"
 #include "models/layers/catalog_entry.h"
 #include "models/layers/feed_forward/dense.h"
 #include "models/layers/feed_forward/dense_relu_skip.h"
@@ -88,6 +89,7 @@ Entries<SelfAttention>& entries() {
       entry<SelfAttention, LongformerAttention>("longformer"),
       entry<SelfAttention, PerformerAttention>("performer"),
       entry<SelfAttention, LinformerAttention>("linformer"),
+      entry<SelfAttention, RoutingAttention>("routing"),
   };
   return all;
 }
