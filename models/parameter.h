@@ -49,8 +49,9 @@ struct Parameter {
   /// where is_frozen.
   float* gradient = nullptr;
   bool is_frozen = false;  ///< keeps its initial value in training
-  /// Not 0: no weight, but a running mean. Backward passes add to `gradient` what it is the mean of,
-  /// and an update makes it mean_decay * value + (1 - mean_decay) * gradient, whatever the rate.
+  /// Not 0: no weight, but a running mean. Backward passes add to `gradient` what it is the mean
+  /// of, and an update makes it mean_decay * value + (1 - mean_decay) * gradient, whatever the
+  /// rate.
   double mean_decay = 0;
 
   std::int64_t count() const { return rows * cols; }

@@ -88,7 +88,8 @@ struct Centroids {
     for (std::int64_t c = 0; c < clusters; ++c) total += double(counts.get(0, head * clusters + c));
     for (std::int64_t c = 0; c < clusters; ++c) {
       const std::int64_t at = head * clusters + c;
-      const double smoothed = (double(counts.get(0, at)) + 1e-5) / (total + double(clusters) * 1e-5);
+      const double smoothed =
+          (double(counts.get(0, at)) + 1e-5) / (total + double(clusters) * 1e-5);
       for (std::int64_t i = 0; i < kHead; ++i) {
         directions(c, i) = double(sums.get(0, at * kHead + i));
         means(c, i) = directions(c, i) / (smoothed * total);
@@ -105,8 +106,7 @@ struct Membership {
   std::vector<Positions> members;  // of each cluster
   Positions nearest;               // cluster of each item, -1 for padding
 
-  Membership(const Double& items, const Centroids& centroids, std::int64_t window,
-             const Seen& seen)
+  Membership(const Double& items, const Centroids& centroids, std::int64_t window, const Seen& seen)
       : nearest(std::size_t(items.rows()), -1) {
     const Double scores = centroids.directions * items.transpose();
     Positions all;
@@ -119,9 +119,8 @@ struct Membership {
     }
     for (std::int64_t c = 0; c < scores.rows(); ++c) {
       Positions own = all;
-      std::stable_sort(own.begin(), own.end(), [&](std::int64_t a, std::int64_t b) {
-        return scores(c, a) > scores(c, b);
-      });
+      std::stable_sort(own.begin(), own.end(),
+                       [&](std::int64_t a, std::int64_t b) { return scores(c, a) > scores(c, b); });
       own.resize(std::min(own.size(), std::size_t(window)));
       std::sort(own.begin(), own.end());
       members.push_back(own);
@@ -265,13 +264,13 @@ TEST(RoutingAttentionTest, IsTheDefinition) {
       const std::int64_t window = layer.sizes_of(c.length, c.causal).window;
       const DefinedHead defined(held, in, head, window, c.causal, seen);
       std::size_t cluster = 0;
-      layer.visit_clusters(*kept, head, c.length, c.causal,
-                           [&](std::span<const std::int32_t> queries,
-                               std::span<const std::int32_t> keys) {
-                             EXPECT_EQ(as_positions(queries), defined.queries.members[cluster]);
-                             EXPECT_EQ(as_positions(keys), defined.keys.members[cluster]);
-                             ++cluster;
-                           });
+      layer.visit_clusters(
+          *kept, head, c.length, c.causal,
+          [&](std::span<const std::int32_t> queries, std::span<const std::int32_t> keys) {
+            EXPECT_EQ(as_positions(queries), defined.queries.members[cluster]);
+            EXPECT_EQ(as_positions(keys), defined.keys.members[cluster]);
+            ++cluster;
+          });
       EXPECT_EQ(std::int64_t(cluster), c.clusters);
       const HeadResult r = defined.result();
       expected.middleCols(head * kHead, kHead) = r.o.cast<float>();
@@ -405,16 +404,16 @@ TEST(RoutingAttentionTest, SizesAreSharesUnlessGiven) {
 
 /// Clusters of a head as causal attention leaves them to a query: members up to itself.
 std::vector<Positions> visible_members(const RoutingAttention& layer, const Activations& kept,
-                                std::int64_t head, std::int64_t length, std::int64_t query) {
+                                       std::int64_t head, std::int64_t length, std::int64_t query) {
   std::vector<Positions> all;
-  layer.visit_clusters(
-      kept, head, length, true,
-      [&](std::span<const std::int32_t> queries, std::span<const std::int32_t>) {
-        if (std::find(queries.begin(), queries.end(), query) == queries.end()) return;
-        Positions past = as_positions(queries);
-        past.erase(std::upper_bound(past.begin(), past.end(), query), past.end());
-        all.push_back(past);
-      });
+  layer.visit_clusters(kept, head, length, true,
+                       [&](std::span<const std::int32_t> queries, std::span<const std::int32_t>) {
+                         if (std::find(queries.begin(), queries.end(), query) == queries.end())
+                           return;
+                         Positions past = as_positions(queries);
+                         past.erase(std::upper_bound(past.begin(), past.end(), query), past.end());
+                         all.push_back(past);
+                       });
   return all;
 }
 
@@ -580,8 +579,7 @@ TEST(RoutingAttentionTest, ALayerOnItsOwnStartsFromWhatAModelStartsFrom) {
                                             /*bias_range=*/0);
   const AttentionInput in(30, 30, kWidth);
   const RoutingAttention alone(c);
-  EXPECT_TRUE(alone.forward(in.q, in.k, in.v, true) ==
-              held.layer->forward(in.q, in.k, in.v, true));
+  EXPECT_TRUE(alone.forward(in.q, in.k, in.v, true) == held.layer->forward(in.q, in.k, in.v, true));
   EXPECT_TRUE(decode_attention(alone, in) == decode_attention(*held.layer, in));
 }
 
@@ -671,8 +669,8 @@ TEST(RoutingAttentionTest, ACacheHoldsClustersAndForgetsThem) {
     return StepContext{find_kernel_set("simd"), barrier, 0, 1, 1, t, nullptr};
   };
   const auto step = [&](std::int64_t t, std::int64_t row, float* o) {
-    layer.step(context(t), *cache, in.q.row(row).data(), in.k.row(row).data(),
-               in.v.row(row).data(), o);
+    layer.step(context(t), *cache, in.q.row(row).data(), in.k.row(row).data(), in.v.row(row).data(),
+               o);
   };
   for (Mat& o : decoded) {
     for (std::int64_t t = 0; t < length; ++t) step(t, t, o.row(t).data());

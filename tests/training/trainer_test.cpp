@@ -185,8 +185,7 @@ TEST_F(TrainerTest, RunningMeansResumeBitForBit) {
   const std::vector<float> initial = means_of(whole);
   ASSERT_FALSE(initial.empty());
   std::vector<TrainReport> reports;
-  EXPECT_TRUE(
-      whole.trainer->run([&](const TrainReport& r) { reports.push_back(r); }, nullptr));
+  EXPECT_TRUE(whole.trainer->run([&](const TrainReport& r) { reports.push_back(r); }, nullptr));
   for (const TrainReport& r : reports) EXPECT_GT(r.extra_loss, 0);
   EXPECT_NE(means_of(whole), initial);
   for (const std::int64_t last : {5, 100}) {

@@ -77,8 +77,8 @@ RoutingAttention::RoutingAttention(const ModelConfig& config, const RoutingKnobs
       seed_(config.seed),
       sums_(Parameter::make_vector("sums", heads_ * clusters_ * d_head_,
                                    {Initializer::Kind::normal, 1}, {heads_, clusters_, d_head_})),
-      counts_(Parameter::make_vector("counts", heads_ * clusters_,
-                                     {Initializer::Kind::constant, 1}, {heads_, clusters_})) {
+      counts_(Parameter::make_vector("counts", heads_ * clusters_, {Initializer::Kind::constant, 1},
+                                     {heads_, clusters_})) {
   SCALING_CHECK(clusters_ > 0 && window_ >= 0);
   sums_.mean_decay = counts_.mean_decay = knobs.routing_decay;
 }

@@ -17,8 +17,8 @@ namespace scaling {
 struct RoutingKnobs {
   std::int64_t routing_clusters = 8;
   std::int64_t routing_window = 0;
-  double routing_decay = 0.999;       // the paper's
-  double routing_commitment = 1e-4;   // the released code's
+  double routing_decay = 0.999;      // the paper's
+  double routing_commitment = 1e-4;  // the released code's
 
   template <class Self, class Visitor>
   static void fields(Self& k, Visitor&& visit) {
@@ -43,13 +43,13 @@ struct RoutingKnobs {
 /// taken gets the mean of what it finds there, one that none has taken gets zeros and is counted
 /// (uncovered()). Padding belongs to no cluster. All heads are routed.
 ///
-/// Who belongs to a cluster depends on all positions, under a causal mask on later ones too: a later
-/// item can take an earlier one's place. Their keys and values do not enter.
+/// Who belongs to a cluster depends on all positions, under a causal mask on later ones too: a
+/// later item can take an earlier one's place. Their keys and values do not enter.
 ///
 /// Centroids are no weights: they are running means (Parameter::mean_decay) of the items nearest to
 /// them, kept as a sum and a count. Directions of sums decide what is near, since items are all of
-/// one length; sum over count, counts smoothed, is what the commitment draws items to, a loss of its
-/// own (Pass::extra_loss): routing_commitment times the mean over a position's heads, sides and
+/// one length; sum over count, counts smoothed, is what the commitment draws items to, a loss of
+/// its own (Pass::extra_loss): routing_commitment times the mean over a position's heads, sides and
 /// numbers of the squared distance. No gradient flows into either.
 class RoutingAttention : public SelfAttention {
  public:
@@ -88,8 +88,8 @@ class RoutingAttention : public SelfAttention {
   std::unique_ptr<AttentionCache> make_cache(int tokens, std::int64_t capacity) const override;
   std::uint64_t cache_bytes(int tokens, std::int64_t capacity) const override;
   /// Approximate: the item joins the cluster whose centroid is nearest and attends to the latest of
-  /// that cluster, itself included, the window of the cache's capacity at most. So every position is
-  /// covered, once, and nobody loses a place to a later one. With one cluster and a window of
+  /// that cluster, itself included, the window of the cache's capacity at most. So every position
+  /// is covered, once, and nobody loses a place to a later one. With one cluster and a window of
   /// everything it is forward.
   void step(const StepContext& ctx, AttentionCache& cache, const float* q, const float* k,
             const float* v, float* o) const override;

@@ -28,9 +28,7 @@ struct RoutingSizes {
     return side * (places() + length) + cluster * window;
   }
   /// (length): -1 for padding.
-  std::int64_t nearest_at(std::int64_t side) const {
-    return side * (places() + length) + places();
-  }
+  std::int64_t nearest_at(std::int64_t side) const { return side * (places() + length) + places(); }
 };
 
 /// x: d numbers, to mean 0 and variance 1; returns what was multiplied with.

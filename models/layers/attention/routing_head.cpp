@@ -166,8 +166,7 @@ void RoutingHead::drop_row(const RoutingCall& call, const Group& group, std::int
 /// Scores of a group to probabilities, dropped out; notes normalisers.
 void RoutingHead::softmax(const RoutingCall& call, const Group& group) {
   const float scale = 1 / std::sqrt(float(queries_.cols()));
-  float* normalizers =
-      call.normalizers + group.cluster * call.sizes.window + group.first;
+  float* normalizers = call.normalizers + group.cluster * call.sizes.window + group.first;
   for (std::int64_t row = 0; row < group.size; ++row) {
     const std::int64_t seen = sight(call, group, row);
     float* scores = scores_.row(row).data();
@@ -208,8 +207,7 @@ void RoutingHead::forward(const RoutingCall& call, const RoutingRows& v) {
 /// scores_ to probabilities after dropout, gradient_, of those, to that of scores before scaling.
 void RoutingHead::softmax_backward(const RoutingCall& call, const Group& group) {
   const float scale = 1 / std::sqrt(float(queries_.cols()));
-  const float* normalizers =
-      call.normalizers + group.cluster * call.sizes.window + group.first;
+  const float* normalizers = call.normalizers + group.cluster * call.sizes.window + group.first;
   for (std::int64_t row = 0; row < group.size; ++row) {
     const std::int64_t seen = sight(call, group, row);
     float* scores = scores_.row(row).data();
@@ -265,8 +263,7 @@ void RoutingHead::backward_of_norms(const RoutingCall& call) {
   }
 }
 
-void RoutingHead::backward(const RoutingCall& call, const RoutingRows& v,
-                           const RoutingRows& dout) {
+void RoutingHead::backward(const RoutingCall& call, const RoutingRows& v, const RoutingRows& dout) {
   const std::int64_t length = call.sizes.length, d = v.cols();
   size(call, /*for_backward=*/true);
   count_covers(call);

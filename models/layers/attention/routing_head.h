@@ -18,9 +18,9 @@ using RoutingRows = Eigen::Ref<const Mat, 0, Eigen::OuterStride<>>;
 /// What forward and backward of a head must agree on.
 struct RoutingCall {
   const Pass& pass;
-  std::uint64_t stream = 0;  ///< of dropout
-  std::int64_t index = 0;    ///< example * heads + head: its draws of the stream
-  RoutingSizes sizes;        ///< shared queries and keys are those of a causal mask
+  std::uint64_t stream = 0;            ///< of dropout
+  std::int64_t index = 0;              ///< example * heads + head: its draws of the stream
+  RoutingSizes sizes;                  ///< shared queries and keys are those of a causal mask
   const std::uint8_t* seen = nullptr;  ///< (length), 0: padding; null: there is none
   const float* directions = nullptr;   ///< (clusters, d): of length 1
   const float* means = nullptr;        ///< (clusters, d): what items are drawn to
@@ -79,8 +79,7 @@ class RoutingHead {
     return 1 / float(covers_[std::size_t(position)]);
   }
   void score(const RoutingCall& call, const Group& group);
-  void drop_row(const RoutingCall& call, const Group& group, std::int64_t row,
-                float* values) const;
+  void drop_row(const RoutingCall& call, const Group& group, std::int64_t row, float* values) const;
   void softmax(const RoutingCall& call, const Group& group);
   void softmax_backward(const RoutingCall& call, const Group& group);
   void group_backward(const RoutingCall& call, const Group& group, const RoutingRows& dout);
@@ -89,8 +88,8 @@ class RoutingHead {
 
   RoutingClusters clusters_;
   std::array<Side, 2> sides_;
-  Mat o_, dv_;                         // (length, d_head)
-  std::vector<std::int32_t> covers_;   // (length): clusters that have taken a query
+  Mat o_, dv_;                        // (length, d_head)
+  std::vector<std::int32_t> covers_;  // (length): clusters that have taken a query
   // The cluster at hand.
   std::span<const std::int32_t> query_positions_, key_positions_;
   Mat queries_, keys_, values_, dkeys_, dvalues_;  // (window, d_head)

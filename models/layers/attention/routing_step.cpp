@@ -43,8 +43,7 @@ struct RoutingAttention::Cache : KeyValueCache {
 
 std::unique_ptr<AttentionCache> RoutingAttention::make_cache(int tokens,
                                                              std::int64_t capacity) const {
-  auto cache =
-      std::make_unique<Cache>(tokens, heads_, clusters_, window_of(capacity), d_head_);
+  auto cache = std::make_unique<Cache>(tokens, heads_, clusters_, window_of(capacity), d_head_);
   make_directions(cache->directions);
   return cache;
 }
