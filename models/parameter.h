@@ -52,6 +52,10 @@ struct Parameter {
   /// The name whose draws it starts as, so that it starts equal to a parameter of that name, shape
   /// and initialiser; empty: its own. Of an attention: within the layer's projection.
   std::string drawn_as = {};
+  /// Not 0: no weight, but a running mean. Backward passes add to `gradient` what it is the mean
+  /// of, and an update makes it mean_decay * value + (1 - mean_decay) * gradient, whatever the
+  /// rate.
+  double mean_decay = 0;
 
   std::int64_t count() const { return rows * cols; }
   std::uint64_t bytes(WeightType model_type) const;

@@ -30,6 +30,11 @@ struct Pass {
   /// Draws of this pass depend on the seed and on the order in which layers ask for a stream.
   std::uint64_t seed = 0;
   std::uint64_t streams = 0;  ///< handed out so far
+  /// What gradients of the loss are multiplied with (see Transformer::loss_and_gradients).
+  float loss_scale = 0;
+  /// What layers add to the loss: a forward in training, unless it is computed again, adds its sum
+  /// over all positions, in nats; its backward adds loss_scale times the gradient of that.
+  double extra_loss = 0;
   /// true: a forward is computed again (of a reversible block): streams and discrete decisions are
   /// taken from its Activations instead of made anew.
   bool recomputes = false;

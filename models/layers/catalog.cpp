@@ -16,6 +16,7 @@
 #include "models/layers/attention/patterns/strided.h"
 #include "models/layers/attention/patterns/window.h"
 #include "models/layers/attention/performer.h"
+#include "models/layers/attention/routing.h"
 #include "models/layers/attention/split_heads.h"
 #include "models/layers/attention_list.h"
 #include "models/layers/catalog_entry.h"
@@ -92,6 +93,7 @@ Entries<SelfAttention>& entries() {
       entry<SelfAttention, LongformerAttention>("longformer"),
       entry<SelfAttention, PerformerAttention>("performer"),
       entry<SelfAttention, LinformerAttention>("linformer"),
+      entry<SelfAttention, RoutingAttention>("routing"),
   };
   return all;
 }

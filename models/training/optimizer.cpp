@@ -4,12 +4,41 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 #include "kernels/check.h"
 #include "models/training/adafactor.h"
 #include "models/training/adam.h"
 
 namespace scaling {
+namespace {
+
+/// Another optimiser for what is learnt by gradients, beside it parameters that have a mean_decay.
+class WithRunningMeans : public Optimizer {
+ public:
+  WithRunningMeans(std::unique_ptr<Optimizer> of_weights, std::vector<Parameter*> means)
+      : of_weights_(std::move(of_weights)), means_(std::move(means)) {}
+
+  void update(std::int64_t step, double learning_rate) override {
+    of_weights_->update(step, learning_rate);
+    for (Parameter* p : means_) {
+      if (p->gradient == nullptr) continue;
+      const auto decay = float(p->mean_decay), rest = float(1 - p->mean_decay);
+      float* values = p->values();
+      for (std::int64_t i = 0; i < p->count(); ++i) {
+        values[i] = decay * values[i] + rest * p->gradient[i];
+      }
+    }
+  }
+  /// The means' state is their values.
+  std::vector<Slot> slots() override { return of_weights_->slots(); }
+
+ private:
+  const std::unique_ptr<Optimizer> of_weights_;
+  const std::vector<Parameter*> means_;
+};
+
+}  // namespace
 
 double adafactor_decay_at(std::int64_t step) {
   SCALING_CHECK(step >= 1);
@@ -65,8 +94,12 @@ bool is_warming_up(const TrainConfig& config, std::int64_t step) {
 
 std::unique_ptr<Optimizer> make_optimizer(const TrainConfig& config,
                                           const std::vector<Parameter*>& parameters) {
-  if (config.optimizer == OptimizerKind::adam) return make_adam(config, parameters);
-  return make_adafactor(config, parameters);
+  std::vector<Parameter*> weights, means;
+  for (Parameter* p : parameters) (p->mean_decay != 0 ? means : weights).push_back(p);
+  auto of_weights = config.optimizer == OptimizerKind::adam ? make_adam(config, weights)
+                                                            : make_adafactor(config, weights);
+  if (means.empty()) return of_weights;
+  return std::make_unique<WithRunningMeans>(std::move(of_weights), std::move(means));
 }
 
 }  // namespace scaling

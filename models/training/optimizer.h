@@ -14,8 +14,8 @@ namespace scaling {
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  /// One update of every parameter that has a gradient, in order; step counts from 1. Gradients are
-  /// left as they are.
+  /// One update of every parameter that has a gradient, in order, running means behind the weights;
+  /// step counts from 1. Gradients are left as they are.
   virtual void update(std::int64_t step, double learning_rate) = 0;
   /// The state's arrays, always in the same order, for checkpoints: name, values.
   struct Slot {

@@ -132,7 +132,7 @@ TrainReport Trainer::Impl::train_step() {
 
   // Forward, loss and backward: gradients add up over the pieces.
   model.zero_gradients();
-  double loss = 0;
+  double loss = 0, extra_loss = 0;
   for (std::size_t piece = 0; piece < pieces.size(); ++piece) {
     Pass pass{.gemm = gemm,
               .examples = pieces[piece].examples,
@@ -143,6 +143,7 @@ TrainReport Trainer::Impl::train_step() {
               .start_from_zero = float(config.start_from_zero),
               .position_offsets = config.position_offsets};
     loss += model.loss_and_gradients(pass, pieces[piece], float(1 / weight), *kept).loss;
+    extra_loss += pass.extra_loss;
   }
   loss /= weight;
   const std::string name = "step " + std::to_string(step + 1);
@@ -161,6 +162,7 @@ TrainReport Trainer::Impl::train_step() {
   seconds += taken.count();
   return {.step = step,
           .loss = loss,
+          .extra_loss = extra_loss / weight,
           .learning_rate = rate,
           .step_seconds = taken.count(),
           .tokens_per_s = weight / taken.count(),

@@ -36,6 +36,8 @@ struct Evaluation {
 struct TrainReport {
   std::int64_t step = 0;  ///< done
   double loss = 0;        ///< of the step's batch, nats per token
+  /// What layers add to it while they train (Pass::extra_loss), likewise.
+  double extra_loss = 0;
   double learning_rate = 0;
   double step_seconds = 0;                 ///< of this step, evaluation and checkpoints left out
   double tokens_per_s = 0;                 ///< weighted target tokens of this step, likewise

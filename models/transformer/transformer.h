@@ -71,8 +71,8 @@ class Transformer {
   /// pass.training, nothing is drawn and selections are hard. Throws UserError if a sequence
   /// exceeds max_length.
   CrossEntropy loss_of(Pass& pass, const Batch& batch, Kept& kept) const;
-  /// The same in training, and the backward pass: adds the gradients of scale * loss to the
-  /// parameters'.
+  /// The same in training, and the backward pass: sets pass.extra_loss to what layers add to the
+  /// loss, and adds the gradients of scale * (loss + pass.extra_loss) to the parameters'.
   CrossEntropy loss_and_gradients(Pass& pass, const Batch& batch, float scale, Kept& kept) const;
   /// Stack::first_not_finite of an evaluation of the batch.
   std::string first_not_finite(const Gemm& gemm, const Batch& batch) const;

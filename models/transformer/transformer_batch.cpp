@@ -121,6 +121,8 @@ CrossEntropy Transformer::loss_of(Pass& pass, const Batch& batch, Kept& kept) co
 CrossEntropy Transformer::loss_and_gradients(Pass& pass, const Batch& batch, float scale,
                                              Kept& kept) const {
   SCALING_CHECK(pass.training && is_for_training());
+  pass.loss_scale = scale;
+  pass.extra_loss = 0;
   const CrossEntropy loss = loss_of(pass, batch, scale, kept, &kept.decoder.dnormed);
   if (config_.decoder_only()) {
     decoder_.backward(pass, embedding_, decoder_inputs(kept, batch.causal), batch.input,

@@ -538,7 +538,9 @@ TEST(ConfigTest, AShapeTakesSizesOnly) {
                          {"seed", "7"},
                          {"performer_directions", "independent"},
                          {"performer_redraw", "never"},
-                         {"linformer_sharing", "key_value"}};
+                         {"linformer_sharing", "key_value"},
+                         {"routing_decay", "0.7"},
+                         {"routing_commitment", "0.7"}};
   ModelConfig c;
   for (const auto& [name, value] : kept) set_field(c, name, value);
   std::set<std::string> names;

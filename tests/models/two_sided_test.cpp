@@ -24,12 +24,13 @@ bool first_sees_last(const ModelConfig& config, bool causal) {
 }
 
 TEST(TwoSided, EveryPositionSeesAllUnlessCausal) {
-  for (const char* attention : {"full", "lsh", "performer"}) {
+  for (const char* attention : {"full", "lsh", "performer", "routing"}) {
     ModelConfig config = config_of_shape("tiny");
     config.encoder_layers = 0;
     config.attention = attention;
     set_field(config, "lsh_chunk", 4);
     set_field(config, "lsh_chunks_after", 1);
+    set_field(config, "routing_clusters", 1);  // in several, later positions crowd others out
     EXPECT_FALSE(first_sees_last(config, true)) << attention;
     EXPECT_TRUE(first_sees_last(config, false)) << attention;
   }

@@ -169,6 +169,46 @@ TEST_F(TrainerTest, DecodingTheBestCheckpointIsItsEvaluation) {
   EXPECT_NEAR(loss / weight, *state.best, 1e-4);
 }
 
+/// The centroids of the routing attention are no optimiser's, and yet a run's: checkpoints carry
+/// them, and pieces of a batch add to one mean.
+TEST_F(TrainerTest, RunningMeansResumeBitForBit) {
+  set_gemm_threads(2);
+  ModelConfig model = small_model();
+  model.attention = "routing";
+  set_field(model, "routing_clusters", 4);
+  set_field(model, "routing_decay", 0.9);
+  TrainConfig config = short_training();
+  config.dropout = 0.1;
+  config.accumulate = 2;
+  const auto corpus = data(config);
+  const auto means_of = [](Training& run) {
+    std::vector<float> all;
+    for (Parameter* p : run.model.parameters()) {
+      if (p->mean_decay != 0) all.insert(all.end(), p->values(), p->values() + p->count());
+    }
+    return all;
+  };
+  Training whole(model, config, *corpus, folder_ / "whole");
+  const std::vector<float> initial = means_of(whole);
+  ASSERT_FALSE(initial.empty());
+  std::vector<TrainReport> reports;
+  EXPECT_TRUE(whole.trainer->run([&](const TrainReport& r) { reports.push_back(r); }, nullptr));
+  for (const TrainReport& r : reports) EXPECT_GT(r.extra_loss, 0);
+  EXPECT_NE(means_of(whole), initial);
+  for (const std::int64_t last : {5, 100}) {
+    Training part(model, config, *corpus, folder_ / "parts");
+    EXPECT_EQ(part.trainer->resume(), last == 5 ? 0 : 5);
+    EXPECT_EQ(part.train(last), last >= config.steps);
+    if (last >= config.steps) {
+      EXPECT_EQ(part.weights(), whole.weights());
+    }
+  }
+  // Evaluation changes nothing of them.
+  const std::vector<float> trained = means_of(whole);
+  whole.trainer->evaluate();
+  EXPECT_EQ(means_of(whole), trained);
+}
+
 TEST_F(TrainerTest, ResumedRunIsTheUninterruptedOneBitForBit) {
   set_gemm_threads(2);
   ModelConfig model = small_model();
@@ -522,6 +562,7 @@ TEST(OverfitTest, EveryProjection) { expect_overfits("projection", small_model()
 TEST(OverfitTest, EveryAttention) {
   ModelConfig c = small_model();
   set_field(c, "lsh_chunk", 4);
+  set_field(c, "routing_clusters", 2);
   expect_overfits("attention", c);
 }
 
