@@ -41,7 +41,7 @@ if [[ $preset == release && $fast == no ]]; then
   python=/usr/bin/python3
   [[ -x $python ]] || python=python3
   export PYTHONDONTWRITEBYTECODE=1
-  for folder in tests tests/plots tests/tools experiments/peers; do
+  for folder in tests tests/plots tests/tools experiments/peers experiments/scoring; do
     $python -m unittest discover -s "$folder" -t "$folder" -p '*test*.py'
   done
 fi

@@ -1,110 +1,40 @@
 // Text from a trained checkpoint through the decode path: sparse layers read only what they select.
+// One text, or one for each of a file of sources, which others score (experiments/scoring/).
 #include <algorithm>
 #include <cstdio>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "apps/generate_knobs.h"
 #include "experiments/study/counts.h"
 #include "experiments/study/flags.h"
 #include "experiments/study/interrupt.h"
 #include "experiments/study/study.h"
 #include "kernels/check.h"
-#include "kernels/clock.h"
 #include "kernels/kernels.h"
+#include "kernels/random.h"
 #include "models/tasks/catalog.h"
+#include "models/text/hash.h"
+#include "models/text/line_file.h"
+#include "models/text/pair_chunks.h"
+#include "models/text/pairs.h"
 #include "models/text/tokenizer.h"
 #include "models/training/checkpoint.h"
+#include "models/training/initial_weights.h"
 #include "models/training/run_state.h"
 #include "models/training/run_tokenizer.h"
-#include "models/transformer/beam_search.h"
 #include "models/transformer/decoder.h"
+#include "models/transformer/generation.h"
 
 namespace scaling {
 namespace {
 
-constexpr int kEnd = 1;
 /// Stands for a missing span in sources and targets: the sentinels of span corruption.
 const std::string kBlank = "___";
-
-struct GenerateKnobs {
-  std::string checkpoint, tokenizer, prompt, source;
-  std::int64_t tokens = 100;
-  double temperature = 0;
-  std::uint64_t seed = 1;
-  std::int64_t beam = 0;
-  LengthPenalty length_penalty = LengthPenalty::none;
-  double alpha = 0.6;
-  bool block_trigrams = false;
-  std::string threads = "all";
-  WeightType weight_type = WeightType::f32;
-  std::string kernels = "simd";
-
-  template <class Self, class Visitor>
-  static void fields(Self& k, Visitor&& visit) {
-    visit("checkpoint", k.checkpoint, "file written by a training run");
-    visit("tokenizer", k.tokenizer,
-          "SentencePiece model in place of the one that the checkpoint carries; of a file of an "
-          "earlier program, if it is no longer where the training run had it");
-    visit("prompt", k.prompt, "how the generated text begins");
-    visit("source", k.source,
-          "what the encoder reads, ___ for every span that is missing (encoder-decoder models)");
-    visit("tokens", k.tokens, "to generate, at most");
-    visit("temperature", k.temperature, "0: the likeliest token each time");
-    visit("seed", k.seed, "of the draws at a temperature above 0");
-    visit("beam", k.beam,
-          "hypotheses of a beam search for the likeliest text; 0: one token after the other");
-    visit("length_penalty", k.length_penalty,
-          "what a beam search divides log-probabilities of n tokens by: gnmt, ((5 + n) / 6)^alpha, "
-          "power, n^alpha, or none");
-    visit("alpha", k.alpha, "exponent of the length penalty");
-    visit("block_trigrams", k.block_trigrams, "no three tokens twice in a text of a beam search");
-    visit("threads", k.threads, "a number, or all");
-    visit("weight_type", k.weight_type, "f32 or bf16");
-    visit("kernels", k.kernels, "kernel set");
-  }
-};
-
-void check(const GenerateKnobs& knobs) {
-  if (knobs.checkpoint.empty()) {
-    throw UserError("no checkpoint was given; add --checkpoint FILE, written by a training run");
-  }
-  if (knobs.tokens < 1) {
-    throw UserError("--tokens is " + std::to_string(knobs.tokens) + " but must be at least 1");
-  }
-  if (!(knobs.temperature >= 0 && knobs.temperature <= 100)) {
-    throw UserError("--temperature is " + std::to_string(knobs.temperature) +
-                    " but must be in [0, 100]; 0 takes the likeliest token each time");
-  }
-}
-
-/// given: flags with their texts.
-void check_beam(const GenerateKnobs& knobs, const std::map<std::string, std::string>& given) {
-  if (knobs.beam < 0 || knobs.beam > kMaxTokens) {
-    throw UserError("--beam is " + std::to_string(knobs.beam) + " but must be in [0, " +
-                    std::to_string(kMaxTokens) + "]; 0 takes one token after the other");
-  }
-  for (const char* flag : {"length_penalty", "alpha", "block_trigrams"}) {
-    if (knobs.beam > 0 || given.count(flag) == 0) continue;
-    throw UserError(std::string("--") + flag + " is for a beam search; add --beam N");
-  }
-  if (knobs.beam > 0 && knobs.temperature > 0) {
-    throw UserError("--temperature " + given.at("temperature") + " draws tokens, but --beam " +
-                    std::to_string(knobs.beam) +
-                    " looks for the likeliest text and draws none; leave one of them out");
-  }
-  if (!(knobs.alpha >= 0 && knobs.alpha <= 10)) {
-    throw UserError("--alpha is " + given.at("alpha") +
-                    " but must be in [0, 10]; 0 compares texts as if there were no penalty");
-  }
-  if (given.count("alpha") > 0 && knobs.length_penalty == LengthPenalty::none) {
-    throw UserError(
-        "--alpha is the exponent of a length penalty, of which none was chosen; add "
-        "--length_penalty gnmt or --length_penalty power");
-  }
-}
 
 /// Ids of a text for the encoder; the k-th blank is the k-th sentinel, vocab_size - k
 /// (paper 9.1).
@@ -119,7 +49,7 @@ std::vector<int> source_ids(const Tokenizer& tokenizer, const std::string& text,
     ids.push_back(int(--sentinel));
     at = blank + kBlank.size();
   }
-  ids.push_back(kEnd);
+  ids.push_back(kEndOfText);
   return ids;
 }
 
@@ -141,66 +71,23 @@ std::string target_text(const Tokenizer& tokenizer, const std::vector<int>& ids,
   return text + tokenizer.decode(piece);
 }
 
-struct Generated {
-  std::vector<int> ids;  // the prompt's first
-  std::int64_t sampled = 0;
-  double seconds = 0;                     // of the sampled ones
-  double log_probability = 0, score = 0;  // of a beam search
-};
-
-/// Windows of `window` positions: when one is full the next starts from the later half of its text.
-Generated continue_prompt(Decoder& decoder, const std::vector<int>& source,
-                          const std::vector<int>& prompt, std::int64_t tokens, std::int64_t window,
-                          float temperature) {
-  Generated all;
-  all.ids = prompt;
-  std::vector<int> context = prompt, ids(1), next;
-  while (all.sampled < tokens) {
-    decoder.begin(source);
-    ids[0] = 0;
-    const auto given = std::int64_t(context.size());
-    for (std::int64_t t = 0; t < window && all.sampled < tokens; ++t) {
-      if (interrupt_arrived()) return all;
-      const StepTiming timing = decoder.step(ids, next, temperature);
-      ids[0] = t < given ? context[std::size_t(t)] : next[0];
-      if (t < given) continue;
-      ++all.sampled;
-      all.seconds += timing.token_seconds;
-      if (ids[0] == kEnd) return all;
-      all.ids.push_back(ids[0]);
-    }
-    const auto kept = std::min(std::ptrdiff_t(all.ids.size()), std::ptrdiff_t(window / 2));
-    context.assign(all.ids.end() - kept, all.ids.end());
-  }
-  return all;
+GenerationOptions options_of(const GenerateKnobs& knobs, std::int64_t tokens) {
+  return {.tokens = tokens,
+          .temperature = float(knobs.temperature),
+          .length_penalty = knobs.length_penalty,
+          .alpha = knobs.alpha,
+          .block_trigrams = knobs.block_trigrams,
+          .is_interrupted = interrupt_arrived};
 }
 
-/// The best text of a beam search, of at most `tokens` after the prompt.
-Generated search_text(Decoder& decoder, const std::vector<int>& source,
-                      const std::vector<int>& prompt, std::int64_t tokens,
-                      const GenerateKnobs& knobs) {
-  decoder.begin(source);
-  DecoderNextToken model(decoder);
-  const Clock::time_point start = Clock::now();
-  const Hypothesis best = beam_search(model, prompt,
-                                      {.length_penalty = knobs.length_penalty,
-                                       .alpha = knobs.alpha,
-                                       .max_length = tokens,
-                                       .end = kEnd,
-                                       .block_trigrams = knobs.block_trigrams,
-                                       .is_interrupted = interrupt_arrived})
-                              .front();
-  // The mean step's, the prompt's among them.
-  const double seconds_each = seconds_since(start) / double(decoder.position());
-  Generated all;
-  all.ids = prompt;
-  all.ids.insert(all.ids.end(), best.ids.begin(), best.ids.end());
-  if (best.has_ended) all.ids.pop_back();
-  all.sampled = std::int64_t(best.ids.size());
-  all.seconds = seconds_each * double(all.sampled);
-  all.log_probability = best.log_probability;
-  all.score = best.score;
-  return all;
+/// Sequences that are decoded together.
+int rows_of(const GenerateKnobs& knobs) { return int(std::max<std::int64_t>(knobs.beam, 1)); }
+
+ModelConfig config_of(const GenerateKnobs& knobs, const CheckpointInfo& info) {
+  ModelConfig config = info.model;
+  config.weight_type = knobs.weight_type;
+  config.blocks = config.decoder_layers;
+  return config;
 }
 
 /// Share of the feed-forward neurons that the last token read.
@@ -213,8 +100,7 @@ double share_read(const Decoder& decoder, std::int64_t d_ff) {
   return read / blocks;
 }
 
-void check_task(const TrainConfig& train) {
-  const Needs needs = needs_of(train);
+void check_task(const TrainConfig& train, const Needs& needs) {
   if (!needs.text) {
     throw UserError("this model was trained for the task " + train.task +
                     ", which has numbers and no text; name a checkpoint of a text task");
@@ -230,9 +116,14 @@ void check_texts(const GenerateKnobs& knobs, const ModelConfig& config) {
   if (config.decoder_only() && !knobs.source.empty()) {
     throw UserError("this model has no encoder that could read --source; give --prompt");
   }
-  if (!config.decoder_only() && knobs.source.empty()) {
+  if (config.decoder_only() && !knobs.sources.empty()) {
+    throw UserError("this model has no encoder that could read --sources '" + knobs.sources +
+                    "'; name a checkpoint of the task pairs, or give --prompt");
+  }
+  if (!config.decoder_only() && knobs.source.empty() && knobs.sources.empty()) {
     throw UserError(
-        "this model's encoder needs a text; give --source, with ___ for spans that are missing");
+        "this model's encoder needs a text; give --source, with ___ for spans that are missing, or "
+        "a file of --sources");
   }
 }
 
@@ -243,33 +134,13 @@ void check_length(const char* what, std::size_t ids, std::int64_t room) {
                   "; shorten it");
 }
 
-int generate(int argc, char** argv) {
-  GenerateKnobs options;
-  Knobs knobs;
-  knobs.add(options);
-  FlagGroup flags{"generate continues a text with a trained model", flags_of(knobs)};
-  flags.flags.push_back({"help", "this text", true});
-  const std::map<std::string, std::string> texts = parse_flags(argc, argv, {flags});
-  if (texts.count("help")) {
-    std::fputs(help_of({flags}).c_str(), stdout);
-    return 0;
-  }
-  for (const auto& [flag, text] : texts) knobs.set(flag, text);
-  check(options);
-  check_beam(options, texts);
-  const int threads = parse_threads(options.threads).back();
-  const CheckpointInfo info = read_checkpoint_info(options.checkpoint);
-  RunState run = parse_run_state(info.training);
-  run.config.gemm = "auto";  // what it was trained with need not be linked here
-  check_task(run.config);
-  const auto tokenizer = tokenizer_of(options.checkpoint, info, options.tokenizer);
-  ModelConfig config = info.model;
-  config.weight_type = options.weight_type;
-  config.blocks = config.decoder_layers;
-  check_texts(options, config);
+/// One text, to standard output.
+int generate_one(const GenerateKnobs& options, const CheckpointInfo& info,
+                 const Tokenizer& tokenizer, int threads) {
+  const ModelConfig config = config_of(options, info);
   std::vector<int> source, prompt;
-  if (!options.source.empty()) source = source_ids(*tokenizer, options.source, config.vocab_size);
-  if (!options.prompt.empty()) tokenizer->encode(options.prompt, prompt);
+  if (!options.source.empty()) source = source_ids(tokenizer, options.source, config.vocab_size);
+  if (!options.prompt.empty()) tokenizer.encode(options.prompt, prompt);
   check_length("--source", source.size(), config.max_length);
   check_length("--prompt", prompt.size(), config.max_length - 1);
   const auto given = std::int64_t(prompt.size());
@@ -286,15 +157,14 @@ int generate(int argc, char** argv) {
   Team team(threads);
   model.allocate(team);
   load_weights(options.checkpoint, model.parameters());
-  Decoder decoder(model, find_kernel_set(options.kernels), team,
-                  int(std::max<std::int64_t>(options.beam, 1)), window,
+  Decoder decoder(model, find_kernel_set(options.kernels), team, rows_of(options), window,
                   std::int64_t(source.size()));
   decoder.set_sampling_seed(options.seed);
-  const Generated all = options.beam > 0 ? search_text(decoder, source, prompt, tokens, options)
-                                         : continue_prompt(decoder, source, prompt, tokens, window,
-                                                           float(options.temperature));
-  std::printf("%s\n", (config.decoder_only() ? tokenizer->decode(all.ids)
-                                             : target_text(*tokenizer, all.ids, config.vocab_size))
+  const GenerationOptions how = options_of(options, tokens);
+  const Generated all = options.beam > 0 ? search_text(decoder, source, prompt, how)
+                                         : continue_prompt(decoder, source, prompt, window, how);
+  std::printf("%s\n", (config.decoder_only() ? tokenizer.decode(all.ids)
+                                             : target_text(tokenizer, all.ids, config.vocab_size))
                           .c_str());
   std::fflush(stdout);  // before what is said of it
   if (options.beam > 0) {
@@ -308,6 +178,150 @@ int generate(int argc, char** argv) {
                  "feed-forward rows read");
   }
   return interrupt_arrived() ? kExitInterrupted : 0;
+}
+
+/// What becomes of the sources, for people.
+struct Counts {
+  std::uint64_t texts = 0;
+  std::uint64_t cut_sources = 0, source_tokens = 0, cut_tokens = 0;
+  std::uint64_t unended = 0;
+  std::uint64_t line_ends = 0;  // in texts, made spaces
+  std::int64_t sampled = 0;
+  double seconds = 0;
+};
+
+/// As in training: with an end, or cut, which is counted; padded.
+std::vector<int> padded_source(const Tokenizer& tokenizer, const std::string& text,
+                               std::int64_t length, Counts& counts) {
+  std::vector<int> ids;
+  tokenizer.encode(text, ids);
+  counts.source_tokens += ids.size();
+  counts.cut_tokens += ids.size() - std::min(ids.size(), std::size_t(length));
+  ids = with_end(std::move(ids), length);
+  counts.cut_sources += ids.back() != kEndOfText;
+  ids.resize(std::size_t(length), 0);
+  return ids;
+}
+
+/// A line has no line ends within.
+std::string line_of(std::string text, Counts& counts) {
+  for (char& c : text) {
+    if (c != '\n' && c != '\r') continue;
+    c = ' ';
+    ++counts.line_ends;
+  }
+  return text;
+}
+
+/// Everything that a line depends on.
+std::string made_of(const GenerateKnobs& options, const Tokenizer& tokenizer,
+                    const std::vector<std::string>& sources, std::int64_t tokens) {
+  Hash texts;
+  for (const std::string& source : sources) texts.text(source);
+  std::string how = "the likeliest token each time";
+  if (options.temperature > 0) {
+    how = "temperature " + print_value(options.temperature) + ", seed " +
+          std::to_string(options.seed);
+  }
+  if (options.beam > 0) {
+    how = "beam " + std::to_string(options.beam) + ", length_penalty " +
+          print_value(options.length_penalty);
+    if (options.length_penalty != LengthPenalty::none) how += " " + print_value(options.alpha);
+    if (options.block_trigrams) how += ", block_trigrams";
+  }
+  return "checkpoint " + content_of(options.checkpoint) + ", tokenizer " + tokenizer.identity() +
+         ", sources " + hex_of(texts.value()) + ", tokens " + std::to_string(tokens) + ", " + how +
+         ", weight_type " + name_of(options.weight_type) + ", kernels " + options.kernels;
+}
+
+/// Draws of one text, whatever was drawn for those before it.
+std::uint64_t seed_of(std::uint64_t seed, std::uint64_t line) {
+  constexpr std::uint64_t kStream = 0x6c696e65;
+  const auto bits = random_bits(seed, kStream, line);
+  return (std::uint64_t(bits[1]) << 32) | bits[0];
+}
+
+void report(const Counts& counts, const Lengths& lengths, std::int64_t tokens, int threads) {
+  if (counts.texts == 0) return;
+  std::fprintf(stderr, "%s, %.3g tokens each with their ends, %.3g ms a token on %d threads\n",
+               plural(counts.texts, "text").c_str(), double(counts.sampled) / double(counts.texts),
+               1e3 * counts.seconds / double(counts.sampled), threads);
+  std::fprintf(stderr, "%s cut at %lld tokens (%s of %s tokens), ",
+               plural(counts.cut_sources, "source").c_str(), static_cast<long long>(lengths.source),
+               scaled(double(counts.cut_tokens)).c_str(),
+               scaled(double(counts.source_tokens)).c_str());
+  std::fprintf(stderr, "%s without an end at %lld; %s in texts made spaces\n",
+               plural(counts.unended, "text").c_str(), static_cast<long long>(tokens),
+               plural(counts.line_ends, "line end").c_str());
+}
+
+/// A text for each source, into a file.
+int generate_lines(const GenerateKnobs& options, const CheckpointInfo& info, const Lengths& lengths,
+                   const Tokenizer& tokenizer, int threads, bool has_tokens) {
+  const std::int64_t tokens = has_tokens ? std::min(options.tokens, lengths.input) : lengths.input;
+  const KernelSet& kernels = find_kernel_set(options.kernels);
+  const std::vector<std::string> sources =
+      read_sources(options.sources, split_at_commas(options.text_key));
+  if (sources.empty()) throw UserError("'" + options.sources + "' has no texts to read");
+  LineFile out(options.out, made_of(options, tokenizer, sources, tokens));
+  if (out.lines() > 0) {
+    std::fprintf(stderr, "%s has %llu of %zu texts already\n", options.out.c_str(),
+                 static_cast<unsigned long long>(out.lines()), sources.size());
+  }
+  if (out.lines() >= sources.size()) return 0;
+
+  Transformer model(config_of(options, info));
+  Team team(threads);
+  model.allocate(team);
+  load_weights(options.checkpoint, model.parameters());
+  Decoder decoder(model, kernels, team, rows_of(options), tokens, lengths.source);
+  const GenerationOptions how = options_of(options, tokens);
+  Counts counts;
+  while (out.lines() < sources.size()) {
+    const std::vector<int> source =
+        padded_source(tokenizer, sources[std::size_t(out.lines())], lengths.source, counts);
+    decoder.set_sampling_seed(seed_of(options.seed, out.lines()));
+    const Generated text = options.beam > 0 ? search_text(decoder, source, {}, how)
+                                            : continue_prompt(decoder, source, {}, tokens, how);
+    if (interrupt_arrived()) break;  // this one may be cut off
+    ++counts.texts;
+    counts.sampled += text.sampled;
+    counts.seconds += text.seconds;
+    counts.unended += !text.has_ended;
+    out.add(line_of(tokenizer.decode(text.ids), counts));
+  }
+  report(counts, lengths, tokens, threads);
+  if (out.lines() == sources.size()) return 0;
+  std::fprintf(stderr, "interrupted after %llu of %zu; the same command continues\n",
+               static_cast<unsigned long long>(out.lines()), sources.size());
+  return kExitInterrupted;
+}
+
+int generate(int argc, char** argv) {
+  GenerateKnobs options;
+  Knobs knobs;
+  knobs.add(options);
+  FlagGroup flags{"generate continues a text with a trained model, or makes a text of each source",
+                  flags_of(knobs)};
+  flags.flags.push_back({"help", "this text", true});
+  const GivenFlags given = parse_flags(argc, argv, {flags});
+  if (given.count("help")) {
+    std::fputs(help_of({flags}).c_str(), stdout);
+    return 0;
+  }
+  for (const auto& [flag, text] : given) knobs.set(flag, text);
+  check(options, given);
+  const int threads = parse_threads(options.threads).back();
+  const CheckpointInfo info = read_checkpoint_info(options.checkpoint);
+  RunState run = parse_run_state(info.training);
+  run.config.gemm = "auto";  // what it was trained with need not be linked here
+  const Needs needs = needs_of(run.config);
+  check_task(run.config, needs);
+  const auto tokenizer = tokenizer_of(options.checkpoint, info, options.tokenizer);
+  check_texts(options, info.model);
+  if (options.sources.empty()) return generate_one(options, info, *tokenizer, threads);
+  return generate_lines(options, info, needs.evaluated, *tokenizer, threads,
+                        given.count("tokens") > 0);
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ struct TrainConfig {
   std::int64_t batch = 16;          // examples in an optimiser step
   std::int64_t accumulate = 1;      // pieces a batch is computed in
   std::int64_t length = 128;        // positions of a causal example; source positions of a span one
-  std::int64_t target_length = 64;  // of span_corruption and gap_sentences
+  std::int64_t target_length = 64;  // of span_corruption, gap_sentences and pairs
   // Of denoising, see Noise in models/tasks/denoising.h.
   double sentence_permutation = 1;
   double text_infilling = 0.3;
@@ -53,8 +53,12 @@ struct TrainConfig {
   GapStrategy gap_strategy = GapStrategy::ind_orig;
   double gap_share_min = 0.3;
   double gap_share_max = 0.3;
-  double gap_noise = 0;         // on scores
-  double gap_unmasked = 0;      // share of the chosen that can be read all the same
+  double gap_noise = 0;     // on scores
+  double gap_unmasked = 0;  // share of the chosen that can be read all the same
+  // Of pairs: the ending of the targets' files, or their key in JSON lines; and so many tokens of
+  // targets are put together of consecutive pairs.
+  std::string target_side;
+  std::int64_t join_pairs = 0;
   std::int64_t digits_min = 1;  // of a copied number, or of both addends together
   std::int64_t digits_max = 16;
   std::int64_t eval_digits_min = 32;  // the same in evaluation
@@ -101,7 +105,7 @@ struct TrainConfig {
     visit("accumulate", c.accumulate, "pieces that a batch is computed in");
     visit("length", c.length, "positions of an example (span_corruption: of its source)");
     visit("target_length", c.target_length,
-          "target positions of span_corruption and gap_sentences");
+          "target positions of span_corruption, gap_sentences and pairs");
     visit("sentence_permutation", c.sentence_permutation,
           "denoising: share of the sentences that change places");
     visit("text_infilling", c.text_infilling,
@@ -120,6 +124,12 @@ struct TrainConfig {
           "gap_sentences: scores are multiplied by a number from 1 - this to 1 + this");
     visit("gap_unmasked", c.gap_unmasked,
           "gap_sentences: share of the chosen sentences that are read all the same");
+    visit("target_side", c.target_side,
+          "pairs: the ending of the targets' file (de for train.de beside train.en), or of JSON "
+          "lines their key");
+    visit("join_pairs", c.join_pairs,
+          "pairs: consecutive ones are joined until their targets have so many tokens, as long as "
+          "both sides fit; 0: none are");
     visit("digits_min", c.digits_min, "least digits to copy, or of both addends together");
     visit("digits_max", c.digits_max, "most digits to copy, or of both addends together");
     visit("eval_digits_min", c.eval_digits_min, "digits_min in evaluation");

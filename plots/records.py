@@ -93,6 +93,7 @@ READS = {
             "gap_noise",
             "gap_unmasked",
         ),
+        "pairs": ("target_side", "join_pairs"),
     },
 }
 READ_BY_SOME = {knob for choices in READS.values() for knobs in choices.values() for knob in knobs}
@@ -138,6 +139,8 @@ LATER = {
     "gap_share_max": 0.3,
     "gap_noise": 0,
     "gap_unmasked": 0,
+    "target_side": "",
+    "join_pairs": 0,
 }
 NOTCH = 1.57
 WHISKER = 1.5

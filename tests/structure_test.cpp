@@ -73,7 +73,7 @@ const std::vector<std::pair<std::string, Prefixes>> kMayInclude = {
     {"experiments/peers/libraries/", {"experiments/peers/libraries/", "ggml", "mkl.h", "oneapi/"}},
     {"experiments/instruments/",
      {"experiments/study/", "experiments/instruments/", "models/", "kernels/", "nlohmann/"}},
-    {"apps/", {"experiments/study/", "models/", "kernels/", "boost/"}}};
+    {"apps/", {"apps/", "experiments/study/", "models/", "kernels/", "boost/"}}};
 
 /// Every other folder of experiments/ is a study's and sees no other study's.
 Prefixes of_a_study(const std::string& folder) {

@@ -11,6 +11,7 @@
 #include "models/tasks/glue.h"
 #include "models/tasks/masked.h"
 #include "models/tasks/numbers.h"
+#include "models/tasks/pairs.h"
 #include "models/tasks/span_corruption.h"
 #include "models/tasks/text_task.h"
 
@@ -48,6 +49,7 @@ constexpr Entry kTasks[] = {
     {"glue_rte", needs_of_glue, make_glue},
     {"glue_cola", needs_of_glue, make_glue},
     {"glue_stsb", needs_of_glue, make_glue},
+    {"pairs", needs_of_pairs, make_pairs},
     numbers<Numbers::Kind::copy, false>("copy"),
     numbers<Numbers::Kind::addition, false>("addition"),
     numbers<Numbers::Kind::copy, true>("copy_pairs"),

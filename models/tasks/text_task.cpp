@@ -60,7 +60,7 @@ void TextTask::shape(Batch& out, std::int64_t examples) const {
 
 void TextTask::fill(const TextStore::Chunk& chunk, std::uint64_t key, bool counted,
                     std::int64_t row, Batch& out) const {
-  std::vector<int> ids(std::size_t(config_.length));
+  std::vector<int> ids(std::size_t(text_->chunk_length()));
   text_->read(chunk, ids.data());
   const auto part = [row](auto& all, std::int64_t length) {
     return std::span(all).subspan(std::size_t(row * length), std::size_t(length));
@@ -118,10 +118,9 @@ std::string TextTask::description() const {
   char epochs[32];
   std::snprintf(epochs, sizeof epochs, "%.3g", examples / double(text_->training_chunks()));
   return text_->description() + "; " + plural(text_->training_chunks(), "chunk") + " of " +
-         std::to_string(config_.length) + " to train on, " +
-         std::to_string(text_->validation_chunks()) + " to evaluate on (" +
-         std::to_string(evaluated_) + " used); " + plural(std::uint64_t(config_.steps), "step") +
-         " make " + epochs + " epochs";
+         text_->chunk_size() + " to train on, " + std::to_string(text_->validation_chunks()) +
+         " to evaluate on (" + std::to_string(evaluated_) + " used); " +
+         plural(std::uint64_t(config_.steps), "step") + " make " + epochs + " epochs";
 }
 
 std::string text_identity(const TrainConfig& config, const Needs& needs, std::int64_t vocab_size,
@@ -142,7 +141,7 @@ std::string text_identity(const TrainConfig& config, const Needs& needs, std::in
 std::string text_identity(const TrainConfig& config, const Needs& needs, std::int64_t vocab_size,
                           const std::string& cache_folder, const ReadWatch& watch) {
   const auto content = [&](const std::string& name) {
-    return name.empty() ? 0 : Corpus(name, config.text_key, watch).hash(cache_folder);
+    return name.empty() ? 0 : corpus_of(config, name, *needs.text, watch).hash(cache_folder);
   };
   return comparable(config, needs, vocab_size, content(config.corpus), content(config.validation));
 }

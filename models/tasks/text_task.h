@@ -32,8 +32,9 @@ class TextTask : public Task {
 
   TextTask(const TrainConfig& config, const Needs& needs, std::int64_t vocab_size,
            std::unique_ptr<TextStore> text);
-  /// ids: a chunk of TrainConfig::length tokens, padded with 0. rng: of this chunk in this epoch;
-  /// for validation always the same. Returns the bytes of text that the weighted targets stand for.
+  /// ids: a chunk of TextStore::chunk_length() tokens, padded with 0. rng: of this chunk in this
+  /// epoch; for validation always the same. Returns the bytes of text that the weighted targets
+  /// stand for.
   virtual double make_example(std::span<const int> ids, Rng& rng, const Example& to) const = 0;
 
   const TrainConfig& config() const { return config_; }

@@ -13,6 +13,7 @@
 #include <memory>
 #include <set>
 #include <sstream>
+#include <utility>
 
 #include "kernels/check.h"
 #include "models/text/atomic_file.h"
@@ -20,28 +21,18 @@
 #include "models/text/generator.h"
 #include "models/text/hash.h"
 #include "models/text/json_lines.h"
+#include "models/text/pairs.h"
 
 namespace scaling {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::string joined(const std::vector<std::string>& keys) {
-  std::string all;
-  for (const std::string& key : keys) all += (all.empty() ? "'" : ", '") + key + "'";
-  return all;
-}
-
 /// ".txt" of "a.txt.gz".
 std::string kind_of(const std::string& path) {
   fs::path name = fs::path(path).filename();
   if (name.extension() == ".gz" || name.extension() == ".zst") name = name.stem();
   return name.extension().string();
-}
-
-bool is_json_lines(const std::string& path) {
-  const std::string kind = kind_of(path);
-  return kind == ".jsonl" || kind == ".ndjson" || kind == ".json";
 }
 
 bool is_text(const std::string& path) {
@@ -105,16 +96,27 @@ void add_file(const std::string& path, Hash& hash, Watched& watched) {
 
 }  // namespace
 
+bool is_json_lines(const std::string& path) {
+  const std::string kind = kind_of(path);
+  return kind == ".jsonl" || kind == ".ndjson" || kind == ".json";
+}
+
 void make_folder(const std::string& path) {
   std::error_code error;
   fs::create_directories(path, error);
   if (error) throw UserError("cannot make the folder '" + path + "': " + error.message());
 }
 
-Corpus::Corpus(const std::string& name, const std::string& keys, const ReadWatch& watch)
-    : name_(name), generated_(name == "generated"), watch_(watch) {
+Corpus::Corpus(const std::string& name, const std::string& keys, const ReadWatch& watch,
+               const std::string& target_side)
+    : name_(name), target_side_(target_side), generated_(name == "generated"), watch_(watch) {
   std::istringstream list(keys);
   for (std::string key; std::getline(list, key, ',');) keys_.push_back(key);
+  if (generated_ && has_pairs()) {
+    throw UserError(
+        "corpus 'generated' has no pairs; name a file of sources, or JSON lines with a source and "
+        "a target each");
+  }
   if (generated_) return;
   std::error_code ignored;
   std::vector<std::string> named = {name};
@@ -140,22 +142,41 @@ Corpus::Corpus(const std::string& name, const std::string& keys, const ReadWatch
   const auto same = [](const File& a, const File& b) { return a.path == b.path; };
   std::sort(files_.begin(), files_.end(), before);
   files_.erase(std::unique(files_.begin(), files_.end(), same), files_.end());
+  if (has_pairs()) find_targets();
+}
+
+void Corpus::find_targets() {
+  for (File& file : files_) {
+    if (!file.json_lines) {
+      file.targets = other_side(file.path, target_side_);
+    } else if (std::find(keys_.begin(), keys_.end(), target_side_) != keys_.end()) {
+      throw UserError("text_key and target_side both name the key '" + target_side_ + "' of '" +
+                      file.path + "'; name the source's with text_key, the target's with " +
+                      "target_side");
+    }
+  }
+}
+
+std::vector<std::string> Corpus::File::paths() const {
+  return targets.empty() ? std::vector<std::string>{path} : std::vector<std::string>{path, targets};
 }
 
 std::string Corpus::shared_with(const Corpus& other) const {
   if (generated_ && other.generated_) return name_;
   std::set<fs::path> ours;
   std::error_code error;
-  for (const File& file : files_) ours.insert(fs::weakly_canonical(file.path, error));
-  for (const File& file : other.files_) {
-    if (ours.count(fs::weakly_canonical(file.path, error))) return file.path;
+  for (const std::string& path : paths()) ours.insert(fs::weakly_canonical(path, error));
+  for (const std::string& path : other.paths()) {
+    if (ours.count(fs::weakly_canonical(path, error))) return path;
   }
   return "";
 }
 
 std::vector<std::string> Corpus::paths() const {
   std::vector<std::string> all;
-  for (const File& file : files_) all.push_back(file.path);
+  for (const File& file : files_) {
+    for (std::string& path : file.paths()) all.push_back(std::move(path));
+  }
   return all;
 }
 
@@ -181,16 +202,19 @@ std::uint64_t Corpus::hash(const std::string& cache_folder) const {
     return content.text("generated").number(Generator::kVersion).number(Generator::kBytes).value();
   }
   Hash names;
-  names.text(joined(keys_));
+  names.text(quoted_keys(keys_));
+  if (has_pairs()) names.text(target_side_);
   auto newest = fs::file_time_type::min();
   for (const File& file : files_) {
-    std::error_code error;
-    const auto size = fs::file_size(file.path, error);
-    const auto time = error ? fs::file_time_type::min() : fs::last_write_time(file.path, error);
-    if (error) throw UserError("cannot read '" + file.path + "': " + error.message());
-    newest = std::max(newest, time);
-    names.text(fs::absolute(file.path).string()).number(size);
-    names.number(std::uint64_t(time.time_since_epoch().count()));
+    for (const std::string& path : file.paths()) {
+      std::error_code error;
+      const auto size = fs::file_size(path, error);
+      const auto time = error ? fs::file_time_type::min() : fs::last_write_time(path, error);
+      if (error) throw UserError("cannot read '" + path + "': " + error.message());
+      newest = std::max(newest, time);
+      names.text(fs::absolute(path).string()).number(size);
+      names.number(std::uint64_t(time.time_since_epoch().count()));
+    }
   }
   make_folder(cache_folder);
   const std::string stamp = cache_folder + "/contents-" + hex_of(names.value()) + ".txt";
@@ -199,8 +223,13 @@ std::uint64_t Corpus::hash(const std::string& cache_folder) const {
 
   Watched watched(watch_);
   for (const File& file : files_) {
-    content.text(file.json_lines ? joined(keys_) : "").number(fs::file_size(file.path));
-    add_file(file.path, content, watched);
+    content.text(file.json_lines ? quoted_keys(keys_) : "");
+    // The name of the targets' file says nothing of its content.
+    if (has_pairs()) content.text("pairs").text(file.json_lines ? target_side_ : "");
+    for (const std::string& path : file.paths()) {
+      content.number(fs::file_size(path));
+      add_file(path, content, watched);
+    }
   }
   value = content.value();
   // A file written to just now may change again within the clock's tick: not to be remembered.
@@ -211,6 +240,20 @@ std::uint64_t Corpus::hash(const std::string& cache_folder) const {
     out.commit();
   }
   return value;
+}
+
+CorpusCounts Corpus::read_pairs(DocumentCutter& document) const {
+  CorpusCounts counts;
+  for (const File& file : files_) {
+    counts.documents +=
+        2 * (file.json_lines ? read_json_pairs(file.path, keys_, target_side_, document)
+                             : read_line_pairs(file.path, file.targets, document));
+  }
+  counts.bytes = document.bytes();
+  if (counts.documents == 0) {
+    throw UserError("corpus '" + name_ + "' has no pair: all of its files are empty");
+  }
+  return counts;
 }
 
 CorpusCounts Corpus::read(const TextSink& sink) const {
@@ -229,6 +272,7 @@ CorpusCounts Corpus::read(const TextSink& sink) const {
     return counts;
   }
 
+  if (has_pairs()) return read_pairs(document);
   std::string first_skipped;
   for (const File& file : files_) {
     ByteReader in(file.path);
@@ -252,7 +296,7 @@ CorpusCounts Corpus::read(const TextSink& sink) const {
         if (first_skipped.empty()) {
           first_skipped = file.path + ":" + std::to_string(number) +
                           (line == JsonLine::malformed ? ": no JSON object"
-                                                       : ": no string under " + joined(keys_));
+                                                       : ": no string under " + quoted_keys(keys_));
         }
       }
     }
@@ -265,7 +309,7 @@ CorpusCounts Corpus::read(const TextSink& sink) const {
                          : "; the first of " + std::to_string(counts.skipped_lines) +
                                " unusable lines is " + first_skipped +
                                "; JSON files need one object a line with the text under " +
-                               joined(keys_) + " (--text_key)"));
+                               quoted_keys(keys_) + " (--text_key)"));
   }
   return counts;
 }

@@ -10,12 +10,75 @@ namespace {
 
 constexpr int kMaxDepth = 256;
 
+bool is_one_of(const std::string& key, const std::vector<std::string>& keys) {
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
+}
+
+std::size_t longest_of(const std::vector<std::string>& keys) {
+  std::size_t longest = 0;
+  for (const std::string& key : keys) longest = std::max(longest, key.size());
+  return longest;
+}
+
+/// The first string under one of the keys, into a document.
+class OneText {
+ public:
+  OneText(DocumentCutter& document, const std::vector<std::string>& keys)
+      : document_(document), keys_(keys) {}
+  std::size_t longest_key() const { return longest_of(keys_); }
+  /// Of a string: whether it is wanted. Then it is had, and its characters follow.
+  bool takes(const std::string& key) {
+    if (found_ || !is_one_of(key, keys_)) return false;
+    found_ = true;
+    return true;
+  }
+  void add(char c) { document_.add(c); }
+  bool has_all() const { return found_; }
+
+ private:
+  DocumentCutter& document_;
+  const std::vector<std::string>& keys_;
+  bool found_ = false;
+};
+
+/// Several, each the first under one of its own keys, into strings. The same functions.
+class SeveralTexts {
+ public:
+  SeveralTexts(const std::vector<std::vector<std::string>>& choices,
+               std::vector<std::optional<std::string>>& texts)
+      : choices_(choices), texts_(texts) {
+    texts_.assign(choices.size(), std::nullopt);
+  }
+  std::size_t longest_key() const {
+    std::size_t longest = 0;
+    for (const auto& keys : choices_) longest = std::max(longest, longest_of(keys));
+    return longest;
+  }
+  bool takes(const std::string& key) {
+    for (std::size_t i = 0; i < choices_.size(); ++i) {
+      if (texts_[i] || !is_one_of(key, choices_[i])) continue;
+      current_ = &texts_[i].emplace();
+      return true;
+    }
+    return false;
+  }
+  void add(char c) { current_->push_back(c); }
+  bool has_all() const {
+    return std::all_of(texts_.begin(), texts_.end(),
+                       [](const auto& text) { return text.has_value(); });
+  }
+
+ private:
+  const std::vector<std::vector<std::string>>& choices_;
+  std::vector<std::optional<std::string>>& texts_;
+  std::string* current_ = nullptr;
+};
+
+template <class Texts>
 class LineParser {
  public:
-  LineParser(ByteReader& in, DocumentCutter& document, const std::vector<std::string>& keys)
-      : in_(in), document_(document), keys_(keys) {
-    for (const std::string& key : keys) longest_ = std::max(longest_, key.size());
-  }
+  LineParser(ByteReader& in, Texts& texts)
+      : in_(in), texts_(texts), longest_(texts.longest_key()) {}
 
   JsonLine line() {
     if (in_.peek() < 0) return JsonLine::end;
@@ -25,7 +88,7 @@ class LineParser {
       const bool whole = accept('{') && object(1);
       skip_space();
       result = !whole || look() >= 0 ? JsonLine::malformed
-               : found_              ? JsonLine::text
+               : texts_.has_all()    ? JsonLine::text
                                      : JsonLine::no_text;
     }
     while (look() >= 0) in_.take();
@@ -53,10 +116,6 @@ class LineParser {
     for (int c = look(); c == ' ' || c == '\t' || c == '\r'; c = look()) in_.take();
   }
 
-  bool is_wanted(const std::string& key) const {
-    return std::find(keys_.begin(), keys_.end(), key) != keys_.end();
-  }
-
   // Each of these starts behind the opening character.
   bool object(int depth) {
     skip_space();
@@ -71,10 +130,9 @@ class LineParser {
       skip_space();
       if (!accept(':')) return false;
       skip_space();
-      if (depth == 1 && is_wanted(key) && !found_ && look() == '"') {
+      if (depth == 1 && look() == '"' && texts_.takes(key)) {
         in_.take();
-        found_ = true;
-        if (!string([&](char c) { document_.add(c); })) return false;
+        if (!string([&](char c) { texts_.add(c); })) return false;
       } else if (!value(depth)) {
         return false;
       }
@@ -222,17 +280,28 @@ class LineParser {
   }
 
   ByteReader& in_;
-  DocumentCutter& document_;
-  const std::vector<std::string>& keys_;
-  std::size_t longest_ = 0;
-  bool found_ = false;
+  Texts& texts_;
+  std::size_t longest_;
 };
 
 }  // namespace
 
 JsonLine read_json_line(ByteReader& in, DocumentCutter& document,
                         const std::vector<std::string>& keys) {
-  return LineParser(in, document, keys).line();
+  OneText text(document, keys);
+  return LineParser(in, text).line();
+}
+
+JsonLine read_json_line(ByteReader& in, const std::vector<std::vector<std::string>>& choices,
+                        std::vector<std::optional<std::string>>& texts) {
+  SeveralTexts several(choices, texts);
+  return LineParser(in, several).line();
+}
+
+std::string quoted_keys(const std::vector<std::string>& keys) {
+  std::string all;
+  for (const std::string& key : keys) all += (all.empty() ? "'" : ", '") + key + "'";
+  return all;
 }
 
 }  // namespace scaling

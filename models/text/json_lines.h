@@ -1,6 +1,7 @@
 // JSON lines read as a stream: a line may be larger than memory.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,5 +23,13 @@ enum class JsonLine {
 /// are only looked at as far as needed to pass over them.
 JsonLine read_json_line(ByteReader& in, DocumentCutter& document,
                         const std::vector<std::string>& keys);
+
+/// The same of several texts of one object, each held whole: texts[i] is the first string under one
+/// of choices[i], none without one. JsonLine::text says that each is there.
+JsonLine read_json_line(ByteReader& in, const std::vector<std::vector<std::string>>& choices,
+                        std::vector<std::optional<std::string>>& texts);
+
+/// "'text', 'body'", for messages.
+std::string quoted_keys(const std::vector<std::string>& keys);
 
 }  // namespace scaling

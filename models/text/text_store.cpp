@@ -1,8 +1,11 @@
 // Corpus, tokenizer and cache put together.
 #include "models/text/text_store.h"
 
+#include <array>
 #include <cstdio>
 #include <filesystem>
+#include <string_view>
+#include <vector>
 
 #include "kernels/check.h"
 #include "models/text/hash.h"
@@ -13,7 +16,18 @@ namespace {
 
 constexpr std::uint64_t kHoldOut = 50;  // one chunk of so many is for validation
 
+ChunkShape shape_of(const TrainConfig& config, TextStore::Layout layout) {
+  if (layout != TextStore::Layout::pairs) return {.source = config.length};
+  return {.source = config.length, .target = config.target_length, .joined = config.join_pairs};
+}
+
 }  // namespace
+
+Corpus corpus_of(const TrainConfig& config, const std::string& name, TextStore::Layout layout,
+                 const ReadWatch& watch) {
+  return Corpus(name, config.text_key, watch,
+                layout == TextStore::Layout::pairs ? config.target_side : "");
+}
 
 std::string scaled(double value) {
   const char* unit = "";
@@ -33,10 +47,11 @@ std::string plural(std::uint64_t count, const std::string& noun) {
 
 TextStore::TextStore(const TrainConfig& config, Layout layout, std::int64_t vocab_size,
                      const std::string& cache_folder, const ReadWatch& watch)
-    : length_(config.length) {
-  const Corpus corpus(config.corpus, config.text_key, watch);
+    : shape_(shape_of(config, layout)) {
+  const Corpus corpus = corpus_of(config, config.corpus, layout, watch);
   if (!config.validation.empty()) {
-    const std::string both = corpus.shared_with(Corpus(config.validation, config.text_key));
+    const std::string both =
+        corpus.shared_with(corpus_of(config, config.validation, layout, watch));
     if (!both.empty()) {
       throw UserError("'" + both + "' belongs to corpus '" + config.corpus +
                       "' and to validation '" + config.validation +
@@ -68,20 +83,20 @@ TextStore::TextStore(const TrainConfig& config, Layout layout, std::int64_t voca
     training_chunks_ = chunks - validation_chunks_;
     if (validation_chunks_ == 0) {
       throw UserError("corpus '" + config.corpus + "' is too small: it has " +
-                      std::to_string(chunks) + " chunks of " + std::to_string(length_) +
+                      std::to_string(chunks) + " chunks of " + chunk_size() +
                       " tokens, and every 50th is held out for validation; give more text, a "
                       "smaller length or a validation text");
     }
   } else {
-    const Corpus other(config.validation, config.text_key, watch);
+    const Corpus other = corpus_of(config, config.validation, layout, watch);
     validation_content_ = other.hash(cache_folder);
     validation_ = tokenised(other, validation_content_, layout, vocab_size, cache_folder);
     training_chunks_ = chunks;
     validation_chunks_ = chunks_of(*validation_);
     if (training_chunks_ == 0 || validation_chunks_ == 0) {
       const std::string& small = training_chunks_ == 0 ? config.corpus : config.validation;
-      throw UserError("text '" + small + "' is too small: it has not one chunk of " +
-                      std::to_string(length_) + " tokens; give more text or a smaller length");
+      throw UserError("text '" + small + "' is too small: it has not one chunk of " + chunk_size() +
+                      " tokens; give more text or a smaller length");
     }
   }
   describe(corpus);
@@ -96,20 +111,26 @@ TextStore::Chunk TextStore::validation_chunk(std::uint64_t index) const {
   return {*text_, index * kHoldOut + kHoldOut - 1};
 }
 
+std::string TextStore::chunk_size() const {
+  const std::string source = std::to_string(shape_.source);
+  return shape_.target == 0 ? source : source + " + " + std::to_string(shape_.target);
+}
+
 void TextStore::read(const Chunk& chunk, int* ids) const {
-  chunk.text.read(chunk.place * std::uint64_t(length_), length_, ids);
+  chunk.text.read(chunk.place * std::uint64_t(chunk_length()), chunk_length(), ids);
 }
 
 std::unique_ptr<TokenFile> TextStore::tokenised(const Corpus& corpus, std::uint64_t content,
                                                 Layout layout, std::int64_t vocab_size,
                                                 const std::string& cache_folder) {
-  const std::int64_t stride = layout == Layout::documents ? length_ : 0;
-  const std::uint64_t key = Hash()
-                                .text("tokens 1")
-                                .number(content)
-                                .text(tokenizer_->identity())
-                                .number(std::uint64_t(stride))
-                                .value();
+  const std::int64_t stride = layout == Layout::windows ? 0 : chunk_length();
+  Hash identity;
+  identity.text("tokens 2").number(content).text(tokenizer_->identity());
+  identity.number(std::uint64_t(stride));
+  if (layout == Layout::pairs) {
+    identity.number(std::uint64_t(shape_.source)).number(std::uint64_t(shape_.joined));
+  }
+  const std::uint64_t key = identity.value();
   const std::string path = cache_folder + "/tokens-" + hex_of(key) + ".bin";
   if (std::filesystem::exists(path)) {
     try {
@@ -120,19 +141,52 @@ std::unique_ptr<TokenFile> TextStore::tokenised(const Corpus& corpus, std::uint6
   }
   make_folder(cache_folder);
   TokenWriter writer(path, key, vocab_size, stride);
+  writer.finish(layout == Layout::pairs ? write_pairs(corpus, writer)
+                                        : write_documents(corpus, writer));
+  return std::make_unique<TokenFile>(path, key, vocab_size);
+}
+
+CorpusCounts TextStore::write_documents(const Corpus& corpus, TokenWriter& writer) const {
   std::vector<int> ids;
-  const CorpusCounts counts = corpus.read([&](std::string_view piece, bool last) {
+  return corpus.read([&](std::string_view piece, bool last) {
     ids.clear();
     tokenizer_->encode(piece, ids);
     writer.add(ids);
     if (last) writer.end_document();
   });
-  writer.finish(counts);
-  return std::make_unique<TokenFile>(path, key, vocab_size);
+}
+
+/// Each side is held whole.
+CorpusCounts TextStore::write_pairs(const Corpus& corpus, TokenWriter& writer) const {
+  PairChunks chunks(shape_, *tokenizer_,
+                    [&writer](const std::vector<int>& chunk) { writer.add(chunk); });
+  std::array<std::string, 2> sides;
+  std::size_t side = 0;
+  const CorpusCounts counts = corpus.read([&](std::string_view piece, bool last) {
+    sides[side] += piece;
+    if (!last) return;
+    side = 1 - side;
+    if (side == 1) return;
+    chunks.add(sides[0], sides[1]);
+    for (std::string& text : sides) text.clear();
+  });
+  chunks.finish();
+  writer.set_cut(chunks.cut().sources, chunks.cut().targets);
+  return counts;
+}
+
+CutTokens TextStore::cut_tokens() const {
+  CutTokens cut;
+  for (const TokenFile* text : {text_.get(), validation_.get()}) {
+    if (text == nullptr) continue;
+    cut.sources += text->header().cut_source_tokens;
+    cut.targets += text->header().cut_target_tokens;
+  }
+  return cut;
 }
 
 std::uint64_t TextStore::chunks_of(const TokenFile& text) const {
-  return text.header().ids / std::uint64_t(length_);
+  return text.header().ids / std::uint64_t(chunk_length());
 }
 
 void TextStore::describe(const Corpus& corpus) {
@@ -141,9 +195,11 @@ void TextStore::describe(const Corpus& corpus) {
   if (corpus.ignored_files() > 0) {
     description_ += " (" + plural(corpus.ignored_files(), "file") + " of other kinds left out)";
   }
-  description_ += ", " + plural(header.documents, "document") + ", " +
-                  scaled(double(header.text_bytes)) + " bytes, " + scaled(double(header.tokens)) +
-                  " tokens";
+  description_ += ", " +
+                  (corpus.has_pairs() ? plural(header.documents / 2, "pair")
+                                      : plural(header.documents, "document")) +
+                  ", " + scaled(double(header.text_bytes)) + " bytes, " +
+                  scaled(double(header.tokens)) + " tokens";
   if (header.skipped_lines > 0) {
     description_ += ", " + plural(header.skipped_lines, "unusable line") + " skipped";
   }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "models/text/corpus.h"
+#include "models/text/pair_chunks.h"
 #include "models/text/token_file.h"
 #include "models/text/tokenizer.h"
 #include "models/train_config.h"
@@ -19,8 +20,9 @@ class TextStore {
   /// tokens; the last, shorter one is left out. documents: each document is cut into chunks of at
   /// most `length` tokens, padded with 0; a rest of one token is left out. table: the task reads
   /// the rows itself (models/text/table.h); there are no chunks and no cache, only a tokenizer and
-  /// what the texts are known by.
-  enum class Layout { windows, documents, table };
+  /// what the texts are known by. pairs: a source of at most `length` tokens and its target of at
+  /// most `target_length`, see PairChunks.
+  enum class Layout { windows, documents, table, pairs };
 
   /// Reads, tokenises and caches config's corpus and validation text unless the cache has them;
   /// later only opens the cache files. Throws UserError for a missing, unreadable or too small
@@ -40,8 +42,13 @@ class TextStore {
   };
   Chunk training_chunk(std::uint64_t index) const;
   Chunk validation_chunk(std::uint64_t index) const;
-  /// The chunk's `length` ids. May be called by several threads.
+  std::int64_t chunk_length() const { return shape_.length(); }
+  /// The same for people: "128", of pairs "128 + 64".
+  std::string chunk_size() const;
+  /// The chunk's chunk_length() ids. May be called by several threads.
   void read(const Chunk& chunk, int* ids) const;
+  /// Of pairs: what had no room, in both texts together.
+  CutTokens cut_tokens() const;
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   /// The SentencePiece model's file; empty for bytes, and if init_from carries the model.
@@ -56,10 +63,12 @@ class TextStore {
  private:
   std::unique_ptr<TokenFile> tokenised(const Corpus& corpus, std::uint64_t content, Layout layout,
                                        std::int64_t vocab_size, const std::string& cache_folder);
+  CorpusCounts write_documents(const Corpus& corpus, TokenWriter& writer) const;
+  CorpusCounts write_pairs(const Corpus& corpus, TokenWriter& writer) const;
   std::uint64_t chunks_of(const TokenFile& text) const;
   void describe(const Corpus& corpus);
 
-  std::int64_t length_;
+  ChunkShape shape_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<TokenFile> text_, validation_;  // validation_ null: chunks of text_ held out
   std::uint64_t training_chunks_ = 0, validation_chunks_ = 0;
@@ -67,6 +76,10 @@ class TextStore {
   bool is_generated_ = false;
   std::string tokenizer_model_, description_;
 };
+
+/// A corpus by its name, read as the config says; its documents come in pairs in that layout.
+Corpus corpus_of(const TrainConfig& config, const std::string& name, TextStore::Layout layout,
+                 const ReadWatch& watch);
 
 /// "12.3M" of 12345678.
 std::string scaled(double value);

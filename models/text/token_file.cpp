@@ -15,7 +15,7 @@
 namespace scaling {
 namespace {
 
-constexpr char kMagic[8] = {'S', 'C', 'T', 'O', 'K', 'E', 'N', '1'};
+constexpr char kMagic[8] = {'S', 'C', 'T', 'O', 'K', 'E', 'N', '2'};
 constexpr std::size_t kBuffer = std::size_t(1) << 20;
 
 std::uint64_t hash_of(const TokenHeader& header) {
@@ -71,7 +71,9 @@ void TokenWriter::end_document() {
 void TokenWriter::end_chunk() {
   if (chunk_.size() >= 2) {
     for (const int id : chunk_) store(id);
-    header_.tokens += chunk_.size();
+    // A chunk that comes whole may be padded within.
+    header_.tokens +=
+        std::uint64_t(std::count_if(chunk_.begin(), chunk_.end(), [](int id) { return id != 0; }));
     for (std::int64_t i = std::int64_t(chunk_.size()); i < stride_; ++i) store(0);
   }
   chunk_.clear();
@@ -92,6 +94,11 @@ void TokenWriter::flush() {
   hash_.add(buffer_.data(), buffer_.size());
   file_.write(buffer_.data(), buffer_.size());
   buffer_.clear();
+}
+
+void TokenWriter::set_cut(std::uint64_t sources, std::uint64_t targets) {
+  header_.cut_source_tokens = sources;
+  header_.cut_target_tokens = targets;
 }
 
 void TokenWriter::finish(const CorpusCounts& counts) {

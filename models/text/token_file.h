@@ -20,6 +20,7 @@ struct TokenHeader {
   std::uint64_t ids;       ///< stored
   std::uint64_t tokens;    ///< of them no padding
   std::uint64_t documents, text_bytes, skipped_lines;
+  std::uint64_t cut_source_tokens, cut_target_tokens;  ///< of pairs, not stored for want of room
   std::uint64_t ids_hash;
   std::uint64_t header_hash;  ///< of all before
 };
@@ -33,6 +34,8 @@ class TokenWriter {
               std::int64_t stride);
   void add(const std::vector<int>& ids);
   void end_document();
+  /// Of pairs: tokens that are not among the ids.
+  void set_cut(std::uint64_t sources, std::uint64_t targets);
   /// Makes the file appear.
   void finish(const CorpusCounts& counts);
 

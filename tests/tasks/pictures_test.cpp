@@ -43,11 +43,39 @@ std::string picture(const std::string& task_name, const std::string& mask) {
          shown(batch.target, tokenizer, mask) + "\n";
 }
 
+/// Two files and the one example that they make.
+std::string picture_of_pairs() {
+  const std::vector<std::string> sources = {"A dog runs.", "The cat sleeps."};
+  const std::vector<std::string> targets = {"Ein Hund rennt.",
+                                            "Die Katze schl\xc3\xa4"
+                                            "ft."};
+  const Folder folder;
+  TrainConfig config = sentences_config("pairs", folder);
+  config.corpus = folder / "train.en";
+  config.validation = folder / "val.en";
+  config.target_side = "de";
+  config.join_pairs = 20;
+  config.batch = 1;
+  for (const std::string name : {"train", "val"}) {
+    std::ofstream(folder / (name + ".en")) << sources[0] << "\n" << sources[1] << "\n";
+    std::ofstream(folder / (name + ".de")) << targets[0] << "\n" << targets[1] << "\n";
+  }
+  const auto task = make_task(config, 260, folder / "cache");
+  EXPECT_EQ(task->text()->validation_chunks(), 1u);
+  Batch batch;
+  task->validation_batch(0, 0, batch);
+  const Tokenizer& tokenizer = task->text()->tokenizer();
+  return "train.en  " + sources[0] + "\n          " + sources[1] + "\ntrain.de  " + targets[0] +
+         "\n          " + targets[1] + "\npairs, join_pairs=20\nsource  " +
+         shown(batch.source, tokenizer, "") + "\ntarget  " + shown(batch.target, tokenizer, "") +
+         "\n";
+}
+
 TEST(Pictures, AreWhatTheTasksMake) {
   const std::string guide = contents(std::string(SOURCE_DIR) + "/docs/training.md");
   for (const std::string& part :
        {"text    " + kText + "\n", "denoising\n" + picture("denoising", "[MASK]"),
-        "gap_sentences\n" + picture("gap_sentences", "[MASK1]")}) {
+        "gap_sentences\n" + picture("gap_sentences", "[MASK1]"), picture_of_pairs()}) {
     EXPECT_NE(guide.find(part), std::string::npos) << part;
   }
 }

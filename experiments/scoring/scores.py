@@ -1,0 +1,180 @@
+"""What the scorers share: the texts of files, intervals, and records beside the other experiments'.
+
+A score is known by both texts' content, the settings and the programs and packages of this folder. The
+packages have an environment of their own, apart from the peers', which are known by theirs:
+
+    python3 -m venv build/scoring
+    build/scoring/bin/pip install --requirement experiments/scoring/requirements.txt
+"""
+
+import argparse
+import gzip
+import json
+import random
+import re
+import statistics
+import sys
+import zlib
+from pathlib import Path
+from typing import NamedTuple
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "peers"))
+from record import RecordFile, fingerprint, sources  # noqa: E402
+
+OBJECTS = (".jsonl", ".ndjson", ".json")  # endings of JSON lines, .gz behind them or not
+SENTENCE_END = re.compile(r"""([.!?]["')\]}]*)\s+|\n\s*""")
+
+
+class Score(NamedTuple):
+    metric: str
+    unit: str
+    value: float
+    low: float  # ends of the interval
+    high: float
+    note: str
+    config: dict
+
+
+def read_texts(path, key):
+    """Texts of a file: its lines, or what the objects of JSON lines have under a key; exits with a sentence."""
+    try:
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (OSError, EOFError, zlib.error) as error:
+        sys.exit(f"cannot read {path}: {error}")
+    lines = data.decode("utf-8", errors="replace").removeprefix("\ufeff").split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    lines = [line.removesuffix("\r") for line in lines]
+    if Path(path.name.removesuffix(".gz")).suffix not in OBJECTS:
+        return lines
+    return [
+        text_of(line, f"{path}:{number}", key)
+        for number, line in enumerate(lines, start=1)
+        if line.strip()
+    ]
+
+
+def text_of(line, where, key):
+    try:
+        text = json.loads(line).get(key)
+    except (ValueError, AttributeError):
+        sys.exit(f"{where}: no JSON object; take the line out or make the file anew")
+    if not isinstance(text, str):
+        sys.exit(f"{where}: no text under '{key}'; take the line out, or name another with --key")
+    return text
+
+
+def read_both(hypotheses, references, key):
+    """([hypothesis], [reference]), the n-th of one for the n-th of the other; exits with a sentence."""
+    ours, theirs = read_texts(hypotheses, key), read_texts(references, key)
+    if len(ours) != len(theirs):
+        sys.exit(
+            f"{hypotheses} has {len(ours)} texts and {references} {len(theirs)}; repeat the command "
+            "that wrote the hypotheses, which goes on, or name the references of its sources"
+        )
+    if not theirs:
+        sys.exit(f"{references} has no texts")
+    for number, text in enumerate(theirs, start=1):
+        if not text.strip():
+            sys.exit(f"{references}: text {number} is empty; take it out, and its source with it")
+    return ours, theirs
+
+
+def sentences(text):
+    """Of a text; they end at a line end, or behind . ! ? (and closing quotes) and white space, as in
+    models/text/boundaries.h."""
+    lines = SENTENCE_END.sub(lambda end: (end[1] or "") + "\n", text).split("\n")
+    return [line.strip() for line in lines if line.strip()]
+
+
+def interval(values, draws, seed):
+    """The middle 95 % of the means of so many resamples; the same seed takes the same places of others."""
+    rng = random.Random(seed)
+    means = sorted(statistics.fmean(rng.choices(values, k=len(values))) for _ in range(draws))
+    beyond = draws // 40
+    return means[beyond], means[draws - 1 - beyond]
+
+
+def package(name):
+    """Exits with a sentence about a package that is not installed."""
+    sys.exit(
+        f"the package {name} is not installed here; run `python3 -m venv build/scoring && "
+        "build/scoring/bin/pip install --requirement experiments/scoring/requirements.txt`, then "
+        "this command with build/scoring/bin/python"
+    )
+
+
+def parse(description, experiment, has_others=False):
+    """has_others: the program compares with other hypotheses."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--hypotheses", type=Path, required=True, help="what generate wrote")
+    parser.add_argument(
+        "--references", type=Path, required=True, help="a text a line, or JSON lines; .gz or not"
+    )
+    parser.add_argument("--key", default="text", help="of references in JSON lines (text)")
+    if has_others:
+        parser.add_argument("--against", type=Path, help="hypotheses to be compared with")
+    else:
+        parser.set_defaults(against=None)
+    parser.add_argument("--results", type=Path, required=True, help="folder of the records")
+    parser.add_argument("--experiment", default=experiment, help=f"of the records ({experiment})")
+    parser.add_argument("--row", required=True, help="whose hypotheses they are, such as ff_qkv.1")
+    parser.add_argument("--draws", type=int, default=1000, help="of the bootstrap (1000)")
+    parser.add_argument("--seed", type=int, default=1, help="of these (1)")
+    parser.add_argument("--force", action="store_true", help="score again what is recorded")
+    args = parser.parse_args()
+    if args.draws < 40:
+        parser.error(f"--draws {args.draws}: give 40 at least, for an interval of 95 %")
+    return args
+
+
+def run(args, program, score):
+    """Records what score(hypotheses, references, args) says, [Score], unless that is recorded."""
+    ours, theirs = read_both(args.hypotheses, args.references, args.key)
+    if args.against:
+        read_both(args.against, args.references, args.key)  # or a sentence
+    file = RecordFile(args.results, args.experiment)
+    key = file.key(
+        program=program,
+        row=args.row,
+        hypotheses=fingerprint("\n".join(ours).encode()),
+        references=fingerprint("\n".join(theirs).encode()),
+        against=fingerprint(args.against.read_bytes()) if args.against else "",
+        draws=args.draws,
+        seed=args.seed,
+        sources=sources(HERE),
+    )
+    if key in file.finished and not args.force:
+        print("already recorded")
+        return
+    scored = score(ours, theirs, args)
+    file.append(
+        {
+            "study": "scores",
+            "row": args.row,
+            "against": "",
+            "threads": 1,
+            "metric": one.metric,
+            "unit": one.unit,
+            "value": one.value,
+            "low": one.low,
+            "high": one.high,
+            "spread": (one.high - one.low) / 2,
+            "repeats": len(ours),
+            "status": "ok",
+            "note": one.note,
+            "config": {"texts": len(ours), "draws": args.draws, **one.config},
+            "command": f"experiments/scoring/{program} --hypotheses {args.hypotheses.name} "
+            f"--references {args.references.name} --key {args.key} --row {args.row} "
+            + (f"--against {args.against.name} " if args.against else "")
+            + f"--draws {args.draws} --seed {args.seed} --results DIR",
+            "seed": args.seed,
+            "key": key,
+        }
+        for one in scored
+    )
+    for one in scored:
+        print(f"{one.metric}: {one.value:.4g} ({one.low:.4g} to {one.high:.4g}) {one.unit}")

@@ -1,0 +1,96 @@
+"""Scores of texts by other people's scorers: translations, and summaries beside their baselines."""
+
+from report import bare, cell, header, line
+from section import Section, of
+from values import of_record, scaled
+
+# In percent, as publications have them.
+COLUMNS = {
+    "bleu": ("BLEU", 1),
+    "chrf": ("chrF", 1),
+    "rouge_1": ("ROUGE-1", 100),
+    "rouge_2": ("ROUGE-2", 100),
+    "rouge_lsum": ("ROUGE-LSum", 100),
+    "rouge_l": ("ROUGE-L", 100),
+}
+ABOVE = ".above_"
+
+
+def value(records, experiment, row, metric):
+    """As recorded: its ends are a 95 % interval already; or None."""
+    record = records.get(experiment, row, 1, metric)
+    return record and of_record(record)._replace(low=record["low"], high=record["high"])
+
+
+def metrics(records, experiment, ending=""):
+    """[metric] that some row has, unstemmed or stemmed."""
+    rows = records.rows(experiment)
+    wanted = (name + ending for name in COLUMNS)
+    return [m for m in wanted if any(records.get(experiment, row, 1, m) for row in rows)]
+
+
+def table(report, experiment, ending=""):
+    """A line a row, the best first by its last column."""
+    records = report.records
+    names = metrics(records, experiment, ending)
+    if not names:
+        return []
+    lines = []
+    for row in records.rows(experiment):
+        found = [value(records, experiment, row, name) for name in names]
+        if not any(found):
+            continue
+        cells = (
+            cell(report, scaled(one, COLUMNS[name.removesuffix(ending)][1]), interval=True)
+            for one, name in zip(found, names)
+        )
+        best = found[0].value if found[0] else -1
+        lines.append((best, line(f"`{row}`", *cells)))
+    lines.sort(key=lambda made: -made[0])
+    heads = (COLUMNS[name.removesuffix(ending)][0] for name in names)
+    words = "row, words stemmed" if ending else "row"
+    return [*header(words, *heads), *(made for _, made in lines)]
+
+
+def differences(report, experiment):
+    """A line a row and what it was compared with."""
+    records = report.records
+    lines = []
+    for row in records.rows(experiment):
+        for metric in sorted(records.of_row(experiment, row, 1)):
+            name, _, other = metric.partition(ABOVE)
+            if not other or name not in COLUMNS:
+                continue
+            found = scaled(value(records, experiment, row, metric), COLUMNS[name][1])
+            ends = (bare(found._replace(value=end)) for end in (found.low, found.high))
+            lines.append(line(f"`{row}`", f"`{other}`", COLUMNS[name][0], bare(found), *ends))
+    return [*header("row", "above", "score", "points", "low", "high"), *lines] if lines else []
+
+
+def numbers(records, own):
+    return {
+        f"{about.id}.{row}.{metric}": value(records, about.name, row, metric)
+        for about in own
+        for row in records.rows(about.name)
+        for metric in records.of_row(about.name, row, 1)
+    }
+
+
+def write(report, own):
+    for about in own:
+        report.add(
+            f"## Scores of texts: `{about.name}`",
+            "",
+            "BLEU and chrF by sacreBLEU, ROUGE by rouge-score (F1), all in points of 100, with 95 % bootstrap "
+            "intervals over texts. ROUGE-LSum is that of sentences, ROUGE-L that of whole texts.",
+        )
+        for ending in ("", ".stemmed"):
+            lines = table(report, about.name, ending)
+            if lines:
+                report.add(*lines)
+        lines = differences(report, about.name)
+        if lines:
+            report.add("Above other texts for the same documents:", "", *lines)
+
+
+SECTION = Section(owns=of("scores"), numbers=numbers, write=write, place=1)
