@@ -23,6 +23,7 @@ struct Evaluation {
   double bits_per_byte = 0;
   /// Where a task has answers to choose from, what the likeliest of them say; of its first set.
   std::vector<Score> scores = {};
+  std::vector<bool> right = {};  ///< and of each question whether the likeliest is the truth
 };
 
 struct TrainReport {

@@ -60,6 +60,7 @@ class Transformer {
     Stack::Kept encoder, decoder;
     std::vector<int> source;         ///< what the encoder reads
     std::vector<std::uint8_t> seen;  ///< of source: 0 where it is padding
+    std::uint64_t streams = 0;       ///< Pass::streams behind the encoder
     Concatenation joined;            ///< of both stacks, for concatenated models
     Mat drawn;                       ///< encoder output of a model with encoder = false
     std::unique_ptr<Activations> loss;
@@ -70,6 +71,10 @@ class Transformer {
   /// pass.training, nothing is drawn and selections are hard. Throws UserError if a sequence
   /// exceeds max_length.
   CrossEntropy loss_of(Pass& pass, const Batch& batch, Kept& kept) const;
+  /// Of every example of a batch in evaluation, likewise. is_encoded: the sources are those of the
+  /// batch that `kept` saw last, so that what the encoder made of them is taken as it stands there.
+  std::vector<double> losses_by_example(Pass& pass, const Batch& batch, Kept& kept,
+                                        bool is_encoded) const;
   /// The same in training, and the backward pass: adds the gradients of scale * loss to the
   /// parameters'.
   CrossEntropy loss_and_gradients(Pass& pass, const Batch& batch, float scale, Kept& kept) const;
@@ -108,8 +113,8 @@ class Transformer {
  private:
   CrossEntropy loss_of(Pass& pass, const Batch& batch, float scale, Kept& kept, Mat* dnormed) const;
   void encode_batch(Pass& pass, Kept& kept) const;
-  /// Up to kept.decoder.normed, what the loss layer reads.
-  void run(Pass& pass, const Batch& batch, Kept& kept) const;
+  /// Up to kept.decoder.normed, what the loss layer reads. is_encoded: see losses_by_example.
+  void run(Pass& pass, const Batch& batch, Kept& kept, bool is_encoded = false) const;
   BlockInputs encoder_inputs(const Kept& kept) const;
   BlockInputs decoder_inputs(const Kept& kept, bool causal) const;
   TrainSizes encoder_sizes(std::int64_t source_length) const;

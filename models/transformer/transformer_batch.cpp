@@ -64,15 +64,21 @@ void Transformer::encode_batch(Pass& pass, Kept& kept) const {
   }
 }
 
-void Transformer::run(Pass& pass, const Batch& batch, Kept& kept) const {
+void Transformer::run(Pass& pass, const Batch& batch, Kept& kept, bool is_encoded) const {
   SCALING_CHECK(arena_.data() != nullptr && batch.examples > 0);
   SCALING_CHECK(std::int64_t(batch.input.size()) == batch.examples * batch.input_length);
   SCALING_CHECK(std::int64_t(batch.source.size()) == batch.examples * batch.source_length);
   SCALING_CHECK(config_.decoder_only() == (batch.source_length == 0));
   pass.examples = batch.examples;
-  if (!config_.decoder_only()) {
+  if (is_encoded) {
+    SCALING_CHECK(!config_.decoder_only() && !pass.training && kept.source == batch.source);
+    pass.streams = kept.streams;  // as if the encoder had drawn its own
+  } else if (!config_.decoder_only()) {
     kept.source.assign(batch.source.begin(), batch.source.end());
     encode_batch(pass, kept);
+    kept.streams = pass.streams;
+  }
+  if (!config_.decoder_only()) {
     if (config_.is_concatenated()) {
       kept.joined.set(kept.seen, batch.examples, batch.input_length);
     }
@@ -116,6 +122,17 @@ CrossEntropy Transformer::loss_of(Pass& pass, const Batch& batch, float scale, K
 
 CrossEntropy Transformer::loss_of(Pass& pass, const Batch& batch, Kept& kept) const {
   return loss_of(pass, batch, 0, kept, nullptr);
+}
+
+std::vector<double> Transformer::losses_by_example(Pass& pass, const Batch& batch, Kept& kept,
+                                                   bool is_encoded) const {
+  SCALING_CHECK(!pass.training && batch.target.size() == batch.input.size());
+  SCALING_CHECK(batch.weights.size() == batch.target.size());
+  run(pass, batch, kept, is_encoded);
+  std::vector<double> losses;
+  loss_->cross_entropy(pass, kept.decoder.normed, batch.target.data(), batch.weights.data(), 0,
+                       *kept.loss, nullptr, &losses);
+  return losses;
 }
 
 CrossEntropy Transformer::loss_and_gradients(Pass& pass, const Batch& batch, float scale,
