@@ -220,6 +220,8 @@ struct CrossEntropy {
   double correct = 0;            ///< sum of weights where the target has the largest logit
   double sequences = 0;          ///< examples with any weight
   double correct_sequences = 0;  ///< of which every weighted position is correct
+  /// In training, the loss of ModelConfig::future_tokens behind the next, each times its share.
+  double future_loss = 0;
 };
 
 /// What every loss layer's Activations derive from: the piece of a batch at hand.

@@ -110,6 +110,8 @@ LATER = {
     "linformer_sharing": "headwise",
     "adam_epsilon": 1e-5,
     "decay_steps": 0,
+    "future_tokens": 1,
+    "future_weight": 1,
     "selector_rate": 1,
     "selected_rate": 1,
     "hard_steps": 0,

@@ -17,6 +17,7 @@ struct Traits {
   /// Of attentions: whether a query meets some keys one by one. Where it is false no pair is scored
   /// or has a weight of its own.
   bool has_graph = true;
+  bool has_streams = false;  ///< of attentions: whether AttentionMask::streams may be more than 1
 };
 
 }  // namespace scaling

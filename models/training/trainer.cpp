@@ -140,7 +140,8 @@ TrainReport Trainer::Impl::train_step() {
               .hard_share = hard_share_at(config, step + 1),
               .seed = seed_of(model.config().seed, step, std::int64_t(piece)),
               .start_from_zero = float(config.start_from_zero),
-              .position_offsets = config.position_offsets};
+              .position_offsets = config.position_offsets,
+              .future_weight = float(config.future_weight)};
     loss += model.loss_and_gradients(pass, pieces[piece], float(1 / weight), *kept).loss;
   }
   loss /= weight;

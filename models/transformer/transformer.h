@@ -63,6 +63,12 @@ class Transformer {
     std::uint64_t streams = 0;       ///< Pass::streams behind the encoder
     Concatenation joined;            ///< of both stacks, for concatenated models
     Mat drawn;                       ///< encoder output of a model with encoder = false
+    /// Of training by several streams: what the decoder reads, and a stream's share of its loss.
+    struct Future {
+      std::vector<int> input, targets;
+      std::vector<float> weights;
+      Mat x, dx;
+    } future;
     std::unique_ptr<Activations> loss;
   };
   /// stored: see Stack::make_activations.
@@ -75,8 +81,8 @@ class Transformer {
   /// batch that `kept` saw last, so that what the encoder made of them is taken as it stands there.
   std::vector<double> losses_by_example(Pass& pass, const Batch& batch, Kept& kept,
                                         bool is_encoded) const;
-  /// The same in training, and the backward pass: adds the gradients of scale * loss to the
-  /// parameters'.
+  /// The same in training, and the backward pass: adds the gradients of scale * (loss +
+  /// future_loss) to the parameters'.
   CrossEntropy loss_and_gradients(Pass& pass, const Batch& batch, float scale, Kept& kept) const;
   /// Stack::first_not_finite of an evaluation of the batch.
   std::string first_not_finite(const Gemm& gemm, const Batch& batch) const;
@@ -112,11 +118,18 @@ class Transformer {
 
  private:
   CrossEntropy loss_of(Pass& pass, const Batch& batch, float scale, Kept& kept, Mat* dnormed) const;
+  /// Of a training pass by several streams: the first's, and the others' in future_loss.
+  CrossEntropy loss_of_streams(Pass& pass, const Batch& batch, float scale, Kept& kept,
+                               Mat* dnormed) const;
+  /// That a pass has in its decoder: 1 unless it trains.
+  std::int64_t streams_of(const Pass& pass) const {
+    return pass.training ? config_.future_tokens : 1;
+  }
   void encode_batch(Pass& pass, Kept& kept) const;
   /// Up to kept.decoder.normed, what the loss layer reads. is_encoded: see losses_by_example.
   void run(Pass& pass, const Batch& batch, Kept& kept, bool is_encoded = false) const;
   BlockInputs encoder_inputs(const Kept& kept) const;
-  BlockInputs decoder_inputs(const Kept& kept, bool causal) const;
+  BlockInputs decoder_inputs(const Kept& kept, bool causal, std::int64_t streams) const;
   TrainSizes encoder_sizes(std::int64_t source_length) const;
   TrainSizes decoder_sizes(std::int64_t source_length, std::int64_t target_length,
                            bool causal) const;

@@ -499,6 +499,7 @@ TEST(TransformerTraining, LossesByExampleAreTheBatchsInParts) {
   set_field(hashed, "attention", "lsh");
   set_field(hashed, "lsh_chunk", "4");
   set_field(reversible, "residual_stack", "reversible");
+  set_field(reversible, "source", "concatenated");
   for (const ModelConfig& c : {dense(Kind::encoder_decoder), all_sparse(Kind::encoder_decoder),
                                dense(Kind::decoder_only), hashed, reversible}) {
     const auto model = trainable(c);
