@@ -9,6 +9,7 @@ from few, which makes the interval too narrow rather than too wide.
 from typing import NamedTuple
 
 import numpy
+
 from values import Value, combine, of_record
 
 CLOSE = 0.02  # alike: no end of the interval is further from 0
@@ -85,7 +86,7 @@ def verdict(comparison, dense, majority):
     value = comparison.value
     if comparison.seeds < 2:
         return "undecided", "one seed"
-    if -CLOSE <= value.low and value.high <= CLOSE:
+    if value.low >= -CLOSE and value.high <= CLOSE:
         if majority is None:
             return "undecided", "the commonest label is not on record"
         if dense - majority < ABOVE:

@@ -145,7 +145,9 @@ class Experiment:
 
     def last_evaluations(self, row):
         """{seed: record of its last point} of every finished seed."""
-        finished = {seed: self._points.get((row, seed)) for seed in self.by_seed(row, "log_perplexity")}
+        finished = {
+            seed: self._points.get((row, seed)) for seed in self.by_seed(row, "log_perplexity")
+        }
         return {seed: points[max(points)] for seed, points in finished.items() if points}
 
     def seeds(self, row):

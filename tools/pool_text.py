@@ -108,7 +108,9 @@ def rows(file, source):
             names = fields
             missing = [field for field in source.fields if field not in names]
             if missing:
-                raise ValueError(f"{where}: no column {missing[0]}; its columns: {', '.join(names)}")
+                raise ValueError(
+                    f"{where}: no column {missing[0]}; its columns: {', '.join(names)}"
+                )
             places = [names.index(field) for field in source.fields]
             continue
         if names and len(fields) != len(names):

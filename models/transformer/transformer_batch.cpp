@@ -88,10 +88,8 @@ void Transformer::run(Pass& pass, const Batch& batch, Kept& kept, bool is_encode
     encode_batch(pass, kept);
     kept.streams = pass.streams;
   }
-  if (!config_.decoder_only()) {
-    if (config_.is_concatenated()) {
-      kept.joined.set(kept.seen, batch.examples, batch.input_length);
-    }
+  if (config_.is_concatenated()) {
+    kept.joined.set(kept.seen, batch.examples, batch.input_length);
   }
   const std::int64_t streams = streams_of(pass);
   SCALING_CHECK(streams == 1 || (batch.causal && !config_.is_concatenated()));

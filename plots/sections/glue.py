@@ -77,8 +77,9 @@ def judged(records, experiment):
     for row in experiment.rows:
         comparison = finetuning.compare(experiment, row, DENSE) if row != DENSE else None
         if comparison:
-            found[row] = comparison, *finetuning.verdict(
-                comparison, dense.value, majority.value if majority else None
+            found[row] = (
+                comparison,
+                *finetuning.verdict(comparison, dense.value, majority.value if majority else None),
             )
     return found
 
@@ -116,7 +117,9 @@ def published(row, task):
     """The paper's accuracy in percent with its deviation, or a dash."""
     for r in paper.table("table3"):
         if (r["model"], r["task"]) == (MODELS.get(row), TASKS.get(task)):
-            return f"{r['accuracy_percent']}" + (f" (sd {r['std_percent']})" if r["std_percent"] else "")
+            return f"{r['accuracy_percent']}" + (
+                f" (sd {r['std_percent']})" if r["std_percent"] else ""
+            )
     return "–"
 
 

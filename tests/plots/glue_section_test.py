@@ -61,7 +61,13 @@ def baseline(name, value, items=ITEMS, **more):
         "label_accuracy",
         value,
         config={"task": "glue_sst2", "examples": items},
-        **{"experiment": "glue_baselines", "threads": 1, "study": "peers", "section": "glue", **more},
+        **{
+            "experiment": "glue_baselines",
+            "threads": 1,
+            "study": "peers",
+            "section": "glue",
+            **more,
+        },
     )
 
 
@@ -202,9 +208,7 @@ class SectionTest(WithFolder):
     def test_every_experiment_of_it_is_its_own(self):
         records = self.records()
         own = {about.name for about in records.of(glue.SECTION.owns)}
-        self.assertEqual(
-            own, {"table3_sst2", "table3_rates_sst2", "glue_baselines", "glue_other"}
-        )
+        self.assertEqual(own, {"table3_sst2", "table3_rates_sst2", "glue_baselines", "glue_other"})
         for section in sections.SECTIONS:
             if section is not glue.SECTION:
                 self.assertFalse(own & {about.name for about in records.of(section.owns)})

@@ -66,16 +66,20 @@ class ReadingTest(WithFolder):
 
 @needs_scikit_learn
 class RegressionTest(unittest.TestCase):
-    ROWS = (("good film", "x"), ("good", "x"), ("bad film", "x"), ("bad bad", "x"), ("film", "good"))
+    ROWS = (
+        ("good film", "x"),
+        ("good", "x"),
+        ("bad film", "x"),
+        ("bad bad", "x"),
+        ("film", "good"),
+    )
     LABELS = ("1", "1", "0", "0", "0")
 
     def test_features_are_words_in_their_columns_of_length_1(self):
         model = tool.bag_of_words().fit(self.ROWS, self.LABELS)
         bags = model[:-1].transform(self.ROWS).toarray()
         known = model[0].vocabulary_
-        self.assertEqual(
-            set(known), {(0, "bad"), (0, "film"), (0, "good"), (1, "good"), (1, "x")}
-        )
+        self.assertEqual(set(known), {(0, "bad"), (0, "film"), (0, "good"), (1, "good"), (1, "x")})
         for (first, second), bag in zip(self.ROWS, bags):
             words = {(0, word) for word in first.split()} | {(1, second)}
             for word, place in known.items():

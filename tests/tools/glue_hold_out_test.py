@@ -54,9 +54,7 @@ class PhrasesTest(unittest.TestCase):
     def test_order_and_spaces_do_not_matter(self):
         by_text = dict(zip(self.phrases, self.sides))
         again = [text + " " for text in reversed(self.phrases)]
-        self.assertEqual(
-            tool.sides_of_phrases(again), [by_text[text.rstrip()] for text in again]
-        )
+        self.assertEqual(tool.sides_of_phrases(again), [by_text[text.rstrip()] for text in again])
 
 
 class PairsTest(unittest.TestCase):
@@ -64,7 +62,9 @@ class PairsTest(unittest.TestCase):
         rng = random.Random(2)
         pairs = [(f"q{rng.randrange(900)}", f"q{rng.randrange(900)}") for _ in range(300)]
         sides = tool.sides_of_pairs(pairs)
-        text = [{t for pair, of in zip(pairs, sides) if of == side for t in pair} for side in (0, 1)]
+        text = [
+            {t for pair, of in zip(pairs, sides) if of == side for t in pair} for side in (0, 1)
+        ]
         self.assertFalse(text[0] & text[1])
         self.assertTrue(0.02 < sum(sides) / len(sides) < 0.3, sum(sides))
         by_pair = dict(zip(pairs, sides))

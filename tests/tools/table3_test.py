@@ -115,7 +115,14 @@ class FilesTest(WithFolder):
 class CommandsTest(WithFolder):
     def commands(self, *flags):
         args = tool.parse(
-            ["--glue", str(self.folder / "glue"), "--results", str(self.folder), *flags]
+            [
+                "--glue",
+                str(self.folder / "glue"),
+                "--results",
+                str(self.folder),
+                "--dry-run",
+                *flags,
+            ]
         )
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
@@ -159,7 +166,9 @@ class CommandsTest(WithFolder):
         names = [f"table3_{task}" for task in tool.FILES]
         for name in names:
             text = (folder / f"{name}.cfg").read_text()
-            rows = [line[6:].partition(":")[0] for line in text.splitlines() if line[:6] == "row = "]
+            rows = [
+                line[6:].partition(":")[0] for line in text.splitlines() if line[:6] == "row = "
+            ]
             self.assertEqual(tuple(rows), tool.ROWS, name)
             self.assertIn(f"experiment = {name}\n", text)
         for task in tool.RATES_FROM:
