@@ -55,8 +55,8 @@ struct ModelConfig {
   std::int64_t encoder_swaps = 2;    // of a reversible encoder block: 1 or 2
   bool recompute_decisions = false;  // in the backward pass of a reversible stack (paper 5.3)
   std::string recurrence = "none";   // beside the feed-forward of every block (paper 6)
-  /// That training predicts at each position of a decoder (ProphetNet, Qi et al. 2020): 1, the next;
-  /// those behind it by a stream each, of which decoding and evaluation have none.
+  /// That training predicts at each position of a decoder (ProphetNet, Qi et al. 2020): 1, the
+  /// next; those behind it by a stream each, of which decoding and evaluation have none.
   std::int64_t future_tokens = 1;
 
   WeightType weight_type = WeightType::f32;

@@ -65,8 +65,8 @@ class Answers {
   /// The examples of the first validation set, each once.
   virtual std::size_t questions() const = 0;
   virtual std::size_t choices() const = 0;
-  /// Every question once, in groups of at most `most` whose sources have one length, so that a batch
-  /// of a group pads none of them further than alone.
+  /// Every question once, in groups of at most `most` whose sources have one length, so that a
+  /// batch of a group pads none of them further than alone.
   virtual std::vector<std::vector<std::size_t>> groups(std::size_t most) const = 0;
   /// An example for each of these questions: it, and this answer for its target. Sources do not
   /// depend on the answer.

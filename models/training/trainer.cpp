@@ -206,11 +206,10 @@ std::vector<std::size_t> Trainer::Impl::likeliest(const Answers& answers) {
       answers.ask(group, choice, validation);
       Pass pass{.gemm = gemm, .examples = validation.examples};
       const bool is_encoded = choice > 0 && validation.source_length > 0;
-      const std::vector<double> losses =
-          model.losses_by_example(pass, validation, *kept, is_encoded);
+      const std::vector<double> lost = model.losses_by_example(pass, validation, *kept, is_encoded);
       for (std::size_t i = 0; i < group.size(); ++i) {
-        if (!(losses[i] < least[i])) continue;
-        least[i] = losses[i];
+        if (!(lost[i] < least[i])) continue;
+        least[i] = lost[i];
         chosen[group[i]] = choice;
       }
     }

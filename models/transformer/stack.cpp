@@ -47,9 +47,8 @@ Stack::Stack(const ModelConfig& config, Kind kind_)
   if (kind == Kind::decoder && config.future_tokens > 1) {
     const float scale =
         float(config.embedding_scale) * std::sqrt(3.0f / float(config.d_model));  // a token's
-    streams =
-        Parameter::make_matrix("decoder_streams", config.future_tokens - 1, config.d_model,
-                               Layout::rows, {Initializer::Kind::uniform, scale});
+    streams = Parameter::make_matrix("decoder_streams", config.future_tokens - 1, config.d_model,
+                                     Layout::rows, {Initializer::Kind::uniform, scale});
   }
   if (kind == Kind::encoder && config.is_concatenated()) {
     output = std::make_unique<DenseProduct>("encoder_output.w", "encoder_output.bias",

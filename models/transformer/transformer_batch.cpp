@@ -46,8 +46,7 @@ BlockInputs Transformer::encoder_inputs(const Kept& kept) const {
   return {.self = {.causal = false, .keys = kept.seen.data()}};
 }
 
-BlockInputs Transformer::decoder_inputs(const Kept& kept, bool causal,
-                                        std::int64_t streams) const {
+BlockInputs Transformer::decoder_inputs(const Kept& kept, bool causal, std::int64_t streams) const {
   BlockInputs inputs{.self = {.causal = causal, .streams = streams}};
   if (config_.decoder_only()) return inputs;
   inputs.encoded = config_.encoder ? &kept.encoder.normed : &kept.drawn;

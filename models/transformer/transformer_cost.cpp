@@ -92,8 +92,7 @@ Cost Transformer::held_token_cost(int tokens, std::int64_t length,
 
 double Transformer::training_flops(std::int64_t examples, std::int64_t source_length,
                                    std::int64_t target_length, bool causal) const {
-  double forward =
-      double(config_.future_tokens) * double(target_length) * loss_->forward_flops();
+  double forward = double(config_.future_tokens) * double(target_length) * loss_->forward_flops();
   if (encoder_.output) {
     forward += double(source_length) * total(encoder_.output->step_cost(1, WeightType::f32)).flops;
   }

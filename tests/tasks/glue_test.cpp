@@ -570,8 +570,8 @@ TEST(Glue, TheLikeliestAnswerIsLearntAndChosen) {
   EXPECT_LT(before, 0.9);
   const std::vector<bool> right = trainer.evaluate().right;
   ASSERT_EQ(right.size(), answers.questions());
-  EXPECT_DOUBLE_EQ(before, double(std::count(right.begin(), right.end(), true)) /
-                               double(answers.questions()));
+  EXPECT_DOUBLE_EQ(
+      before, double(std::count(right.begin(), right.end(), true)) / double(answers.questions()));
   EXPECT_TRUE(trainer.run(nullptr, nullptr));
   const Evaluation after = trainer.evaluate();
   ASSERT_EQ(after.scores.size(), 1u);

@@ -493,7 +493,8 @@ TEST(TransformerTraining, ActivationsAreAboutWhatIsHeld) {
 
 #endif
 
-/// Losses by example are those of a batch in parts; what is encoded already is encoded no other way.
+/// Losses by example are those of a batch in parts; what is encoded already is encoded no other
+/// way.
 TEST(TransformerTraining, LossesByExampleAreTheBatchsInParts) {
   ModelConfig hashed = dense(Kind::encoder_decoder), reversible = hashed;
   set_field(hashed, "attention", "lsh");
