@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian or Ubuntu packages that are missing; asks for sudo only if some are and it is not root.
-#   --checks  also clang-format, clang-tidy, shellcheck and python3-venv (for ruff), which only tools/lint.sh uses, and
-#             chromium, which a test of report.html runs in
+#   --checks  also clang-format, clang-tidy, shellcheck and python3-venv (for ruff), which only tools/lint.sh uses,
+#             chromium, which a test of report.html runs in, and scikit-learn, which tools/glue_baselines.py needs
 #   --peers   also what a Python virtual environment needs
 set -euo pipefail
 
@@ -11,14 +11,15 @@ required=(g++:g++ cmake:cmake ninja-build:ninja pkg-config:pkg-config git:git
   nlohmann-json3-dev librandom123-dev libgtest-dev
   zlib1g-dev libzstd-dev libsentencepiece-dev libxxhash-dev
   python3 python3-numpy python3-pandas python3-matplotlib python3-markdown)
-# Peers: kernel sets that exist when their library does. With --checks also the browser, whose test is skipped without.
+# Peers: kernel sets that exist when their library does. With --checks also the browser and scikit-learn, whose tests are
+# skipped without.
 optional=(libopenblas-openmp-dev libdnnl-dev)
 
 for argument in "$@"; do
   case $argument in
     --checks)
       required+=(clang-format:clang-format clang-tidy:clang-tidy shellcheck:shellcheck python3-venv)
-      optional+=(chromium:chromium) ;;
+      optional+=(chromium:chromium python3-sklearn) ;;
     --peers) required+=(python3-venv) ;;
     *) echo "install_dependencies.sh: unknown option '$argument'; known: --checks --peers" >&2; exit 2 ;;
   esac

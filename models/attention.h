@@ -46,6 +46,10 @@ struct KeyValueCache : AttentionCache {
 struct AttentionMask {
   bool causal = false;                 ///< key position <= query position; as many keys as queries
   const std::uint8_t* keys = nullptr;  ///< (examples * key length), 0: padding; null: all are seen
+  /// Of an example, one behind the other and of equal length. A query of the first sees its own; a
+  /// query of a later one, of the first what the query at its place there sees, and itself.
+  /// Attentions with Traits::has_streams know more than one.
+  std::int64_t streams = 1;
 };
 
 /// What a forward of one sequence computes, all heads together.

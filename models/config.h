@@ -57,6 +57,9 @@ struct ModelConfig {
   std::int64_t encoder_swaps = 2;    // of a reversible encoder block: 1 or 2
   bool recompute_decisions = false;  // in the backward pass of a reversible stack (paper 5.3)
   std::string recurrence = "none";   // beside the feed-forward of every block (paper 6)
+  /// That training predicts at each position of a decoder (ProphetNet, Qi et al. 2020): 1, the
+  /// next; those behind it by a stream each, of which decoding and evaluation have none.
+  std::int64_t future_tokens = 1;
 
   WeightType weight_type = WeightType::f32;
   std::uint64_t seed = 1;
@@ -98,6 +101,9 @@ struct ModelConfig {
     visit("recompute_decisions", c.recompute_decisions,
           "choose anew in a reversible backward pass, to see what that does");
     visit("recurrence", c.recurrence, "implementation of the recurrence beside the feed-forward");
+    visit("future_tokens", c.future_tokens,
+          "tokens that training predicts at each position: 1, the next; more, by streams of their "
+          "own that decoding has not");
     visit("weight_type", c.weight_type, "f32 or bf16");
     visit("seed", c.seed, "of the weights");
   }

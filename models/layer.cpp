@@ -99,8 +99,10 @@ Mat Loss::forward(const Mat& x) const {
 }
 
 CrossEntropy Loss::cross_entropy(Pass& pass, const Mat& x, const int* targets, const float* weights,
-                                 float scale, Activations& kept, Mat* dx) const {
+                                 float scale, Activations& kept, Mat* dx,
+                                 std::vector<double>* by_example) const {
   auto& pieces = static_cast<LossActivations&>(kept);
+  if (by_example) by_example->clear();
   if (dx) dx->resize(x.rows(), x.cols());
   CrossEntropy all, example;
   std::int64_t left = 0;  // positions of the example that are still to come
@@ -125,9 +127,12 @@ CrossEntropy Loss::cross_entropy(Pass& pass, const Mat& x, const int* targets, c
         left = pass.length(x);
         example = {};
       }
+      example.loss += row.loss;
       example.weight += row.weight;
       example.correct += row.correct;
-      if (--left > 0 || example.weight == 0) continue;
+      if (--left > 0) continue;
+      if (by_example) by_example->push_back(example.loss);
+      if (example.weight == 0) continue;
       // Equal terms were summed in the same order.
       all.sequences += 1;
       all.correct_sequences += example.correct == example.weight ? 1 : 0;

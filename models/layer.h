@@ -220,6 +220,8 @@ struct CrossEntropy {
   double correct = 0;            ///< sum of weights where the target has the largest logit
   double sequences = 0;          ///< examples with any weight
   double correct_sequences = 0;  ///< of which every weighted position is correct
+  /// In training, the loss of ModelConfig::future_tokens behind the next, each times its share.
+  double future_loss = 0;
 };
 
 /// What every loss layer's Activations derive from: the piece of a batch at hand.
@@ -238,9 +240,10 @@ class Loss : public Layer {
   Mat forward(const Mat& x) const;
   /// Logits of a few hundred rows at a time, so that no positions x vocabulary matrix exists. If dx
   /// is not null it becomes the gradient of scale * loss, which parameters' gradients receive too.
-  /// targets, weights: one a row.
+  /// targets, weights: one a row. by_example, if not null, becomes the loss of every example.
   CrossEntropy cross_entropy(Pass& pass, const Mat& x, const int* targets, const float* weights,
-                             float scale, Activations& kept, Mat* dx) const;
+                             float scale, Activations& kept, Mat* dx,
+                             std::vector<double>* by_example = nullptr) const;
   virtual void step(const StepContext& ctx, LayerState* state, const float* x,
                     float* logits) const = 0;
   virtual Cost step_cost(int tokens, WeightType type) const = 0;

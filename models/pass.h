@@ -44,6 +44,8 @@ struct Pass {
   /// from [0, position_offsets) (paper 4.7).
   float start_from_zero = 1;
   std::int64_t position_offsets = 0;
+  /// Of each further token's loss against that of the one before (ModelConfig::future_tokens).
+  float future_weight = 1;
   /// Token of every row, for layers that choose by token; may be null if none does.
   const int* ids = nullptr;
 

@@ -88,6 +88,7 @@ void TrainConfig::validate() const {
   }
   require_at_least("weight_decay_steps", weight_decay_steps, 0);
   require_share("dropout", dropout);
+  require_within("future_weight", future_weight, 0, 1);
   require_at_least("position_offsets", position_offsets, 0);
   if (position_offsets > kMostOffsets) {
     throw UserError("position_offsets " + std::to_string(position_offsets) + " exceeds " +

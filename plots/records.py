@@ -124,6 +124,8 @@ LATER = {
     "routing_commitment": 1e-4,
     "adam_epsilon": 1e-5,
     "decay_steps": 0,
+    "future_tokens": 1,
+    "future_weight": 1,
     "selector_rate": 1,
     "selected_rate": 1,
     "hard_steps": 0,

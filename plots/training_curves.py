@@ -138,6 +138,13 @@ class Experiment:
             found.append((step, statistics.fmean(values), min(values), max(values)))
         return found
 
+    def last_evaluations(self, row):
+        """{seed: record of its last point} of every finished seed."""
+        finished = {
+            seed: self._points.get((row, seed)) for seed in self.by_seed(row, "log_perplexity")
+        }
+        return {seed: points[max(points)] for seed, points in finished.items() if points}
+
     def seeds(self, row):
         """Those that have begun and have not failed."""
         begun = {*self._points, *self._results.get("log_perplexity", {})} - {*self._failed}

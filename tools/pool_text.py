@@ -6,9 +6,13 @@ A set is FILE[:FIELD[+FIELD]][=train|=valid]:
   tools/pool_text.py --out pooled wiki.train.tokens=train wiki.valid.tokens=valid web.jsonl papers.jsonl.gz:article
   build/release/experiments/perplexity --corpus pooled/train.jsonl --validation pooled/valid.jsonl ...
 
-FILE is plain text (.txt, .tokens) or JSON lines (.jsonl), either compressed (.gz behind that) or not. A plain text is one
+FILE is plain text (.txt, .tokens), JSON lines (.jsonl) or a table (.tsv), compressed (.gz behind that) or not. A plain text is one
 document, but one of WikiText's is cut at its titles (` = Title = ` between blank lines). Of JSON lines a line is a document,
-its text what stands under FIELD (default: text); of several fields one behind the other, with nothing between.
+its text what stands under FIELD (default: text); of several fields one behind the other, with nothing between. Of a table,
+whose columns tabs separate, a row is a document: its fields' lines; its first line names the columns, unless all FIELDs
+are numbers of columns, from 1:
+
+  tools/pool_text.py --out pooled QQP/train.tsv:question1+question2=train CoLA/train.tsv:4=train
 
 A set that is for neither file is divided by the SHA-256 of a document's text, one in ten held out: where a document goes
 depends on nothing but itself. With --tune another one in ten goes to OUT/tune.jsonl, which is neither trained on nor
@@ -31,7 +35,7 @@ from typing import NamedTuple
 SET = re.compile(r"(?P<file>.+?)(?::(?P<fields>[^:=/]+))?(?:=(?P<part>train|valid))?")
 DROPPED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # lone surrogates are no UTF-8
 TITLE = re.compile(r" = [^=].* = ")
-PLAIN, LINES = (".txt", ".tokens"), ".jsonl"
+PLAIN, LINES, TABLE = (".txt", ".tokens"), ".jsonl", ".tsv"
 ONE_IN = 10
 HELD_OUT_WORDS = 300_000  # at most as many as tokens, whatever the tokenizer
 
@@ -46,8 +50,8 @@ def parse_set(argument):
     """The Set of an argument; ValueError says what is wrong with it."""
     found = SET.fullmatch(argument)
     path = pathlib.Path(found["file"])
-    if kind_of(path) not in (*PLAIN, LINES):
-        known = ", ".join((*PLAIN, LINES))
+    if kind_of(path) not in (*PLAIN, LINES, TABLE):
+        known = ", ".join((*PLAIN, LINES, TABLE))
         raise ValueError(f"{path} is none of {known} (nor one of them with .gz behind it)")
     if found["fields"] and kind_of(path) in PLAIN:
         raise ValueError(f"{path} is plain text, which has no field {found['fields']}")
@@ -69,6 +73,9 @@ def documents(source):
             if kind_of(source.path) in PLAIN:
                 yield from articles(file.read())
                 return
+            if kind_of(source.path) == TABLE:
+                yield from rows(file, source)
+                return
             for number, line in enumerate(file, start=1):
                 if line.strip():
                     yield text_of(line, source, number)
@@ -88,6 +95,32 @@ def text_of(line, source, number):
             known = ", ".join(found) if isinstance(found, dict) else "none"
             raise ValueError(f"{where}: no text under {field}; its fields: {known}")
     return "".join(found[field] for field in source.fields)
+
+
+def rows(file, source):
+    """What the rows of a table have under the fields of its Set, a line each."""
+    names, places = [], []
+    if all(field.isdecimal() for field in source.fields):
+        places = [int(field) - 1 for field in source.fields]
+    for number, line in enumerate(file, start=1):
+        fields = line.rstrip("\r\n").split("\t")
+        if fields == [""]:
+            continue
+        where = f"{source.path}:{number}"
+        if not places:
+            names = fields
+            missing = [field for field in source.fields if field not in names]
+            if missing:
+                raise ValueError(
+                    f"{where}: no column {missing[0]}; its columns: {', '.join(names)}"
+                )
+            places = [names.index(field) for field in source.fields]
+            continue
+        if names and len(fields) != len(names):
+            raise ValueError(f"{where}: {len(fields)} fields, {len(names)} columns")
+        if not all(0 <= place < len(fields) for place in places):
+            raise ValueError(f"{where}: {len(fields)} fields; no column {max(places) + 1}")
+        yield "\n".join(fields[place] for place in places)
 
 
 def articles(text):

@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <cmath>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -34,6 +35,20 @@ const Column kColumns[] = {
     {"learning_rate", "%.6g", [](const TrainReport& r) { return r.learning_rate; }},
 };
 
+/// Four to a digit, the first of them its highest bit; the last digit is filled up with 0.
+std::string hex_digits(const std::vector<bool>& bits) {
+  constexpr std::size_t kBits = 4;
+  std::string digits;
+  for (std::size_t first = 0; first < bits.size(); first += kBits) {
+    std::size_t digit = 0;
+    for (std::size_t i = first; i < first + kBits; ++i) {
+      digit = 2 * digit + std::size_t(i < bits.size() && bits[i]);
+    }
+    digits += "0123456789abcdef"[digit];
+  }
+  return digits;
+}
+
 [[noreturn]] void refuse(const std::string& path) {
   throw UserError("the curve '" + path + "' cannot be written (" + std::strerror(errno) +
                   "); free space or choose another folder with --results DIR");
@@ -52,6 +67,9 @@ nlohmann::ordered_json evaluation_config(const std::string& data, const TrainRep
     for (const Score& score : evaluation.scores) {
       if (std::isfinite(score.value)) config[set.prefix + score.name + set.suffix] = score.value;
     }
+    if (evaluation.right.empty()) continue;
+    config["items"] = evaluation.right.size();
+    config["right"] = hex_digits(evaluation.right);
   }
   return config;
 }

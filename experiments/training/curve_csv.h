@@ -18,8 +18,10 @@ struct SetEvaluation {
 };
 
 /// Config of an evaluation's record: data, what its text is known by, then the table's columns but
-/// log_perplexity, which is the record's value, then the scores of a task with answers, and the
-/// accuracies on sets behind the first.
+/// log_perplexity, which is the record's value, then the scores of a task with answers, `items`,
+/// how many questions it asked, and `right`, hexadecimal digits whose bits, the highest of the
+/// first digit first, say which of them were answered rightly, and the accuracies on sets behind
+/// the first.
 nlohmann::ordered_json evaluation_config(const std::string& data, const TrainReport& report,
                                          const std::vector<SetEvaluation>& sets);
 

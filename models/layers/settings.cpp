@@ -201,6 +201,19 @@ void validate(const ModelConfig& config) {
     throw UserError("encoder_swaps " + std::to_string(config.encoder_swaps) +
                     " is neither 1 nor 2");
   }
+  require_positive("future_tokens", config.future_tokens);
+  require_at_most("future_tokens", config.future_tokens, config.max_length);
+  if (config.future_tokens > 1 && config.is_concatenated()) {
+    throw UserError("future_tokens " + std::to_string(config.future_tokens) +
+                    " wants a decoder that attends to its source, not one with source "
+                    "concatenated; set source cross_attention or future_tokens 1");
+  }
+  if (config.future_tokens > 1 && !chosen_entry(config, "attention").traits.has_streams) {
+    throw UserError("future_tokens " + std::to_string(config.future_tokens) + " and attention " +
+                    config.attention +
+                    " do not go together, since that has no streams; set future_tokens 1, or leave "
+                    "attention as it is by default");
+  }
   require_divides("d_model", config.d_model, "n_heads", config.n_heads);
   require_not_negative("encoder_layers", config.encoder_layers);
   require_not_negative("blocks", config.blocks);

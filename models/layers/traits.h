@@ -20,6 +20,7 @@ struct Traits {
   /// Of attentions: whether one can have some of a layer's heads, others the rest
   /// (SelfAttention::take_heads).
   bool shares_heads = false;
+  bool has_streams = false;  ///< of attentions: whether AttentionMask::streams may be more than 1
 };
 
 }  // namespace scaling

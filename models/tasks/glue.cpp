@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -157,10 +158,35 @@ class Glue : public Task, public Answers {
   std::size_t questions() const override { return evaluated_; }
   std::size_t choices() const override { return answers_.size(); }
 
-  void ask(std::size_t question, std::size_t choice, Batch& out) const override {
-    SCALING_CHECK(question < questions() && choice < choices());
-    const Row row{&evaluated(question), choice};
-    fill({&row, 1}, out);
+  std::vector<std::vector<std::size_t>> groups(std::size_t most) const override {
+    SCALING_CHECK(most > 0);
+    std::map<std::int64_t, std::vector<std::size_t>> by_length;
+    std::vector<std::vector<std::size_t>> all;
+    for (std::size_t i = 0; i < questions(); ++i) {
+      std::vector<std::size_t>& alike = by_length[padded_length(evaluated(i))];
+      alike.push_back(i);
+      if (alike.size() < most) continue;
+      all.push_back(std::move(alike));
+      alike.clear();
+    }
+    for (auto& [length, alike] : by_length) {
+      if (!alike.empty()) all.push_back(std::move(alike));
+    }
+    return all;
+  }
+
+  void ask(std::span<const std::size_t> asked, std::size_t choice, Batch& out) const override {
+    SCALING_CHECK(choice < choices());
+    std::vector<Row> rows;
+    for (const std::size_t question : asked) {
+      SCALING_CHECK(question < questions());
+      rows.push_back({&evaluated(question), choice});
+    }
+    fill(rows, out);
+  }
+
+  bool is_right(std::size_t question, std::size_t choice) const override {
+    return evaluated(question).label.answer == choice;
   }
 
   std::vector<Score> scores(std::span<const std::size_t> chosen) const override {
@@ -197,13 +223,18 @@ class Glue : public Task, public Answers {
     bool is_counted = true;
   };
 
+  /// Of its source, where it stands alone.
+  std::int64_t padded_length(const Question& question) const {
+    const auto length = std::max<std::int64_t>(1, std::int64_t(question.source.size()));
+    return std::min(config_.length, (length + kPadTo - 1) / kPadTo * kPadTo);
+  }
+
   void fill(std::span<const Row> rows, Batch& out) const {
-    std::int64_t longest = 1;
-    for (const Row& row : rows) {
-      longest = std::max(longest, std::int64_t(row.question->source.size()));
-    }
+    SCALING_CHECK(!rows.empty());
+    std::int64_t longest = 0;
+    for (const Row& row : rows) longest = std::max(longest, padded_length(*row.question));
     out.examples = std::int64_t(rows.size());
-    out.source_length = std::min(config_.length, (longest + kPadTo - 1) / kPadTo * kPadTo);
+    out.source_length = longest;
     out.input_length = target_length_;
     out.source.assign(std::size_t(out.examples * out.source_length), 0);
     out.target.assign(std::size_t(out.examples * out.input_length), 0);

@@ -65,8 +65,15 @@ class Answers {
   /// The examples of the first validation set, each once.
   virtual std::size_t questions() const = 0;
   virtual std::size_t choices() const = 0;
-  /// One example: the question, and this answer for its target.
-  virtual void ask(std::size_t question, std::size_t choice, Batch& out) const = 0;
+  /// Every question once, in groups of at most `most` whose sources have one length, so that a
+  /// batch of a group pads none of them further than alone.
+  virtual std::vector<std::vector<std::size_t>> groups(std::size_t most) const = 0;
+  /// An example for each of these questions: it, and this answer for its target. Sources do not
+  /// depend on the answer.
+  virtual void ask(std::span<const std::size_t> questions, std::size_t choice,
+                   Batch& out) const = 0;
+  /// Whether the answer is the truth.
+  virtual bool is_right(std::size_t question, std::size_t choice) const = 0;
   /// chosen: of each question the answer that was held likeliest.
   virtual std::vector<Score> scores(std::span<const std::size_t> chosen) const = 0;
 };

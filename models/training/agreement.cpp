@@ -57,6 +57,11 @@ void require_fit(const TrainConfig& train, const Needs& needs, const ModelConfig
                     ", or train another task");
   }
   if (needs.causal) require_causal(model);
+  if (!needs.causal && model.future_tokens > 1) {
+    throw UserError("future_tokens " + std::to_string(model.future_tokens) +
+                    " predicts later tokens from earlier ones, and task " + train.task +
+                    " is read from both sides; set future_tokens 1, or train another task");
+  }
   const std::int64_t positions = needs.positions(train);
   if (positions > model.max_length) {
     throw UserError("examples take " + std::to_string(positions) + " positions (" +

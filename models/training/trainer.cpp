@@ -141,7 +141,8 @@ TrainReport Trainer::Impl::train_step() {
               .hard_share = hard_share_at(config, step + 1),
               .seed = seed_of(model.config().seed, step, std::int64_t(piece)),
               .start_from_zero = float(config.start_from_zero),
-              .position_offsets = config.position_offsets};
+              .position_offsets = config.position_offsets,
+              .future_weight = float(config.future_weight)};
     loss += model.loss_and_gradients(pass, pieces[piece], float(1 / weight), *kept).loss;
     extra_loss += pass.extra_loss;
   }
@@ -192,25 +193,32 @@ Evaluation Trainer::Impl::evaluate(std::size_t set) {
                    .bits_per_byte = bytes > 0 ? sum.loss / std::numbers::ln2 / bytes : 0,
                    .stretches = std::move(stretches)};
   const Answers* answers = task.answers();
-  if (set == 0 && answers) found.scores = answers->scores(likeliest(*answers));
+  if (set != 0 || !answers) return found;
+  const std::vector<std::size_t> chosen = likeliest(*answers);
+  found.scores = answers->scores(chosen);
+  for (std::size_t i = 0; i < chosen.size(); ++i) {
+    found.right.push_back(answers->is_right(i, chosen[i]));
+  }
   return found;
 }
 
 /// Of every question the answer whose tokens lose least together; of equal ones the first.
+/// Questions of one length go together, and their sources are encoded once for all answers.
 std::vector<std::size_t> Trainer::Impl::likeliest(const Answers& answers) {
-  std::vector<std::size_t> chosen;
-  for (std::size_t question = 0; question < answers.questions(); ++question) {
-    std::size_t likely = 0;
-    double least = std::numeric_limits<double>::infinity();
+  std::vector<std::size_t> chosen(answers.questions(), 0);
+  for (const auto& group : answers.groups(std::size_t(config.batch / config.accumulate))) {
+    std::vector<double> least(group.size(), std::numeric_limits<double>::infinity());
     for (std::size_t choice = 0; choice < answers.choices(); ++choice) {
-      answers.ask(question, choice, validation);
+      answers.ask(group, choice, validation);
       Pass pass{.gemm = gemm, .examples = validation.examples};
-      const double loss = model.loss_of(pass, validation, *kept).loss;
-      if (!(loss < least)) continue;
-      least = loss;
-      likely = choice;
+      const bool is_encoded = choice > 0 && validation.source_length > 0;
+      const std::vector<double> lost = model.losses_by_example(pass, validation, *kept, is_encoded);
+      for (std::size_t i = 0; i < group.size(); ++i) {
+        if (!(lost[i] < least[i])) continue;
+        least[i] = lost[i];
+        chosen[group[i]] = choice;
+      }
     }
-    chosen.push_back(likely);
   }
   return chosen;
 }

@@ -31,6 +31,7 @@ struct Evaluation {
   std::vector<Score> scores = {};
   /// All of the set, so that the error of having evaluated on this text and no other can be told.
   std::vector<Stretch> stretches = {};
+  std::vector<bool> right = {};  ///< and of each question whether the likeliest is the truth
 };
 
 struct TrainReport {

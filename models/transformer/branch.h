@@ -33,6 +33,22 @@ struct BranchScratch {
   CrossProjection::Memory dmemory;
 };
 
+/// Streams are examples of the pass, so that convolutions and recurrences look back within their
+/// own; as long as this lives, those of an example are one sequence, as attention takes them.
+class StreamsTogether {
+ public:
+  StreamsTogether(Pass& pass, std::int64_t streams) : pass_(pass), apart_(pass.examples) {
+    pass.examples /= streams;
+  }
+  ~StreamsTogether() { pass_.examples = apart_; }
+  StreamsTogether(const StreamsTogether&) = delete;
+  StreamsTogether& operator=(const StreamsTogether&) = delete;
+
+ private:
+  Pass& pass_;
+  const std::int64_t apart_;
+};
+
 /// What a branch's forward keeps for its backward; the result may be kept here too.
 struct BranchActivations {
   virtual ~BranchActivations() = default;
@@ -46,6 +62,7 @@ struct TrainSizes {
   std::int64_t length = 0;  ///< positions of the stack, those of a joint sequence's source included
   std::int64_t source = 0;  ///< positions that cross-attention looks at
   bool causal = false;
+  std::int64_t streams = 1;  ///< that the positions are shared by, see AttentionMask
 };
 
 /// Sizes of a decode's caches, or of one step.

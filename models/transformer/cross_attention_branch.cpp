@@ -59,9 +59,16 @@ void CrossAttentionBranch::forward(Pass& pass, const BlockInputs& inputs, const 
   SCALING_CHECK(inputs.encoded != nullptr);
   Kept& own = static_cast<Kept&>(kept);
   norm_.forward(x, own.norm, own.normed);
-  projection_->forward_memory(pass, *inputs.encoded, *own.projection, own.memory);
+  {
+    const StreamsTogether together(pass, inputs.self.streams);
+    projection_->forward_memory(pass, *inputs.encoded, *own.projection, own.memory);
+  }
   projection_->forward_query(pass, own.normed, *own.projection, own.q);
-  attention_->forward(pass, own.q, own.memory.k, own.memory.v, inputs.cross, *own.attention, own.o);
+  {
+    const StreamsTogether together(pass, inputs.self.streams);
+    attention_->forward(pass, own.q, own.memory.k, own.memory.v, inputs.cross, *own.attention,
+                        own.o);
+  }
   const bool has_output = projection_->has_output();
   if (has_output) projection_->forward_output(pass, own.o, *own.projection, scratch.y);
   add_branch(pass, drops_output_ ? &own.dropout : nullptr, DropoutMask::per_position,
@@ -77,12 +84,18 @@ void CrossAttentionBranch::backward(Pass& pass, const BlockInputs& inputs, const
                                   DropoutMask::per_position, dout, scratch.dy);
   const bool has_output = projection_->has_output();
   if (has_output) projection_->backward_output(pass, own.o, *own.projection, dy, scratch.do_);
-  attention_->backward(pass, own.q, own.memory.k, own.memory.v, inputs.cross, *own.attention,
-                       has_output ? scratch.do_ : dy, scratch.dq, scratch.dmemory.k,
-                       scratch.dmemory.v);
+  {
+    const StreamsTogether together(pass, inputs.self.streams);
+    attention_->backward(pass, own.q, own.memory.k, own.memory.v, inputs.cross, *own.attention,
+                         has_output ? scratch.do_ : dy, scratch.dq, scratch.dmemory.k,
+                         scratch.dmemory.v);
+  }
   projection_->backward_query(pass, own.normed, *own.projection, scratch.dq, scratch.dnormed);
-  projection_->backward_memory(pass, *inputs.encoded, *own.projection, scratch.dmemory,
-                               scratch.dmemory_input);
+  {
+    const StreamsTogether together(pass, inputs.self.streams);
+    projection_->backward_memory(pass, *inputs.encoded, *own.projection, scratch.dmemory,
+                                 scratch.dmemory_input);
+  }
   add_to(*dencoded, scratch.dmemory_input);
   norm_.backward(x, own.norm, scratch.dnormed, dx);
 }

@@ -68,7 +68,10 @@ void SelfAttentionBranch::forward(Pass& pass, const BlockInputs& inputs, const M
   norm_.forward(x, own.norm, own.normed);
   projection_->forward(pass, own.normed, *own.projection, own.qkv);
   attention_->take_input(own.normed, *own.attention);
-  attention_->forward(pass, own.qkv.q, own.qkv.k, own.qkv.v, inputs.self, *own.attention, own.o);
+  {
+    const StreamsTogether together(pass, inputs.self.streams);
+    attention_->forward(pass, own.qkv.q, own.qkv.k, own.qkv.v, inputs.self, *own.attention, own.o);
+  }
   const bool has_output = projection_->has_output();
   if (has_output) projection_->forward_output(pass, own.o, *own.projection, scratch.y);
   add_branch(pass, drops_output_ ? &own.dropout : nullptr, DropoutMask::per_position,
@@ -83,17 +86,24 @@ void SelfAttentionBranch::backward(Pass& pass, const BlockInputs& inputs, const 
                                   DropoutMask::per_position, dout, scratch.dy);
   const bool has_output = projection_->has_output();
   if (has_output) projection_->backward_output(pass, own.o, *own.projection, dy, scratch.do_);
-  attention_->backward(pass, own.qkv.q, own.qkv.k, own.qkv.v, inputs.self, *own.attention,
-                       has_output ? scratch.do_ : dy, scratch.dqkv.q, scratch.dqkv.k,
-                       scratch.dqkv.v);
+  {
+    const StreamsTogether together(pass, inputs.self.streams);
+    attention_->backward(pass, own.qkv.q, own.qkv.k, own.qkv.v, inputs.self, *own.attention,
+                         has_output ? scratch.do_ : dy, scratch.dqkv.q, scratch.dqkv.k,
+                         scratch.dqkv.v);
+  }
   projection_->backward(pass, own.normed, *own.projection, scratch.dqkv, scratch.dnormed);
   attention_->add_input_gradient(*own.attention, scratch.dnormed);
   norm_.backward(x, own.norm, scratch.dnormed, dx);
 }
 
 double SelfAttentionBranch::forward_flops(const TrainSizes& sizes) const {
-  return double(sizes.length) * projection_->forward_flops() +
-         attention_->work(sizes.length, sizes.causal).forward_flops(d_head_);
+  const std::int64_t length = sizes.length / sizes.streams;
+  const double of_stream = attention_->work(length, sizes.causal).forward_flops(d_head_);
+  // A later stream's position sees itself beside what the first's sees: two products of all heads.
+  const double selves = 4 * double(d_) * double((sizes.streams - 1) * length);
+  return double(sizes.length) * projection_->forward_flops() + double(sizes.streams) * of_stream +
+         selves;
 }
 
 double SelfAttentionBranch::activation_floats(const TrainSizes& sizes) const {

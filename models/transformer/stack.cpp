@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "kernels/check.h"
+#include "kernels/parallel.h"
 #include "models/layers/catalog.h"
 
 namespace scaling {
@@ -45,6 +46,12 @@ Stack::Stack(const ModelConfig& config, Kind kind_)
   positions =
       Parameter::make_matrix(std::string(name_of(kind)) + "_positions", config.max_length,
                              config.d_model, Layout::rows, {Initializer::Kind::positions, 0});
+  if (kind == Kind::decoder && config.future_tokens > 1) {
+    const float scale =
+        float(config.embedding_scale) * std::sqrt(3.0f / float(config.d_model));  // a token's
+    streams = Parameter::make_matrix("decoder_streams", config.future_tokens - 1, config.d_model,
+                                     Layout::rows, {Initializer::Kind::uniform, scale});
+  }
   if (kind == Kind::encoder && config.is_concatenated()) {
     output = std::make_unique<DenseProduct>("encoder_output.w", "encoder_output.bias",
                                             config.d_model, config.d_model);
@@ -57,6 +64,7 @@ void Stack::add_block(const ModelConfig& config) {
 
 void Stack::visit_parameters(const ParameterVisitor& visit) {
   visit(positions);
+  if (streams.count() > 0) visit(streams);
   for (const auto& block : blocks) block->visit_parameters(visit);
   if (output) output->visit_parameters(visit);
   norm.visit_parameters(std::string(name_of(kind)) + "_norm.", visit);
@@ -182,10 +190,40 @@ void Stack::run_back(Pass& pass, const BlockInputs& inputs, Kept& kept, Mat& dx,
   if (is_reversible_) dx.noalias() = kept.dacc + kept.dctx;
 }
 
+void Stack::add_streams(const Pass& pass, std::int64_t count, Mat& x) const {
+  const std::int64_t d = x.cols(), length = pass.length(x);
+  SCALING_CHECK(streams.data && streams.type == WeightType::f32 && streams.rows == count - 1);
+  parallel_for(x.rows(), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const std::int64_t stream = row / length % count;
+      if (stream == 0) continue;
+      const float* from = streams.vector() + (stream - 1) * d;
+      float* to = x.data() + row * d;
+      for (std::int64_t i = 0; i < d; ++i) to[i] += from[i];
+    }
+  });
+}
+
+void Stack::add_streams_backward(const Pass& pass, std::int64_t count, const Mat& dx) const {
+  if (!streams.gradient) return;
+  const std::int64_t d = dx.cols(), length = pass.length(dx);
+  // Columns are shared among the threads, since all rows of a stream add to one.
+  parallel_for(d, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = 0; row < dx.rows(); ++row) {
+      const std::int64_t stream = row / length % count;
+      if (stream == 0) continue;
+      const float* from = dx.data() + row * d;
+      float* to = streams.gradient + (stream - 1) * d;
+      for (std::int64_t i = begin; i < end; ++i) to[i] += from[i];
+    }
+  });
+}
+
 void Stack::forward(Pass& pass, const Parameter& embedding, const BlockInputs& inputs,
                     const std::vector<int>& ids, Kept& kept) const {
   pass.ids = ids.data();
   embed(pass, embedding, positions, ids, kept.embedding, kept.embedded);
+  if (inputs.self.streams > 1) add_streams(pass, inputs.self.streams, kept.embedded);
   const Concatenation* joined = inputs.joined;
   if (joined) {
     joined->join(*inputs.encoded, kept.embedded, kept.joint);
@@ -226,6 +264,7 @@ void Stack::backward(Pass& pass, const Parameter& embedding, const BlockInputs& 
     kept.dx.swap(kept.dlast);
   }
   pass.ids = ids.data();
+  if (inputs.self.streams > 1) add_streams_backward(pass, inputs.self.streams, kept.dx);
   embed_backward(pass, embedding, positions, ids, kept.embedding, kept.dx);
 }
 

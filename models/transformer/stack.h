@@ -20,7 +20,7 @@ namespace scaling {
 struct Stack {
   /// Without blocks yet: `blocks` of them are added by add_block. Names begin with the kind's
   /// ("encoder_positions", "encoder.0.", "encoder_norm."; "encoder_output." of the dense layer
-  /// between the mean and the norm of an encoder whose output is concatenated).
+  /// between the mean and the norm of an encoder whose output is concatenated; "decoder_streams").
   using Kind = StackKind;
   Stack(const ModelConfig& config, Kind kind);
   void add_block(const ModelConfig& config);
@@ -85,11 +85,17 @@ struct Stack {
 
   Kind kind;
   Parameter positions;
+  /// (future_tokens - 1, d) of a decoder that predicts several tokens: what the streams behind the
+  /// first begin with beside their positions; else empty.
+  Parameter streams;
   std::vector<std::unique_ptr<Block>> blocks;
   std::unique_ptr<DenseProduct> output;  ///< may be null
   Norm norm;
 
  private:
+  /// Adds to every row of a stream behind the first what it begins with; backward of that.
+  void add_streams(const Pass& pass, std::int64_t count, Mat& x) const;
+  void add_streams_backward(const Pass& pass, std::int64_t count, const Mat& dx) const;
   /// To kept.last.
   void run(Pass& pass, const BlockInputs& inputs, const Mat& x, Kept& kept) const;
   void run_stored(Pass& pass, const BlockInputs& inputs, const Mat& x, Kept& kept) const;

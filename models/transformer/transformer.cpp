@@ -91,7 +91,8 @@ std::vector<Parameter*> Transformer::parameters() {
 
 std::int64_t Transformer::parameter_count() const {
   const std::int64_t turns = attentions_in_turn(config_);
-  std::int64_t count = embedding_.count() + decoder_.positions.count() + 2 * config_.d_model;
+  std::int64_t count = embedding_.count() + decoder_.positions.count() + decoder_.streams.count() +
+                       2 * config_.d_model;
   if (config_.encoder_layers > 0) {
     count += encoder_.positions.count() + 2 * config_.d_model +
              config_.encoder_layers / turns * size_of_round(config_, Stack::Kind::encoder).count;

@@ -61,8 +61,15 @@ class Transformer {
     Stack::Kept encoder, decoder;
     std::vector<int> source;         ///< what the encoder reads
     std::vector<std::uint8_t> seen;  ///< of source: 0 where it is padding
+    std::uint64_t streams = 0;       ///< Pass::streams behind the encoder
     Concatenation joined;            ///< of both stacks, for concatenated models
     Mat drawn;                       ///< encoder output of a model with encoder = false
+    /// Of training by several streams: what the decoder reads, and a stream's share of its loss.
+    struct Future {
+      std::vector<int> input, targets;
+      std::vector<float> weights;
+      Mat x, dx;
+    } future;
     std::unique_ptr<Activations> loss;
   };
   /// stored: see Stack::make_activations.
@@ -71,11 +78,20 @@ class Transformer {
   /// pass.training, nothing is drawn and selections are hard. Throws UserError if a sequence
   /// exceeds max_length.
   CrossEntropy loss_of(Pass& pass, const Batch& batch, Kept& kept) const;
-  /// The same in training, and the backward pass: sets pass.extra_loss to what layers add to the
-  /// loss, and adds the gradients of scale * (loss + pass.extra_loss) to the parameters'.
+  /// Of every example of a batch in evaluation, likewise. is_encoded: the sources are those of the
+  /// batch that `kept` saw last, so that what the encoder made of them is taken as it stands there.
+  std::vector<double> losses_by_example(Pass& pass, const Batch& batch, Kept& kept,
+                                        bool is_encoded) const;
+  /// As loss_of, in training, and the backward pass: sets pass.extra_loss to what layers add to the
+  /// loss, and adds the gradients of scale * (loss + future_loss + pass.extra_loss) to the
+  /// parameters'.
   CrossEntropy loss_and_gradients(Pass& pass, const Batch& batch, float scale, Kept& kept) const;
   /// Stack::first_not_finite of an evaluation of the batch.
   std::string first_not_finite(const Gemm& gemm, const Batch& batch) const;
+  /// Evaluates the batch and shows what the decoder's self-attentions took and gave, one after
+  /// another; in kept, which is a stored one, until its next pass.
+  std::vector<AttentionView> self_attentions(const Gemm& gemm, const Batch& batch,
+                                             Kept& kept) const;
   /// Floating-point operations of the matrix products of loss_and_gradients in the held blocks, for
   /// one batch of these sizes (backward: twice the forward). Of causal attention, the encoder's
   /// never and the decoder's as Batch::causal says, only the pairs that the mask lets through
@@ -84,8 +100,7 @@ class Transformer {
                         std::int64_t target_length, bool causal = true) const;
   /// About what loss_and_gradients holds for one batch beside weights and gradients:
   /// activations of every branch, or in a stack that computes them again of those of one block (of
-  /// as many as have different attentions), and what
-  /// all share.
+  /// as many as have different attentions), and what all share.
   double activation_bytes(std::int64_t examples, std::int64_t source_length,
                           std::int64_t target_length) const;
 
@@ -109,11 +124,18 @@ class Transformer {
 
  private:
   CrossEntropy loss_of(Pass& pass, const Batch& batch, float scale, Kept& kept, Mat* dnormed) const;
+  /// Of a training pass by several streams: the first's, and the others' in future_loss.
+  CrossEntropy loss_of_streams(Pass& pass, const Batch& batch, float scale, Kept& kept,
+                               Mat* dnormed) const;
+  /// That a pass has in its decoder: 1 unless it trains.
+  std::int64_t streams_of(const Pass& pass) const {
+    return pass.training ? config_.future_tokens : 1;
+  }
   void encode_batch(Pass& pass, Kept& kept) const;
-  /// Up to kept.decoder.normed, what the loss layer reads.
-  void run(Pass& pass, const Batch& batch, Kept& kept) const;
+  /// Up to kept.decoder.normed, what the loss layer reads. is_encoded: see losses_by_example.
+  void run(Pass& pass, const Batch& batch, Kept& kept, bool is_encoded = false) const;
   BlockInputs encoder_inputs(const Kept& kept) const;
-  BlockInputs decoder_inputs(const Kept& kept, bool causal) const;
+  BlockInputs decoder_inputs(const Kept& kept, bool causal, std::int64_t streams) const;
   TrainSizes encoder_sizes(std::int64_t source_length) const;
   TrainSizes decoder_sizes(std::int64_t source_length, std::int64_t target_length,
                            bool causal) const;

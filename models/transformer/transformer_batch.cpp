@@ -23,6 +23,15 @@ void mark_seen(const std::vector<int>& ids, std::int64_t examples,
   }
 }
 
+/// An example's input, and behind it as many ids 0 for each further stream.
+void spread(const Batch& batch, std::int64_t streams, std::vector<int>& input) {
+  input.assign(batch.input.size() * std::size_t(streams), 0);
+  const auto length = std::ptrdiff_t(batch.input_length);
+  for (std::ptrdiff_t e = 0; e < std::ptrdiff_t(batch.examples); ++e) {
+    std::copy_n(batch.input.begin() + e * length, length, input.begin() + e * streams * length);
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<Transformer::Kept> Transformer::make_activations(bool stored) const {
@@ -37,8 +46,8 @@ BlockInputs Transformer::encoder_inputs(const Kept& kept) const {
   return {.self = {.causal = false, .keys = kept.seen.data()}};
 }
 
-BlockInputs Transformer::decoder_inputs(const Kept& kept, bool causal) const {
-  BlockInputs inputs{.self = {.causal = causal}};
+BlockInputs Transformer::decoder_inputs(const Kept& kept, bool causal, std::int64_t streams) const {
+  BlockInputs inputs{.self = {.causal = causal, .streams = streams}};
   if (config_.decoder_only()) return inputs;
   inputs.encoded = config_.encoder ? &kept.encoder.normed : &kept.drawn;
   inputs.cross.keys = kept.seen.data();
@@ -64,20 +73,30 @@ void Transformer::encode_batch(Pass& pass, Kept& kept) const {
   }
 }
 
-void Transformer::run(Pass& pass, const Batch& batch, Kept& kept) const {
+void Transformer::run(Pass& pass, const Batch& batch, Kept& kept, bool is_encoded) const {
   SCALING_CHECK(arena_.data() != nullptr && batch.examples > 0);
   SCALING_CHECK(std::int64_t(batch.input.size()) == batch.examples * batch.input_length);
   SCALING_CHECK(std::int64_t(batch.source.size()) == batch.examples * batch.source_length);
   SCALING_CHECK(config_.decoder_only() == (batch.source_length == 0));
   pass.examples = batch.examples;
-  if (!config_.decoder_only()) {
+  if (is_encoded) {
+    SCALING_CHECK(!config_.decoder_only() && !pass.training && kept.source == batch.source);
+    pass.streams = kept.streams;  // as if the encoder had drawn its own
+  } else if (!config_.decoder_only()) {
     kept.source.assign(batch.source.begin(), batch.source.end());
     encode_batch(pass, kept);
-    if (config_.is_concatenated()) {
-      kept.joined.set(kept.seen, batch.examples, batch.input_length);
-    }
+    kept.streams = pass.streams;
   }
-  decoder_.forward(pass, embedding_, decoder_inputs(kept, batch.causal), batch.input, kept.decoder);
+  if (config_.is_concatenated()) {
+    kept.joined.set(kept.seen, batch.examples, batch.input_length);
+  }
+  const std::int64_t streams = streams_of(pass);
+  SCALING_CHECK(streams == 1 || (batch.causal && !config_.is_concatenated()));
+  if (streams > 1) spread(batch, streams, kept.future.input);
+  pass.examples = batch.examples * streams;
+  decoder_.forward(pass, embedding_, decoder_inputs(kept, batch.causal, streams),
+                   streams > 1 ? kept.future.input : batch.input, kept.decoder);
+  pass.examples = batch.examples;
 }
 
 Mat Transformer::encode(const std::vector<int>& source) const {
@@ -110,12 +129,62 @@ CrossEntropy Transformer::loss_of(Pass& pass, const Batch& batch, float scale, K
   SCALING_CHECK(batch.target.size() == batch.input.size());
   SCALING_CHECK(batch.weights.size() == batch.target.size());
   run(pass, batch, kept);
+  if (streams_of(pass) > 1) return loss_of_streams(pass, batch, scale, kept, dnormed);
   return loss_->cross_entropy(pass, kept.decoder.normed, batch.target.data(), batch.weights.data(),
                               scale, *kept.loss, dnormed);
 }
 
+CrossEntropy Transformer::loss_of_streams(Pass& pass, const Batch& batch, float scale, Kept& kept,
+                                          Mat* dnormed) const {
+  const std::int64_t streams = streams_of(pass), length = batch.input_length;
+  const Mat& normed = kept.decoder.normed;
+  Kept::Future& own = kept.future;
+  own.x.resize(batch.examples * length, normed.cols());
+  if (dnormed) dnormed->resize(normed.rows(), normed.cols());
+  CrossEntropy all;
+  float share = 1;
+  for (std::int64_t stream = 0; stream < streams; ++stream, share *= pass.future_weight) {
+    own.targets.assign(batch.target.size(), 0);
+    own.weights.assign(batch.target.size(), 0.0f);
+    for (std::int64_t e = 0; e < batch.examples; ++e) {
+      own.x.middleRows(e * length, length) =
+          normed.middleRows((e * streams + stream) * length, length);
+      // What the first stream predicts at t + stream, this one does at t.
+      for (std::int64_t t = 0; t + stream < length; ++t) {
+        const auto to = std::size_t(e * length + t), from = to + std::size_t(stream);
+        own.targets[to] = batch.target[from];
+        own.weights[to] = share * batch.weights[from];
+      }
+    }
+    const CrossEntropy one =
+        loss_->cross_entropy(pass, own.x, own.targets.data(), own.weights.data(), scale, *kept.loss,
+                             dnormed ? &own.dx : nullptr);
+    if (stream == 0) {
+      all = one;
+    } else {
+      all.future_loss += one.loss;
+    }
+    for (std::int64_t e = 0; dnormed && e < batch.examples; ++e) {
+      dnormed->middleRows((e * streams + stream) * length, length) =
+          own.dx.middleRows(e * length, length);
+    }
+  }
+  return all;
+}
+
 CrossEntropy Transformer::loss_of(Pass& pass, const Batch& batch, Kept& kept) const {
   return loss_of(pass, batch, 0, kept, nullptr);
+}
+
+std::vector<double> Transformer::losses_by_example(Pass& pass, const Batch& batch, Kept& kept,
+                                                   bool is_encoded) const {
+  SCALING_CHECK(!pass.training && batch.target.size() == batch.input.size());
+  SCALING_CHECK(batch.weights.size() == batch.target.size());
+  run(pass, batch, kept, is_encoded);
+  std::vector<double> losses;
+  loss_->cross_entropy(pass, kept.decoder.normed, batch.target.data(), batch.weights.data(), 0,
+                       *kept.loss, nullptr, &losses);
+  return losses;
 }
 
 CrossEntropy Transformer::loss_and_gradients(Pass& pass, const Batch& batch, float scale,
@@ -124,15 +193,17 @@ CrossEntropy Transformer::loss_and_gradients(Pass& pass, const Batch& batch, flo
   pass.loss_scale = scale;
   pass.extra_loss = 0;
   const CrossEntropy loss = loss_of(pass, batch, scale, kept, &kept.decoder.dnormed);
-  if (config_.decoder_only()) {
-    decoder_.backward(pass, embedding_, decoder_inputs(kept, batch.causal), batch.input,
-                      kept.decoder, nullptr);
-    return loss;
+  const std::int64_t streams = streams_of(pass);
+  Mat* dencoded = nullptr;
+  if (!config_.decoder_only()) {
+    dencoded = &kept.encoder.dnormed;
+    dencoded->setZero(kept.encoder.normed.rows(), kept.encoder.normed.cols());
   }
-  Mat& dencoded = kept.encoder.dnormed;
-  dencoded.setZero(kept.encoder.normed.rows(), kept.encoder.normed.cols());
-  decoder_.backward(pass, embedding_, decoder_inputs(kept, batch.causal), batch.input, kept.decoder,
-                    &dencoded);
+  pass.examples = batch.examples * streams;
+  decoder_.backward(pass, embedding_, decoder_inputs(kept, batch.causal, streams),
+                    streams > 1 ? kept.future.input : batch.input, kept.decoder, dencoded);
+  pass.examples = batch.examples;
+  if (config_.decoder_only()) return loss;
   encoder_.backward(pass, embedding_, encoder_inputs(kept), kept.source, kept.encoder, nullptr);
   return loss;
 }

@@ -93,7 +93,7 @@ Cost Transformer::held_token_cost(int tokens, std::int64_t length,
 
 double Transformer::training_flops(std::int64_t examples, std::int64_t source_length,
                                    std::int64_t target_length, bool causal) const {
-  double forward = double(target_length) * loss_->forward_flops();
+  double forward = double(config_.future_tokens) * double(target_length) * loss_->forward_flops();
   if (encoder_.output) {
     forward += double(source_length) * total(encoder_.output->step_cost(1, WeightType::f32)).flops;
   }
@@ -139,9 +139,11 @@ TrainSizes Transformer::encoder_sizes(std::int64_t source_length) const {
 
 TrainSizes Transformer::decoder_sizes(std::int64_t source_length, std::int64_t target_length,
                                       bool causal) const {
-  return {.length = target_length + (config_.is_concatenated() ? source_length : 0),
+  return {.length = config_.future_tokens * target_length +
+                    (config_.is_concatenated() ? source_length : 0),
           .source = config_.has_cross_attention() ? source_length : 0,
-          .causal = causal};
+          .causal = causal,
+          .streams = config_.future_tokens};
 }
 
 }  // namespace scaling

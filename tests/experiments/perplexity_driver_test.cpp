@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -463,6 +464,12 @@ TEST(PerplexityDriver, AnswersOfGlueAreScored) {
       EXPECT_GE(r.config.at(name).get<double>(), 0) << name;
       EXPECT_LE(r.config.at(name).get<double>(), 1) << name;
     }
+    // Eight rows: two digits, as many bits as are right.
+    EXPECT_EQ(r.config.at("items").get<int>(), 8);
+    const auto right = r.config.at("right").get<std::string>();
+    ASSERT_EQ(right.size(), 2u);
+    EXPECT_DOUBLE_EQ(double(std::popcount(std::stoul(right, nullptr, 16))) / 8,
+                     r.config.at("label_accuracy").get<double>());
   }
   EXPECT_EQ(evaluations, 1);
   for (const char* name : {"label_accuracy", "f1", "sequence_accuracy", "bits_per_byte"}) {

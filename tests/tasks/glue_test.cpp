@@ -13,6 +13,7 @@
 #include <memory>
 #include <numeric>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -334,7 +335,7 @@ TEST(Glue, EvaluationSpreadsOverTheRowsAndIsFilledUp) {
     // The same questions, one by one.
     EXPECT_EQ(task->answers()->questions(), rows.size());
     for (std::size_t i = 0; i < rows.size(); ++i) {
-      task->answers()->ask(i, 1, one);
+      task->answers()->ask(std::span(&i, 1), 1, one);
       EXPECT_EQ(one.examples, 1);
       EXPECT_EQ(source_of(one, 0, *task), rows[i]);
       EXPECT_EQ(target_of(one, 0, *task), "positive");
@@ -351,6 +352,56 @@ TEST(Glue, EvaluationSpreadsOverTheRowsAndIsFilledUp) {
   config.batch = 10;
   config.accumulate = 2;
   EXPECT_EQ(seen().size(), 24u);  // in batches of five
+}
+
+/// Every question once, none padded further than alone, and a batch of them is them one by one.
+TEST(Glue, GroupsOfQuestionsAreTheQuestions) {
+  const Folder folder;
+  TrainConfig config = config_for("glue_stsb", folder);
+  config.length = 56;  // the longest are cut
+  std::string text = "sentence1\tsentence2\tscore\n";
+  for (int row = 0; row < 30; ++row) {
+    text += std::string(std::size_t(1 + row), 'a') + "\tb\t" + std::to_string(row % 6) + "\n";
+  }
+  write_file(config.corpus, text);
+  write_file(config.validation, text);
+  config.evaluate_batches = 100;
+  const auto task = task_for(config, folder);
+  const Answers& answers = *task->answers();
+  ASSERT_EQ(answers.questions(), 30u);
+  ASSERT_EQ(answers.choices(), 26u);
+  for (const std::size_t most : {1u, 4u, 100u}) {
+    std::multiset<std::size_t> asked;
+    std::size_t largest = 0;
+    Batch together, alone;
+    for (const std::vector<std::size_t>& group : answers.groups(most)) {
+      ASSERT_FALSE(group.empty());
+      largest = std::max(largest, group.size());
+      asked.insert(group.begin(), group.end());
+      for (const std::size_t choice : {std::size_t(0), std::size_t(25)}) {
+        answers.ask(group, choice, together);
+        ASSERT_EQ(together.examples, std::int64_t(group.size()));
+        for (std::size_t i = 0; i < group.size(); ++i) {
+          answers.ask(std::span(&group[i], 1), choice, alone);
+          ASSERT_EQ(alone.source_length, together.source_length);
+          ASSERT_EQ(alone.input_length, together.input_length);
+          const auto at = std::int64_t(i);
+          EXPECT_EQ(alone.source, example_of(together.source, at, together.source_length));
+          EXPECT_EQ(alone.input, example_of(together.input, at, together.input_length));
+          EXPECT_EQ(alone.target, example_of(together.target, at, together.input_length));
+          const auto first = together.weights.begin() + at * together.input_length;
+          EXPECT_TRUE(std::equal(alone.weights.begin(), alone.weights.end(), first));
+        }
+      }
+    }
+    EXPECT_LE(largest, most);
+    EXPECT_EQ(asked.size(), 30u);
+    for (std::size_t i = 0; i < 30; ++i) EXPECT_EQ(asked.count(i), 1u) << i;
+  }
+  EXPECT_LT(answers.groups(100).size(), 6u);  // so that something goes together
+  // Row 7 has the score 1, the fifth fifth.
+  EXPECT_TRUE(answers.is_right(7, 5));
+  EXPECT_FALSE(answers.is_right(7, 4));
 }
 
 TEST(Glue, ExamplesAreAFunctionOfSeedAndIndex) {
@@ -506,7 +557,7 @@ TEST(Glue, TheLikeliestAnswerIsLearntAndChosen) {
     for (std::size_t question = 0; question < answers.questions(); ++question) {
       std::vector<double> likely;
       for (std::size_t choice = 0; choice < answers.choices(); ++choice) {
-        answers.ask(question, choice, batch);
+        answers.ask(std::span(&question, 1), choice, batch);
         likely.push_back(log_probability(model, batch.source, batch.target));
       }
       const auto best = std::max_element(likely.begin(), likely.end());
@@ -517,9 +568,14 @@ TEST(Glue, TheLikeliestAnswerIsLearntAndChosen) {
   const double before = score_of(trainer.evaluate().scores, "label_accuracy");
   EXPECT_DOUBLE_EQ(before, score_of(answers.scores(chosen_by_definition()), "label_accuracy"));
   EXPECT_LT(before, 0.9);
+  const std::vector<bool> right = trainer.evaluate().right;
+  ASSERT_EQ(right.size(), answers.questions());
+  EXPECT_DOUBLE_EQ(
+      before, double(std::count(right.begin(), right.end(), true)) / double(answers.questions()));
   EXPECT_TRUE(trainer.run(nullptr, nullptr));
   const Evaluation after = trainer.evaluate();
   ASSERT_EQ(after.scores.size(), 1u);
+  EXPECT_EQ(after.right, std::vector<bool>(answers.questions(), true));
   EXPECT_DOUBLE_EQ(score_of(after.scores, "label_accuracy"),
                    score_of(answers.scores(chosen_by_definition()), "label_accuracy"));
   EXPECT_EQ(score_of(after.scores, "label_accuracy"), 1);

@@ -60,6 +60,20 @@ class PoolTextTest(unittest.TestCase):
         )
         self.assertEqual(found, {"train": ["begun", "zipped"], "valid": ["plain\ntext"]})
 
+    def test_rows_of_tables_are_documents(self):
+        self.write("a.tsv", '\ufeffid\tone\tother\r\n\n1\tA "b"\tc\r\n2\td\te\n')
+        self.write("b.tsv.gz", "gj04\t1\t\tNo header.\n")
+        found, *_ = self.pooled(
+            f"{self.folder / 'a.tsv'}:one+other=train", f"{self.folder / 'b.tsv.gz'}:4=train"
+        )
+        self.assertEqual(found["train"], ['A "b"\nc', "d\ne", "No header."])
+        path = self.folder / "a.tsv"
+        self.assertIn("a.tsv:1: no column text; its columns: id, one", self.refusal(path))
+        for column in (0, 4):
+            self.assertIn("a.tsv:1: 3 fields; no column", self.refusal(f"{path}:{column}"))
+        self.write("a.tsv", "text\tlabel\na\n")
+        self.assertIn("a.tsv:2: 1 fields, 2 columns", self.refusal(path))
+
     def test_articles_of_wikitext_are_documents(self):
         found, empty, _ = self.pooled(f"{self.write('wiki.txt', WIKI)}=train")
         self.assertEqual(
@@ -114,7 +128,7 @@ class PoolTextTest(unittest.TestCase):
         self.assertIn("no text under body", self.refusal(f"{path}:text+body"))
         self.assertIn("a.jsonl:1: no JSON", self.refusal(self.write("a.jsonl", "{\n")))
         self.assertIn("no file", self.refusal(self.folder / "b.txt"))
-        self.assertIn("none of .txt, .tokens, .jsonl", self.refusal(self.write("a.csv", "x")))
+        self.assertIn("none of .txt, .tokens, .jsonl, .tsv", self.refusal(self.write("a.csv", "x")))
         self.assertIn("no field text", self.refusal(f"{self.write('a.txt', 'x')}:text"))
         self.assertIn("a.txt: 'utf-8'", self.refusal(self.write("a.txt", b"\xff")))
         half = gzip.compress(b"whole")[:-4]

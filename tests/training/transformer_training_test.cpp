@@ -493,6 +493,43 @@ TEST(TransformerTraining, ActivationsAreAboutWhatIsHeld) {
 
 #endif
 
+/// Losses by example are those of a batch in parts; what is encoded already is encoded no other
+/// way.
+TEST(TransformerTraining, LossesByExampleAreTheBatchsInParts) {
+  ModelConfig hashed = dense(Kind::encoder_decoder), reversible = hashed;
+  set_field(hashed, "attention", "lsh");
+  set_field(hashed, "lsh_chunk", "4");
+  set_field(reversible, "residual_stack", "reversible");
+  set_field(reversible, "source", "concatenated");
+  for (const ModelConfig& c : {dense(Kind::encoder_decoder), all_sparse(Kind::encoder_decoder),
+                               dense(Kind::decoder_only), hashed, reversible}) {
+    const auto model = trainable(c);
+    const auto kept = model->make_activations();
+    const Examples e = examples(c);
+    const auto losses_of = [&](const Batch& batch, bool is_encoded) {
+      Pass pass = pass_of(false);
+      return model->losses_by_example(pass, batch, *kept, is_encoded);
+    };
+    const std::vector<double> losses = losses_of(e.batch, false);
+    ASSERT_EQ(losses.size(), 3u);
+    EXPECT_GT(std::abs(losses[0] - losses[1]), 1e-3);
+    const CrossEntropy whole = evaluated(*model, e.batch);
+    EXPECT_NEAR(losses[0] + losses[1] + losses[2], whole.loss, 1e-9 * whole.loss);
+    for (std::size_t i = 0; c.attention == "full" && i < 3; ++i) {
+      const Mat logits = model->forward(e.sources[i], e.targets[i]);
+      const double alone = cross_entropy_of(logits, e.targets[i]);
+      EXPECT_NEAR(losses[i], alone, 1e-4 * alone) << i;
+    }
+    if (c.decoder_only()) continue;
+    Batch other = e.batch;
+    std::rotate(other.target.begin(), other.target.begin() + 4, other.target.end());
+    shift_right(other.target, other.examples, other.input);
+    const std::vector<double> reused = losses_of(other, true);
+    EXPECT_EQ(reused, losses_of(other, false));
+    EXPECT_NE(reused, losses);
+  }
+}
+
 TEST(TransformerTraining, FlopsAreThreeTimesTheProducts) {
   const ModelConfig config = dense(Kind::decoder_only);
   const double d = double(config.d_model), f = double(config.d_ff), v = double(config.vocab_size);

@@ -11,7 +11,7 @@ namespace scaling {
 
 class FullAttention : public PatternAttention {
  public:
-  static constexpr Traits kTraits{.is_dense = true, .shares_heads = true};
+  static constexpr Traits kTraits{.is_dense = true, .shares_heads = true, .has_streams = true};
   using Options = PatternKnobs;
   explicit FullAttention(const ModelConfig& config)
       : PatternAttention(config, std::make_unique<AllKeys>()) {}

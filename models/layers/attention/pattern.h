@@ -35,6 +35,7 @@ struct PatternCall {
   std::int64_t head = 0;
   std::int64_t queries = 0, keys = 0;  ///< positions of either
   bool causal = false;                 ///< no key after its query, and as many keys as queries
+  std::int64_t streams = 1;            ///< see AttentionMask
 };
 
 /// A pattern is cut into parts, in each of which a query sees a range of the part's keys: so a part

@@ -1,0 +1,106 @@
+"""Whether a fine-tuned row does as well as another: differences over seeds and over the rows of a test set.
+
+What is compared is the share of test rows that are told rightly. Both models have seen the training rows in the same order
+where their seeds are the same, so that differences are taken seed by seed and row by row. Their mean's interval is a
+bootstrap over both: seeds and test rows are drawn anew, with replacement, independently of each other. Few seeds are drawn
+from few, which makes the interval too narrow rather than too wide.
+"""
+
+from typing import NamedTuple
+
+import numpy
+
+from values import Value, combine, of_record
+
+CLOSE = 0.02  # alike: no end of the interval is further from 0
+ABOVE = 0.05  # by so much dense must beat the commonest label, or being alike says nothing
+LEVEL = 0.05
+DRAWS = 10_000
+SEED = 1
+NORMAL = 1.96
+CODES = {"alike": 1.0, "undecided": 0.0, "differs": -1.0}
+UNIT = "1 alike, 0 undecided, -1 differs"
+
+
+class Comparison(NamedTuple):
+    """dense - row, shares of 1."""
+
+    value: Value
+    seeds: int
+    items: int
+    least: float  # half an interval from the test rows alone: what they cannot tell from 0
+
+
+def rightly_told(record):
+    """Of an evaluation's record, a truth value for each test row; None of one that does not say."""
+    config = record["config"]
+    if not config.get("items"):
+        return None
+    digits = numpy.array([int(digit, 16) for digit in config["right"]], dtype=numpy.uint8)
+    bits = numpy.unpackbits(digits[:, None], axis=1)[:, 4:]
+    return bits.ravel()[: config["items"]].astype(bool)
+
+
+def told_by_seed(experiment, row):
+    """{seed: (record, truth values)} of a row's finished seeds."""
+    last = experiment.last_evaluations(row)
+    found = {seed: (last[seed], rightly_told(last[seed])) for seed in sorted(last)}
+    return {seed: pair for seed, pair in found.items() if pair[1] is not None}
+
+
+def interval(differences):
+    """(low, high) of the mean of differences (seeds, test rows), as the module's text says.
+
+    Test rows with the same differences are alike, so that only how often each kind is drawn is drawn.
+    """
+    seeds, items = differences.shape
+    kinds, counts = numpy.unique(differences, axis=1, return_counts=True)
+    draw = numpy.random.default_rng(SEED)
+    of_seeds = draw.multinomial(seeds, numpy.full(seeds, 1 / seeds), size=DRAWS) / seeds
+    of_items = draw.multinomial(items, counts / items, size=DRAWS) / items
+    means = ((of_seeds @ kinds) * of_items).sum(axis=1)
+    return tuple(float(end) for end in numpy.quantile(means, (LEVEL / 2, 1 - LEVEL / 2)))
+
+
+def compare(experiment, row, dense="dense"):
+    """The Comparison of a row with dense, of the seeds that both have; None without any."""
+    ours, theirs = told_by_seed(experiment, row), told_by_seed(experiment, dense)
+    shared = [s for s in ours if s in theirs and len(ours[s][1]) == len(theirs[s][1])]
+    if not shared or len({len(ours[s][1]) for s in shared}) > 1:
+        return None
+    differences = numpy.stack(
+        [theirs[s][1].astype(float) - ours[s][1].astype(float) for s in shared]
+    )
+    low, high = interval(differences) if len(shared) > 1 else (-numpy.inf, numpy.inf)
+    inputs = [of_record(each[s][0]) for each in (ours, theirs) for s in shared]
+    sd = float(differences.mean(axis=1).std(ddof=1)) if len(shared) > 1 else 0.0
+    value = combine(float(differences.mean()), "1", float(low), float(high), inputs, sd)
+    items = differences.shape[1]
+    of_rows = differences.mean(axis=0)
+    least = NORMAL * float(of_rows.std(ddof=1)) / items**0.5 if items > 1 else 1.0
+    return Comparison(value._replace(seeds=len(shared)), len(shared), items, least)
+
+
+def verdict(comparison, dense, majority):
+    """(alike, differs or undecided; why it is undecided). dense, majority: accuracies, or None."""
+    value = comparison.value
+    if comparison.seeds < 2:
+        return "undecided", "one seed"
+    if value.low >= -CLOSE and value.high <= CLOSE:
+        if majority is None:
+            return "undecided", "the commonest label is not on record"
+        if dense - majority < ABOVE:
+            return "undecided", (
+                f"dense is {100 * (dense - majority):.1f} points above the commonest label, not {100 * ABOVE:g}"
+            )
+        return "alike", ""
+    if value.low > 0 or value.high < 0:
+        return "differs", ""
+    return "undecided", f"these test rows show no less than {100 * comparison.least:.1f} points"
+
+
+def of_task(verdicts):
+    """Of all rows of a task: differs if one does, alike if all are."""
+    if "differs" in verdicts:
+        return "differs"
+    return "alike" if set(verdicts) == {"alike"} else "undecided"
