@@ -75,6 +75,10 @@ class Transformer {
   CrossEntropy loss_and_gradients(Pass& pass, const Batch& batch, float scale, Kept& kept) const;
   /// Stack::first_not_finite of an evaluation of the batch.
   std::string first_not_finite(const Gemm& gemm, const Batch& batch) const;
+  /// Evaluates the batch and shows what the decoder's self-attentions took and gave, one after
+  /// another; in kept, which is a stored one, until its next pass.
+  std::vector<AttentionView> self_attentions(const Gemm& gemm, const Batch& batch,
+                                             Kept& kept) const;
   /// Floating-point operations of the matrix products of loss_and_gradients in the held blocks, for
   /// one batch of these sizes (backward: twice the forward). Of causal attention, the encoder's
   /// never and the decoder's as Batch::causal says, only the pairs that the mask lets through
