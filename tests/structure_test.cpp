@@ -61,6 +61,8 @@ const std::vector<std::pair<std::string, Prefixes>> kMayInclude = {
     {"models/", {"models/", "kernels/", "Eigen/"}},
     {"models/layers/", {"models/*", "models/layers/", "kernels/", "Eigen/", "xtensor/"}},
     {"models/transformer/", {"models/*", "models/layers/", "models/transformer/", "kernels/"}},
+    {"models/sparsefinder/",
+     {"models/*", "models/layers/", "models/sparsefinder/", "kernels/", "Eigen/", "xtensor/"}},
     {"models/text/",
      {"models/*", "models/text/", "kernels/", "nlohmann/", "zlib.h", "zstd.h", "xxhash.h",
       "sentencepiece_processor.h", "sentencepiece_trainer.h"}},

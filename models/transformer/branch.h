@@ -89,6 +89,12 @@ struct StepBuffers {
   float* normed;     ///< the thread's own, (tokens, d_model)
 };
 
+/// Queries, keys and values as self-attention took them, after the projection and before any
+/// scaling, and its result before the output's product: (examples * length, d_model).
+struct AttentionView {
+  const Mat *q = nullptr, *k = nullptr, *v = nullptr, *o = nullptr;
+};
+
 /// Constant after it is built.
 class Branch {
  public:
@@ -114,6 +120,8 @@ class Branch {
   virtual double selection_entropy(const BranchActivations& /*kept*/) const {
     return std::numeric_limits<double>::quiet_NaN();
   }
+  /// What self-attention took and gave in the last forward; nulls of other branches. It is kept's.
+  virtual AttentionView attention_of(const BranchActivations& /*kept*/) const { return {}; }
   /// FLOP of the matrix products of one example's forward, and floats that it keeps.
   virtual double forward_flops(const TrainSizes& sizes) const = 0;
   virtual double activation_floats(const TrainSizes& sizes) const = 0;

@@ -97,6 +97,11 @@ void SelfAttentionBranch::backward(Pass& pass, const BlockInputs& inputs, const 
   norm_.backward(x, own.norm, scratch.dnormed, dx);
 }
 
+AttentionView SelfAttentionBranch::attention_of(const BranchActivations& kept) const {
+  const Kept& own = static_cast<const Kept&>(kept);
+  return {&own.qkv.q, &own.qkv.k, &own.qkv.v, &own.o};
+}
+
 double SelfAttentionBranch::forward_flops(const TrainSizes& sizes) const {
   const std::int64_t length = sizes.length / sizes.streams;
   const double of_stream = attention_->work(length, sizes.causal).forward_flops(d_head_);

@@ -26,6 +26,7 @@ class SelfAttentionBranch : public Branch {
                BranchActivations& kept, BranchScratch& scratch, Mat& out) const override;
   void backward(Pass& pass, const BlockInputs& inputs, const Mat& x, BranchActivations& kept,
                 BranchScratch& scratch, const Mat& dout, Mat& dx, Mat* dencoded) const override;
+  AttentionView attention_of(const BranchActivations& kept) const override;
   double forward_flops(const TrainSizes& sizes) const override;
   double activation_floats(const TrainSizes& sizes) const override;
   double thread_floats(const TrainSizes& sizes) const override;

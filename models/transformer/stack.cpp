@@ -279,6 +279,19 @@ std::string Stack::first_not_finite(const Kept& kept) const {
   return "";
 }
 
+std::vector<AttentionView> Stack::self_attentions(const Kept& kept) const {
+  SCALING_CHECK(kept.decisions.empty());
+  std::vector<AttentionView> views;
+  std::size_t i = 0;
+  for (const auto& block : blocks) {
+    for (const auto& branch : block->branches) {
+      const AttentionView view = branch->attention_of(*kept.branches[i++]);
+      if (view.q) views.push_back(view);
+    }
+  }
+  return views;
+}
+
 std::vector<double> Stack::selection_entropies(const Kept& kept) const {
   SCALING_CHECK(kept.decisions.empty());
   std::vector<double> entropies;

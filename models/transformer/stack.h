@@ -72,6 +72,8 @@ struct Stack {
   /// "decoder.1, feed-forward": the first branch whose result in the last forward is not finite;
   /// empty if there is none. kept must be a stored one.
   std::string first_not_finite(const Kept& kept) const;
+  /// Branch::attention_of every self-attention, from the first block on; kept must be a stored one.
+  std::vector<AttentionView> self_attentions(const Kept& kept) const;
   /// FeedForward::selection_entropy of every block; kept must be a stored one.
   std::vector<double> selection_entropies(const Kept& kept) const;
 

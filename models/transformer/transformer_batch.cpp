@@ -217,4 +217,11 @@ std::string Transformer::first_not_finite(const Gemm& gemm, const Batch& batch) 
   return found.empty() ? decoder_.first_not_finite(kept->decoder) : found;
 }
 
+std::vector<AttentionView> Transformer::self_attentions(const Gemm& gemm, const Batch& batch,
+                                                        Kept& kept) const {
+  Pass pass{.gemm = gemm};
+  run(pass, batch, kept);
+  return decoder_.self_attentions(kept.decoder);
+}
+
 }  // namespace scaling

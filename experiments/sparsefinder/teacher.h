@@ -1,0 +1,86 @@
+// A trained model whose attention is sparse, and what its heads ask and offer on stretches of text.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "models/layers/attention/normaliser.h"
+#include "models/sparsefinder/gold.h"
+#include "models/tasks/task.h"
+#include "models/transformer/transformer.h"
+
+namespace scaling {
+
+/// Where a teacher and its text come from. Texts: as the checkpoint's training run had them, unless
+/// they are named.
+struct TeacherSource {
+  std::string checkpoint, corpus, validation;
+  std::int64_t length = 0;  ///< of a sequence; 0: as in training
+};
+
+/// Queries and keys of one sequence, after the projection and before any scaling: a matrix
+/// (positions, d_model) a layer.
+struct SequenceHeads {
+  std::vector<Mat> q, k;
+};
+
+/// What is known of a teacher without its weights and texts.
+class TeacherPlan {
+ public:
+  /// Reads the checkpoint's description. Throws UserError if there is none; for a task whose
+  /// examples are not windows of one text; for an attention that does not look at every pair, or
+  /// whose probabilities are never zero; for a length that the model has no positions for.
+  explicit TeacherPlan(const TeacherSource& source);
+
+  const ModelConfig& model() const { return model_; }
+  /// One sequence a batch.
+  const TrainConfig& train() const { return train_; }
+  bool causal() const { return causal_; }
+  std::int64_t length() const { return train_.length; }
+  std::int64_t heads() const { return model_.decoder_layers * layer_heads(); }
+  std::int64_t layer_heads() const { return model_.n_heads * model_.attention_layers; }
+  std::int64_t d_head() const { return model_.d_head(); }
+  const ThresholdNormaliser& normaliser() const { return *normaliser_; }
+  const std::string& checkpoint() const { return checkpoint_; }
+  /// Of queries and keys of so many sequences.
+  std::uint64_t bytes(std::int64_t sequences) const;
+
+  /// Rows of head `head` of all layers' heads, layer after layer.
+  HeadSlice queries(const SequenceHeads& of, std::int64_t head) const;
+  HeadSlice keys(const SequenceHeads& of, std::int64_t head) const;
+
+ private:
+  std::string checkpoint_;
+  ModelConfig model_;
+  TrainConfig train_;
+  bool causal_ = true;
+  std::shared_ptr<const ThresholdNormaliser> normaliser_;
+};
+
+/// The teacher's weights and texts.
+class Teacher {
+ public:
+  enum class Part { training, held_out };
+
+  /// plan outlives this. cache: folder of tokenised text. Throws UserError as texts and checkpoints
+  /// do.
+  Teacher(const TeacherPlan& plan, const std::string& cache, int threads);
+
+  /// In evaluation mode, without dropout. The held-out sequences are spread over the whole text,
+  /// the training ones are the first of its random order; a masked task's have its masks, always
+  /// the same. done: after each, of so many. Throws UserError with both numbers if the text has
+  /// fewer.
+  std::vector<SequenceHeads> heads(Part part, std::int64_t sequences,
+                                   const std::function<void(std::int64_t)>& done) const;
+  const Task& task() const { return *task_; }
+
+ private:
+  const TeacherPlan& plan_;
+  std::unique_ptr<Task> task_;
+  std::unique_ptr<Transformer> model_;
+};
+
+}  // namespace scaling

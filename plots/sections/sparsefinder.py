@@ -1,0 +1,208 @@
+"""Predicted attention graphs against gold graphs: recall over sparsity as step functions, a figure a teacher."""
+
+import functools
+
+import chart
+from report import cell, header, line
+from section import Section, of
+from values import of_record
+
+OWNS = of("sparsefinder")
+GOLD, AREA = "gold_sparsity", "area"
+MAIN = ("distance", "kmeans", "quantization", "sim_routing", "sim_reformer", "sim_bigbird")
+MAIN += ("sim_longformer", "sim_window")
+CONTROLS = ("oracle", "distance", "distance_per_query", "distance_pca", "distance_random")
+CONTROLS += ("random_graph",)
+PANELS = (("methods", MAIN), ("controls", CONTROLS))
+PERCENTS = (80, 90, 95)
+SUMMARY = (*(f"recall_at_{percent}" for percent in PERCENTS), "recall_at_gold", "area")
+# Learned predictors by colour; emulations in dashes, controls in dots.
+LOOKS = {
+    "distance": {"color": "#0072b2", "linestyle": "-"},
+    "kmeans": {"color": "#d55e00", "linestyle": "-"},
+    "quantization": {"color": "#009e73", "linestyle": "-"},
+    "sim_routing": {"color": "#cc79a7", "linestyle": "--"},
+    "sim_reformer": {"color": "#e69f00", "linestyle": "--"},
+    "sim_bigbird": {"color": "#56b4e9", "linestyle": "--"},
+    "sim_longformer": {"color": "#882255", "linestyle": "--"},
+    "sim_window": {"color": "#444444", "linestyle": (0, (5, 1, 1, 1))},
+    "oracle": {"color": "#444444", "linestyle": "-"},
+    "distance_per_query": {"color": "#56b4e9", "linestyle": "--"},
+    "distance_pca": {"color": "#009e73", "linestyle": ":"},
+    "distance_random": {"color": "#d55e00", "linestyle": ":"},
+    "random_graph": {"color": "#999999", "linestyle": ":"},
+}
+WORDS = (
+    "Of each head's *gold graph*, the pairs with a probability that is not zero, the share that a predicted graph has "
+    "(*recall*) when so many of all legal pairs are left out (*sparsity*). Each number is the best of a method's "
+    "configurations that is as sparse: F(s), a step function, since between two configurations there is none. "
+    "`sim_*` are graphs as Sparsefinder's authors emulated other attentions, not those attentions. Intervals: {draws} "
+    "resamples of the held-out sequences, one teacher. Teachers are small and trained from scratch: orderings may be "
+    "compared with the paper's, values not."
+)
+
+
+def frontier(points):
+    """[(sparsity, quality)] that no other point is at least as good as in both, sparsest first."""
+    kept = []
+    for sparsity, quality in sorted(points, key=lambda p: (-p[0], -p[1])):
+        if not kept or quality > kept[-1][1]:
+            kept.append((sparsity, quality))
+    return kept
+
+
+def at(points, sparsity):
+    """F(s): the best quality among points of at least that sparsity; 0 where there is none."""
+    return max((quality for s, quality in points if s >= sparsity), default=0.0)
+
+
+def closings(records, experiment):
+    """{teacher: {method: its closing record}}, gold graphs under "gold"."""
+    found = {}
+    for record in records.history(experiment):
+        if record["metric"] in (GOLD, AREA) and record["value"] is not None:
+            teacher, _, method = record["row"].rpartition(".")
+            found.setdefault(teacher, {})[method] = record
+    return found
+
+
+def configurations(records, experiment, closing):
+    """The newest record of each configuration of the run that a closing record is of."""
+    found = {}
+    for record in records.history(experiment):
+        of_run = all(record.get(field) == closing.get(field) for field in ("row", "key"))
+        if record["metric"] != "recall" or not of_run:
+            continue
+        config = record["config"]
+        found[tuple(config[k] for k in ("parameter", "value", "nearest"))] = record
+    return list(found.values())
+
+
+def points(records, experiment, closing, quality="recall", grid=None):
+    """[(sparsity, quality)] of every configuration and window; grid: of that alone."""
+    found = []
+    for record in configurations(records, experiment, closing):
+        if grid and record["config"]["grid"] != grid:
+            continue
+        columns = record["samples"]["columns"]
+        x, y = columns.index("sparsity"), columns.index(quality)
+        found += [(row[x], row[y]) for row in record["samples"]["rows"]]
+    return found
+
+
+def value_of(records, experiment, closing, metric):
+    """The Value of a method's number, with its interval over sequences; or None."""
+    record = records.get(experiment, closing["row"], closing["threads"], metric)
+    if not record:
+        return None
+    ends = (record["config"].get(f"{metric}_{end}") for end in ("low", "high"))
+    low, high = (record["value"] if end is None else end for end in ends)
+    return of_record(record)._replace(low=low, high=high)
+
+
+def numbers(records, own):
+    found = {}
+    for about in own:
+        for teacher, methods in closings(records, about.name).items():
+            for method, closing in methods.items():
+                for metric in (GOLD,) if method == "gold" else SUMMARY:
+                    value = value_of(records, about.name, closing, metric)
+                    if value:
+                        found[f"sparsefinder.{teacher}.{method}.{metric}"] = value
+    return found
+
+
+def draw(records, experiment, teacher):
+    """Recall over sparsity: the paper's methods above, controls below, the gold sparsity as a line."""
+    methods = closings(records, experiment).get(teacher, {})
+    drawn = {
+        method: frontier(points(records, experiment, closing))
+        for method, closing in methods.items()
+        if method in LOOKS
+    }
+    if not drawn:
+        raise chart.Missing(f"no method of {teacher} in {experiment}")
+    figure, panels = chart.new(2.6 * len(PANELS), panels=len(PANELS), sharex=True)
+    for axes, (title, shown) in zip(panels, PANELS):
+        for method in shown:
+            steps = drawn.get(method, [])[::-1]
+            if steps:
+                # A value holds from the step before, which is less sparse, up to its own sparsity.
+                xs, ys = [0, *(s for s, _ in steps)], [steps[0][1], *(q for _, q in steps)]
+                axes.step(xs, ys, where="pre", label=method, **LOOKS[method])
+        if "gold" in methods:
+            gold = methods["gold"]["config"].get("mean_gold_sparsity")
+            axes.axvline(gold, color="black", linewidth=0.6, linestyle=(0, (1, 1)))
+        axes.set_title(title, loc="left")
+        axes.set_ylabel("gold pairs found")
+        axes.set_xlim(0, 1)
+        axes.set_ylim(0, 1.02)
+        axes.legend(loc="lower left", ncol=2)
+    panels[-1].set_xlabel("sparsity of the predicted graph")
+    return figure
+
+
+def figure_name(teacher):
+    """Of its files, whose names end at the first dot."""
+    return "sparsefinder_" + teacher.replace(".", "_")
+
+
+def figures(records, own):
+    return {
+        figure_name(teacher): functools.partial(draw, experiment=about.name, teacher=teacher)
+        for about in own
+        for teacher in closings(records, about.name)
+    }
+
+
+def rows(report, experiment, methods):
+    """A line a method, best area first."""
+    ordered = sorted((m for m in methods if m != "gold"), key=lambda m: -methods[m]["value"])
+    for method in ordered:
+        closing = methods[method]
+        values = (value_of(report.records, experiment, closing, metric) for metric in SUMMARY)
+        yield line(
+            f"`{method}`",
+            str(closing["config"].get("points", "")),
+            *(cell(report, value, interval=bool(value and value.value)) for value in values),
+        )
+
+
+def gold_line(methods):
+    """What the gold graphs of a teacher are like; empty without them."""
+    gold = methods.get("gold")
+    if not gold or not gold.get("samples"):
+        return ""
+    columns, heads = gold["samples"]["columns"], gold["samples"]["rows"]
+    means = {name: sum(row[i] for row in heads) / len(heads) for i, name in enumerate(columns)}
+    return (
+        f"Gold graphs of {len(heads)} heads: sparsity {means['gold_sparsity']:.3f}, {means['support']:.1f} keys a query; "
+        f"of the probability {means['local']:.0%} within 5 positions, {means['first']:.0%} on the first."
+    )
+
+
+def write(report, own):
+    for about in own:
+        found = closings(report.records, about.name)
+        if not found:
+            continue
+        report.add("## Sparsefinder: predicted attention graphs")
+        draws = {
+            closing["config"].get("draws")
+            for methods in found.values()
+            for closing in methods.values()
+        }
+        report.add(WORDS.format(draws=", ".join(map(str, sorted(draws - {None})))))
+        for teacher, methods in found.items():
+            report.add(f"### Teacher `{teacher}`")
+            report.add(gold_line(methods))
+            names = (f"F at {percent} %" for percent in PERCENTS)
+            report.add(
+                *header("method", "points", *names, "F at gold", "area 50-95 %"),
+                *rows(report, about.name, methods),
+            )
+            report.figure(figure_name(teacher))
+            report.repeat(next(iter(methods.values()))["command"])
+
+
+SECTION = Section(owns=OWNS, numbers=numbers, figures=figures, write=write)

@@ -1,0 +1,156 @@
+// The driver of Sparsefinder's offline half: from a checkpoint that a training run wrote to
+// records, once each, and what it refuses.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <set>
+
+#include "experiments/sparsefinder/methods.h"
+#include "experiments/study/record.h"
+#include "models/sparsefinder/attention_tensor.h"
+#include "models/sparsefinder/scores.h"
+#include "tests/experiments/driver_run.h"
+#include "tests/experiments/harness_helpers.h"
+
+namespace scaling {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Trained once for all tests.
+class SparsefinderDriver : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = new Folder;
+    const Outcome trained = run_driver(
+        "perplexity", "--config '" + std::string(SOURCE_DIR) +
+                          "/experiments/configs/training/sparsefinder_tiny.cfg' --threads 1 "
+                          "--results '" +
+                          folder_->path() + "'");
+    ASSERT_EQ(trained.status, 0) << trained.text;
+  }
+  static void TearDownTestSuite() {
+    delete folder_;
+    folder_ = nullptr;
+  }
+  static std::string checkpoint(const std::string& teacher) {
+    return *folder_ / ("checkpoints/sparsefinder_tiny/" + teacher + ".1/latest.ckpt");
+  }
+  static std::string arguments(const std::string& teacher) {
+    return "--checkpoint '" + checkpoint(teacher) +
+           "' --quick --sequences 5 --training_sequences 6 --cluster_points 256 "
+           "--projection_epochs 2 --draws 50 --results '" +
+           folder_->path() + "' --threads 2 ";
+  }
+  static Folder* folder_;
+};
+Folder* SparsefinderDriver::folder_ = nullptr;
+
+TEST_F(SparsefinderDriver, RecordsEveryMethodOnce) {
+  for (const std::string teacher : {"s_lm", "s_mlm"}) {
+    const Outcome first = run_driver("sparsefinder", arguments(teacher));
+    ASSERT_EQ(first.status, 0) << first.text;
+    const RecordFile file(folder_->path(), "sparsefinder");
+    std::map<std::string, std::set<std::string>> metrics;
+    std::map<std::string, const Record*> closing;
+    for (const Record& r : file.records()) {
+      if (r.row.rfind(teacher + ".1.", 0) != 0) continue;
+      metrics[r.row].insert(r.metric);
+      if (r.metric == "area" || r.metric == "gold_sparsity") closing[r.row] = &r;
+      if (r.metric != "recall") continue;
+      // Of each configuration a row a window: nothing is found without sparsity's price.
+      EXPECT_EQ(r.samples.at("columns").size(), 1 + kScoreFields + 6);
+      double before = -1, sparsity = 2;
+      for (const auto& row : r.samples.at("rows")) {
+        ASSERT_EQ(row.size(), r.samples.at("columns").size());
+        EXPECT_GE(row[1].get<double>(), before);
+        EXPECT_LE(row[2].get<double>(), sparsity);
+        before = row[1];
+        sparsity = row[2];
+      }
+    }
+    EXPECT_EQ(metrics.size(), 1 + all_methods().size());
+    for (const auto& [row, found] : metrics) {
+      ASSERT_TRUE(closing.count(row)) << row;
+      const Record& last = *closing.at(row);
+      EXPECT_GE(last.value, 0) << row;
+      EXPECT_LE(last.value, 1) << row;
+      if (last.metric == "gold_sparsity") continue;
+      EXPECT_TRUE(found.count("recall_at_90") && found.count("mass_recall_at_gold")) << row;
+      EXPECT_LE(last.config.at("area_low").get<double>(), last.value + 1e-6);
+      EXPECT_GE(last.config.at("area_high").get<double>(), last.value - 1e-6);
+    }
+    const auto area = [&](const std::string& method) {
+      return closing.at(teacher + ".1." + method)->value;
+    };
+    EXPECT_GE(area("oracle"), area("random_graph"));
+    std::vector<std::size_t> shape;
+    read_npy(*folder_ / ("sparsefinder/" + teacher + ".1.kmeans.npy"), shape);
+    EXPECT_EQ(shape.size(), 3u);
+    EXPECT_EQ(shape[1], 5u);
+    EXPECT_EQ(shape[2], kScoreFields);
+
+    const std::string before = contents(file.path());
+    EXPECT_EQ(run_driver("sparsefinder", arguments(teacher)).status, 0);
+    EXPECT_EQ(contents(file.path()), before);
+  }
+}
+
+TEST_F(SparsefinderDriver, TheSameWhateverTheThreads) {
+  std::vector<std::string> found;
+  for (const char* threads : {"1", "2"}) {
+    const std::string results = *folder_ / (std::string("threads") + threads);
+    const Outcome outcome =
+        run_driver("sparsefinder", arguments("s_lm") + "--methods kmeans,sim_routing,distance_pca");
+    ASSERT_EQ(outcome.status, 0) << outcome.text;
+    const Outcome other = run_driver(
+        "sparsefinder", "--checkpoint '" + checkpoint("s_lm") +
+                            "' --sequences 4 --training_sequences 4 --cluster_points 64 --draws 9 "
+                            "--projection_epochs 1 --methods kmeans,sim_routing,distance_pca "
+                            "--threads " +
+                            threads + " --results '" + results + "'");
+    ASSERT_EQ(other.status, 0) << other.text;
+    found.push_back(contents(results + "/sparsefinder/s_lm.1.kmeans.npy") +
+                    contents(results + "/sparsefinder/s_lm.1.sim_routing.npy") +
+                    contents(results + "/sparsefinder/s_lm.1.distance_pca.npy"));
+  }
+  EXPECT_GT(found[0].size(), 1000u);
+  EXPECT_EQ(found[0], found[1]);
+}
+
+TEST_F(SparsefinderDriver, DumpsWhatOthersCanRead) {
+  const std::string dump = *folder_ / "dump", results = *folder_ / "dumped";
+  const Outcome outcome =
+      run_driver("sparsefinder", "--checkpoint '" + checkpoint("s_mlm") +
+                                     "' --sequences 3 --training_sequences 3 --methods sim_window "
+                                     "--threads 1 --dump '" +
+                                     dump + "' --results '" + results + "'");
+  ASSERT_EQ(outcome.status, 0) << outcome.text;
+  std::vector<std::size_t> shape;
+  EXPECT_EQ(read_npy(dump + "/queries.npy", shape).size(), 3u * 2 * 32 * 32);
+  EXPECT_EQ(shape, (std::vector<std::size_t>{3, 2, 32, 32}));
+  double sum = 0;
+  for (const float p : read_npy(dump + "/probabilities.npy", shape)) sum += double(p);
+  EXPECT_EQ(shape, (std::vector<std::size_t>{2, 2, 32, 32}));
+  EXPECT_NEAR(sum, 2 * 2 * 32, 1e-2);
+}
+
+TEST_F(SparsefinderDriver, MistakesAreRefusedInASentence) {
+  const auto refused = [](const std::string& all, const std::vector<std::string>& words) {
+    const Outcome outcome = run_driver("sparsefinder", all);
+    EXPECT_EQ(outcome.status, 2) << outcome.text;
+    expect_mentions(outcome.text, words);
+  };
+  refused("", {"--checkpoint"});
+  refused(arguments("s_lm") + "--methods spindle", {"'spindle'", "distance", "sim_routing"});
+  refused(arguments("s_lm") + "--length 64", {"64", "max_length 32"});
+  refused(arguments("s_lm") + "--rank 17", {"17", "16"});
+  refused(arguments("s_lm") + "--rows spindle", {"spindle", "s_lm.1.distance"});
+  const Outcome many = run_driver(
+      "sparsefinder", "--checkpoint '" + checkpoint("s_lm") + "' --sequences 1000000 --results '" +
+                          (*folder_ / "many") + "' --methods sim_window --threads 1");
+  EXPECT_EQ(many.status, 1) << many.text;
+}
+
+}  // namespace
+}  // namespace scaling

@@ -1,0 +1,123 @@
+"""Tests of the Sparsefinder part of plots/ on small made-up records: steps, numbers, figure, report."""
+
+import pathlib
+import sys
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "plots")]
+
+import chart  # noqa: E402
+import report as report_cells  # noqa: E402
+from sections import sparsefinder  # noqa: E402
+from with_folder import WithFolder  # noqa: E402
+
+COLUMNS = ["width", "recall", "sparsity", "mass_recall"]
+
+
+def record(method, metric, value, config=None, samples=None, key="k1", date="2026-01-01"):
+    return {
+        "experiment": "sparsefinder",
+        "study": "sparsefinder",
+        "row": f"s_lm.1.{method}",
+        "against": "s_lm.1.gold",
+        "threads": 2,
+        "metric": metric,
+        "value": value,
+        "unit": "1",
+        "status": "ok",
+        "config": config or {},
+        "samples": samples,
+        "key": key,
+        "commit": "c1",
+        "command": "sparsefinder --checkpoint a",
+        "date": date,
+    }
+
+
+def configuration(method, value, rows, **more):
+    config = {"grid": "paper", "parameter": "theta", "value": value, "nearest": 1}
+    return record(method, "recall", rows[0][1], config, {"columns": COLUMNS, "rows": rows}, **more)
+
+
+def closing(method, area):
+    config = {"area_low": area - 0.1, "area_high": area + 0.1, "draws": 50, "points": 2}
+    numbers = [(f"recall_at_{p}", area / 2) for p in (80, 90, 95)]
+    return [
+        *(record(method, name, value, config) for name, value in numbers),
+        record(method, "recall_at_gold", 0.0, {"recall_at_gold_high": 0.5}),
+        record(method, "area", area, config),
+    ]
+
+
+GOLD = record(
+    "gold",
+    "gold_sparsity",
+    0.9,
+    {"mean_gold_sparsity": 0.9, "draws": 50},
+    {
+        "columns": ["gold_sparsity", "support", "local", "first"],
+        "rows": [[0.8, 4, 0.5, 0.1], [1.0, 2, 0.7, 0.3]],
+    },
+)
+RECORDS = [
+    GOLD,
+    configuration("distance", 1.0, [[0, 0.5, 0.9, 0.6], [3, 0.6, 0.8, 0.7]]),
+    configuration("distance", 9.0, [[0, 0.4, 0.7, 0.5], [3, 1.0, 0.1, 1.0]]),
+    configuration("distance", 9.0, [[0, 1.0, 1.0, 1.0]], key="older"),
+    *closing("distance", 0.6),
+    configuration("random_graph", 0.1, [[0, 0.1, 0.9, 0.1]]),
+    *closing("random_graph", 0.2),
+]
+
+
+class Sparsefinder(WithFolder):
+    def test_a_frontier_has_steps_and_no_slopes(self):
+        points = [(0.9, 0.5), (0.8, 0.6), (0.7, 0.4), (0.1, 1.0), (0.8, 0.55)]
+        self.assertEqual(sparsefinder.frontier(points), [(0.9, 0.5), (0.8, 0.6), (0.1, 1.0)])
+        for sparsity, best in ((0.95, 0), (0.9, 0.5), (0.85, 0.5), (0.8, 0.6), (0.75, 0.6), (0, 1)):
+            self.assertEqual(sparsefinder.at(points, sparsity), best)
+
+    def test_points_are_of_the_run_that_was_closed(self):
+        records = self.load(RECORDS)
+        found = sparsefinder.closings(records, "sparsefinder")
+        self.assertEqual(set(found), {"s_lm.1"})
+        closed = found["s_lm.1"]["distance"]
+        points = sparsefinder.points(records, "sparsefinder", closed)
+        self.assertEqual(sorted(points), [(0.1, 1.0), (0.7, 0.4), (0.8, 0.6), (0.9, 0.5)])
+        masses = sparsefinder.points(records, "sparsefinder", closed, "mass_recall")
+        self.assertIn((0.8, 0.7), masses)
+        self.assertEqual(sparsefinder.points(records, "sparsefinder", closed, grid="extended"), [])
+
+    def test_numbers_have_the_intervals_over_sequences(self):
+        records = self.load(RECORDS)
+        numbers = sparsefinder.numbers(records, records.of(sparsefinder.OWNS))
+        area = numbers["sparsefinder.s_lm.1.distance.area"]
+        self.assertEqual((area.value, round(area.low, 6), round(area.high, 6)), (0.6, 0.5, 0.7))
+        self.assertEqual(numbers["sparsefinder.s_lm.1.gold.gold_sparsity"].value, 0.9)
+
+    def test_the_figure_has_steps_to_the_left_and_the_gold_line(self):
+        records = self.load(RECORDS)
+        ((name, draw),) = sparsefinder.figures(records, records.of(sparsefinder.OWNS)).items()
+        self.assertEqual(name, "sparsefinder_s_lm_1")
+        figure = draw(records)
+        lines = {str(one.get_label()): one for one in figure.axes[0].get_lines()}
+        self.assertEqual(lines["distance"].get_drawstyle(), "steps-pre")
+        self.assertEqual(list(lines["distance"].get_xdata()), [0, 0.1, 0.8, 0.9])
+        self.assertEqual(list(lines["distance"].get_ydata()), [1.0, 1.0, 0.6, 0.5])
+        self.assertTrue(any(list(one.get_xdata()) == [0.9, 0.9] for one in lines.values()))
+        chart.pyplot().close(figure)
+
+    def test_the_report_names_the_best_first_and_what_heads_do(self):
+        records = self.load(RECORDS)
+        report = report_cells.Report(records)
+        sparsefinder.write(report, records.of(sparsefinder.OWNS))
+        text = report.text()
+        self.assertLess(text.index("| `distance` | 2 "), text.index("| `random_graph` | 2 "))
+        self.assertIn("Gold graphs of 2 heads: sparsity 0.900, 3.0 keys a query", text)
+        self.assertIn("60% within 5 positions", text)
+        self.assertIn("50 resamples", text)
+
+
+if __name__ == "__main__":
+    unittest.main()
