@@ -20,8 +20,8 @@
 
   function facts(value) {
     const commands = value.commands.map((at) => data.commands[at]);
-    const shown = commands.slice(0, 3);
-    if (commands.length > 3) shown.push(`and ${commands.length - 3} more`);
+    const shown = commands.slice(0, 4);
+    if (commands.length > 4) shown.push(`and ${commands.length - 4} more`);
     return {
       value: value.value,
       "95 % interval":

@@ -1,3 +1,4 @@
+// Both makers of left sides: modules scaled by the input, and channels of frames.
 #include "kernels/bf16_dot/left_side.h"
 
 #if defined(__x86_64__)

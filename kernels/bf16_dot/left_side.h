@@ -94,7 +94,7 @@ struct Ask {
     for (int p = 0; p < panels; ++p) panel[p] += lines * kLine;
     more += more_lines * kLine;
   }
-  SCALING_BF16 inline __attribute__((always_inline)) void at(std::int64_t line) const {
+  inline __attribute__((always_inline)) void at(std::int64_t line) const {
     if (line < lines) {
       for (int p = 0; p < panels; ++p) __builtin_prefetch(panel[p] + line * kLine);
     }

@@ -1,3 +1,5 @@
+// AMX by intrinsics: loading, multiplying and storing tiles, and bringing both sides of a product
+// into them.
 #include "kernels/bf16_dot/tiles.h"
 
 #if defined(__x86_64__)

@@ -208,7 +208,8 @@ void validate(const ModelConfig& config) {
                     " wants a decoder that attends to its source, not one with source "
                     "concatenated; set source cross_attention or future_tokens 1");
   }
-  if (config.future_tokens > 1 && !chosen_entry(config, "attention").traits.has_streams) {
+  for (const ChosenEntry& one : chosen_entries(config, "attention")) {
+    if (config.future_tokens == 1 || one.entry->traits.has_streams) continue;
     throw UserError("future_tokens " + std::to_string(config.future_tokens) + " and attention " +
                     config.attention +
                     " do not go together, since that has no streams; set future_tokens 1, or leave "

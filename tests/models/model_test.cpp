@@ -539,6 +539,7 @@ TEST(ConfigTest, AShapeTakesSizesOnly) {
                          {"performer_directions", "independent"},
                          {"performer_redraw", "never"},
                          {"linformer_sharing", "key_value"},
+                         {"future_tokens", "3"},
                          {"routing_decay", "0.7"},
                          {"routing_commitment", "0.7"}};
   ModelConfig c;

@@ -292,8 +292,9 @@ TEST(TerraformerDecoding, StepsAreForwardForEveryComponent) {
       SCOPED_TRACE(component + " " + name);
       ModelConfig c = terraformer(joined({{"recurrence", "sru"}}, {{component, name}}));
       if (component == "cross_projection") c.source = SourceUse::cross_attention;
-      // One chunk for all, so that a step sees what forward does.
+      // One chunk and one cluster for all, so that a step sees what forward does.
       set_field(c, "lsh_chunk", 32);
+      set_field(c, "routing_clusters", 1);
       set_field(c, "lsh_rounds", 1);
       expect_steps_are_forward(c, {find_kernel_set("simd"), 1, 2});
     }

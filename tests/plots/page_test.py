@@ -263,7 +263,7 @@ class BrowserTest(unittest.TestCase):
             "800M, sparse FF+QKV · token speed-up",
             f"{self.speedup['value']:g}",
             f"{self.speedup['low']:g} to {self.speedup['high']:g}",
-            self.speedup["commit"],
+            *self.speedup["commit"].split("+"),
             "sittings",
             "memory state",
             "--rows ff_qkv",

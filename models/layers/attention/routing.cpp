@@ -234,6 +234,10 @@ double RoutingAttention::activation_floats() const {
   return double(heads_) * numbers / double(max_length_);
 }
 
+double RoutingAttention::thread_floats(std::int64_t length) const {
+  return RoutingHead::floats(sizes_of(length, /*causal=*/false), d_head_);
+}
+
 std::int64_t RoutingAttention::uncovered(const Activations& kept) const {
   const std::vector<std::int64_t>& of_pairs = static_cast<const Kept&>(kept).uncovered;
   return std::accumulate(of_pairs.begin(), of_pairs.end(), std::int64_t(0));

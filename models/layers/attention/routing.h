@@ -100,6 +100,7 @@ class RoutingAttention : public SelfAttention {
   AttentionWork work(std::int64_t length, bool causal) const override;
   /// Of a sequence of max_length without a causal mask; under one keys need no lists of their own.
   double activation_floats() const override;
+  double thread_floats(std::int64_t length) const override;
 
   RoutingSizes sizes_of(std::int64_t length, bool causal) const;
   /// Queries of the last forward that no cluster had taken, over all heads, without padding.

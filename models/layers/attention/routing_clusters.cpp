@@ -36,6 +36,11 @@ std::int64_t nearest_cluster(const float* directions, std::int64_t clusters, con
   return nearest;
 }
 
+double RoutingClusters::floats(const RoutingSizes& sizes) {
+  // Of each position its products with some directions, the largest, and two places in order.
+  return double(sizes.length) * double(std::min(kClustersAtOnce, sizes.clusters) + 3);
+}
+
 void RoutingClusters::choose(const Gemm& gemm, const RoutingSizes& sizes, const Mat& items,
                              const float* directions, const std::uint8_t* seen,
                              std::int32_t* members, std::int32_t* nearest) {

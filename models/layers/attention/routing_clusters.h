@@ -41,6 +41,7 @@ std::int64_t nearest_cluster(const float* directions, std::int64_t clusters, con
 /// Buffers of a choice, linear in length.
 class RoutingClusters {
  public:
+  static double floats(const RoutingSizes& sizes);
   /// Fills one side of a head's decisions. items: (length, d); directions: (clusters, d), of equal
   /// lengths, so that the nearest of them has the largest product. seen: (length), 0: padding,
   /// which belongs nowhere; null: there is none. Of equally near items earlier ones go first.

@@ -18,6 +18,15 @@ constexpr std::int64_t kQueriesAtOnce = 64;
 
 }  // namespace
 
+double RoutingHead::floats(const RoutingSizes& sizes, std::int64_t d_head) {
+  const double length = double(sizes.length), d = double(d_head), window = double(sizes.window);
+  const double at_once = double(std::min(kQueriesAtOnce, sizes.window));
+  const double of_sides = double(sizes.sides()) * length * (2 * d + 1);
+  const double of_positions = length * (2 * d + 1);  // o_, dv_, covers_
+  const double of_cluster = 5 * window * d + at_once * (2 * d + 2 * window);
+  return of_sides + of_positions + of_cluster + RoutingClusters::floats(sizes);
+}
+
 void RoutingHead::load(const RoutingCall& call, const RoutingRows& q, const RoutingRows& k) {
   const std::int64_t length = q.rows(), d = q.cols();
   if (call.sizes.is_shared) {

@@ -32,6 +32,8 @@ struct RoutingCall {
 /// The buffers of one head after another.
 class RoutingHead {
  public:
+  /// What a forward and its backward need of them.
+  static double floats(const RoutingSizes& sizes, std::int64_t d_head);
   /// Layer-normed queries and keys, or where they are shared of (q + k) / 2. All (length, d_head).
   void load(const RoutingCall& call, const RoutingRows& q, const RoutingRows& k);
   /// Fills call.decisions.

@@ -399,21 +399,20 @@ void for_heads(const TiledAttention& layer, const Pass& pass, const Mat& q, cons
       b.q.all = of_queries(q);
       b.k.all = of_keys(k);
       b.v.all = of_keys(v);
-      const Head head = {
-          .pass = pass,
-          .pattern = *layer.pattern,
-          .normaliser = layer.normaliser.get(),
-          .stream = own.stream,
-          .seen = mask.keys ? mask.keys + example * keys : nullptr,
-          .call = {.head = head_index,
-                   .queries = queries,
-                   .keys = keys,
-                   .causal = mask.causal,
-                   .streams = mask.streams},
-          .d = d,
-          .pair = example * all_heads + head_index,
-          .largest = own.largest.data() + pair * queries,
-          .statistics = own.statistics.data() + pair * queries};
+      const Head head = {.pass = pass,
+                         .pattern = *layer.pattern,
+                         .normaliser = layer.normaliser.get(),
+                         .stream = own.stream,
+                         .seen = mask.keys ? mask.keys + example * keys : nullptr,
+                         .call = {.head = head_index,
+                                  .queries = queries,
+                                  .keys = keys,
+                                  .causal = mask.causal,
+                                  .streams = mask.streams},
+                         .d = d,
+                         .pair = example * all_heads + head_index,
+                         .largest = own.largest.data() + pair * queries,
+                         .statistics = own.statistics.data() + pair * queries};
       body(head, of_queries, of_keys, b);
     }
   });
