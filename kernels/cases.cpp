@@ -189,6 +189,10 @@ void test_convolution(List& list) {
        {Range{0, 0}, Range{30, 31}, Range{13, 62}, Range{62, 90}, Range{1, 89}}) {
     const std::string name = named("from", rows);
     list.push_back(convolution_case({name, 2}, {9, 10, 26, 3, 3, 1, rows}));
+    for (const Range columns : {Range{16, 16}, Range{16, 48}, Range{48, 70}}) {
+      list.push_back(convolution_case({named(name + "columns", columns), 2},
+                                      {9, 10, 70, 3, 3, 1, rows, columns}));
+    }
   }
 }
 

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/ahead.h"
 #include "kernels/weight.h"
 
 namespace scaling {
@@ -87,16 +88,17 @@ struct KernelSet {
   /// Multiplicative layer (paper 2.5). Adds
   /// sum_{i in inputs} x[t][i] d(i, s) e(i, m) to y[t][s * M + m] for every s and m in columns.
   /// d: Layout::rows (in, S) with S <= kMaxModules, e: Layout::panels (in, M). columns.begin is a
-  /// multiple of kPanel. x: (tokens, in), y: (tokens, S * M).
+  /// multiple of kPanel. x: (tokens, in), y: (tokens, S * M). ahead: may be null.
   void (*multiplicative)(const WeightView& d, const WeightView& e, const float* x, int tokens,
-                         float* y, Range inputs, Range columns);
+                         float* y, Range inputs, Range columns, Ahead* ahead);
 
   /// Module x length convolution (paper 2.4), weights shared by all modules. With
   /// tap row k = (a * module_taps + c) * width + i, adds
   /// sum_{k in tap_rows} frame_a[i][s + c - (module_taps-1)/2 (in padding)] w(k, o) to y[t][s *
-  /// M_out + o]. w: Layout::panels (taps * module_taps * width, M_out). y: (tokens, S * M_out).
+  /// M_out + o] for every s and o in columns. w: Layout::panels (taps * module_taps * width,
+  /// M_out). columns.begin is a multiple of kPanel. y: (tokens, S * M_out). ahead: may be null.
   void (*module_convolution)(const WeightView& w, const Frames& frames, int module_taps, int tokens,
-                             float* y, Range tap_rows);
+                             float* y, Range tap_rows, Range columns, Ahead* ahead);
 
   /// y[t] = scale * (x[t] - mean) / sqrt(variance + 1e-6) + bias, biased variance (paper 0.1).
   void (*layer_norm)(const float* x, const float* scale, const float* bias, int tokens,

@@ -43,6 +43,8 @@ struct StepContext {
   PartClock* clock = nullptr;
   /// Calls of Barrier::claim since the last sync; counted alike by every thread.
   mutable int queue = 0;
+  /// What the thread reads after the branch that is running.
+  mutable Ahead ahead = {};
 
   Range share(std::int64_t n, std::int64_t multiple = 1) const {
     return share_of(n, thread, threads, multiple);
@@ -101,6 +103,8 @@ class Layer {
   virtual std::int64_t workspace_floats(int tokens, int threads) const = 0;
   /// State of `tokens` sequences at position 0, or null.
   virtual std::unique_ptr<LayerState> make_state(int /*tokens*/) const { return nullptr; }
+  /// Adds to `ahead` what the calling thread's step reads first, as far as that is known before.
+  virtual void reads_first(const StepContext& /*ctx*/, Ahead& /*ahead*/) const {}
   /// Buffers of one place of this layer in a model; what forward and backward take.
   virtual std::unique_ptr<Activations> make_activations() const = 0;
 };

@@ -12,10 +12,10 @@ bool is_supported();
 
 /// Rounds x[i] d(i, s) to bf16 before it meets e, unless the modules are few.
 void multiplicative(const WeightView& d, const WeightView& e, const float* x, int tokens, float* y,
-                    Range inputs, Range columns);
+                    Range inputs, Range columns, Ahead* ahead);
 /// Rounds the frames to bf16.
 void module_convolution(const WeightView& w, const Frames& frames, int module_taps, int tokens,
-                        float* y, Range tap_rows);
+                        float* y, Range tap_rows, Range columns, Ahead* ahead);
 
 /// For tests and comparisons: whether modular products go by tiles from now on, where processor and
 /// system have them. Not while kernels run.

@@ -85,6 +85,12 @@ struct Later {
   std::int64_t bytes = 0;
 };
 
+/// The next of what other kernels read.
+Later from(Ahead* ahead, std::int64_t bytes) {
+  const char* const start = ahead ? ahead->take(bytes) : nullptr;
+  return start ? Later{start, bytes} : Later{};
+}
+
 /// A group of panels for all tokens. ask.lines and more_lines: of all tiles together.
 template <int kPanels>
 void add_group(const bf16* const* right, std::int64_t rows, const LeftSides& left, float* y,
@@ -161,9 +167,9 @@ Tiles* pointer(std::optional<Tiles>& tiles) { return tiles ? &*tiles : nullptr; 
 }  // namespace
 
 void multiplicative(const WeightView& d, const WeightView& e, const float* x, int tokens, float* y,
-                    Range inputs, Range columns) {
+                    Range inputs, Range columns, Ahead* ahead) {
   if (d.type != WeightType::bf16 || d.cols < kFewestModules) {
-    return simd::multiplicative(d, e, x, tokens, y, inputs, columns);
+    return simd::multiplicative(d, e, x, tokens, y, inputs, columns, ahead);
   }
   const LeftSides left(d.cols, tokens, rows_together());
   std::optional<Tiles> tiles;
@@ -175,15 +181,16 @@ void multiplicative(const WeightView& d, const WeightView& e, const float* x, in
     for (int t = 0; t < tokens; ++t) {
       left.scale_rows(t, d.half() + row * d.cols, x + t * d.rows + row, rows);
     }
-    const Later more_modules = {d.half() + next * d.cols, next_rows * d.cols * 2};
-    add_product(e, columns, row, rows, next, next_rows, more_modules, left, pointer(tiles), y);
+    const Later later = next_rows > 0 ? Later{d.half() + next * d.cols, next_rows * d.cols * 2}
+                                      : from(ahead, rows * columns.size() * 2);
+    add_product(e, columns, row, rows, next, next_rows, later, left, pointer(tiles), y);
   }
 }
 
 void module_convolution(const WeightView& w, const Frames& f, int module_taps, int tokens, float* y,
-                        Range tap_rows) {
+                        Range tap_rows, Range columns, Ahead* ahead) {
   if (w.type != WeightType::bf16) {
-    return simd::module_convolution(w, f, module_taps, tokens, y, tap_rows);
+    return simd::module_convolution(w, f, module_taps, tokens, y, tap_rows, columns, ahead);
   }
   const LeftSides left(f.modules, tokens, rows_together());
   std::optional<Tiles> tiles;
@@ -201,8 +208,9 @@ void module_convolution(const WeightView& w, const Frames& f, int module_taps, i
       const float* const frame = f.frames[t * f.taps + tap / module_taps];
       left.take_channels(t, frame + channel * frame_stride + shift, frame_stride, rows);
     }
-    add_product(w, {0, w.cols}, row, rows, next, next < tap_rows.end ? rows_from(next) : 0, {},
-                left, pointer(tiles), y);
+    const Later later = from(ahead, rows * columns.size() * 2);
+    add_product(w, columns, row, rows, next, next < tap_rows.end ? rows_from(next) : 0, later, left,
+                pointer(tiles), y);
     row = next;
   }
 }

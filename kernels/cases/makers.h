@@ -56,6 +56,7 @@ struct ConvolutionSizes {
   int taps, module_taps;                   ///< F, k
   int padding = 1;
   Range tap_rows = {0, -1};
+  Range columns = {0, -1};
 };
 Case convolution_case(const Setting& setting, const ConvolutionSizes& sizes);
 

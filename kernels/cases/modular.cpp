@@ -29,7 +29,7 @@ class MultiplicativeProblem : public ProblemBase {
 
   void run(const KernelSet& set, std::int64_t call, int thread) override {
     set.multiplicative(weights_->view(0, call), weights_->view(1, call), x_.data(), tokens_,
-                       output(thread), part(inputs_, thread), columns_);
+                       output(thread), part(inputs_, thread), columns_, nullptr);
   }
 
   Phase cost() const override {
@@ -53,7 +53,8 @@ class ConvolutionProblem : public ProblemBase {
       : ProblemBase(options, g.values),
         sizes_(s),
         tokens_(g.tokens),
-        tap_rows_(whole_if_open(s.tap_rows, s.taps * s.module_taps * s.width)) {
+        tap_rows_(whole_if_open(s.tap_rows, s.taps * s.module_taps * s.width)),
+        columns_(whole_if_open(s.columns, s.width_out)) {
     weights_ = std::make_unique<RotatedWeights>(
         options, options.type,
         std::vector<RotatedWeights::Shape>{
@@ -72,18 +73,18 @@ class ConvolutionProblem : public ProblemBase {
     for (const auto& frame : frames_) pointers_.push_back(frame.data());
     add_outputs(g.tokens * s.modules * s.width_out, g.misalign, 2);
     length_ = double(tap_rows_.size());
-    touched_ = tap_rows_.size() > 0 ? 1 : 0;
+    touched_ = tap_rows_.size() > 0 ? double(columns_.size()) / double(s.width_out) : 0;
   }
 
   void run(const KernelSet& set, std::int64_t call, int thread) override {
     const Frames frames = {pointers_.data(), sizes_.taps, sizes_.modules, sizes_.width,
                            sizes_.padding};
     set.module_convolution(weights_->view(0, call), frames, sizes_.module_taps, tokens_,
-                           output(thread), part(tap_rows_, thread));
+                           output(thread), part(tap_rows_, thread), columns_, nullptr);
   }
 
   Phase cost() const override {
-    const double matrix = double(tap_rows_.size() * sizes_.width_out);
+    const double matrix = double(tap_rows_.size() * columns_.size());
     return {"module_convolution", matrix, matrix * double(bytes_of(options_.type)),
             2 * matrix * double(sizes_.modules) * tokens_};
   }
@@ -91,7 +92,7 @@ class ConvolutionProblem : public ProblemBase {
  private:
   const ConvolutionSizes sizes_;
   const int tokens_;
-  const Range tap_rows_;
+  const Range tap_rows_, columns_;
   std::vector<Guarded<float>> frames_;
   std::vector<const float*> pointers_;
 };

@@ -4,7 +4,7 @@
 namespace scaling::ref {
 
 void multiplicative(const WeightView& d, const WeightView& e, const float* x, int tokens, float* y,
-                    Range inputs, Range columns) {
+                    Range inputs, Range columns, Ahead* /*ahead*/) {
   const std::int64_t in = d.rows, modules = d.cols, width = e.cols;
   for (int t = 0; t < tokens; ++t) {
     for (std::int64_t s = 0; s < modules; ++s) {
@@ -21,12 +21,12 @@ void multiplicative(const WeightView& d, const WeightView& e, const float* x, in
 }
 
 void module_convolution(const WeightView& w, const Frames& f, int module_taps, int tokens, float* y,
-                        Range tap_rows) {
+                        Range tap_rows, Range columns, Ahead* /*ahead*/) {
   const std::int64_t frame_stride = f.modules + 2 * f.padding;
   const std::int64_t half = (module_taps - 1) / 2;
   for (int t = 0; t < tokens; ++t) {
     for (std::int64_t s = 0; s < f.modules; ++s) {
-      for (std::int64_t o = 0; o < w.cols; ++o) {
+      for (std::int64_t o = columns.begin; o < columns.end; ++o) {
         float& out = y[(t * f.modules + s) * w.cols + o];
         double sum = double(out);
         for (std::int64_t k = tap_rows.begin; k < tap_rows.end; ++k) {

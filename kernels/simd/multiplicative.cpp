@@ -25,8 +25,6 @@ inline std::int64_t chunk_of(std::int64_t rows) {
   const std::int64_t chunks = (rows + kChunk - 1) / kChunk;
   return (rows + chunks - 1) / chunks;
 }
-/// Left-side values kept for all panels: 64 KiB stay in a second-level cache.
-inline constexpr std::int64_t kLeftValues = 16384;
 /// Modules lie in groups of this many, so that the values of a few modules for consecutive input
 /// rows are consecutive cache lines; a row of all modules would put them into a fraction of the
 /// cache's sets.
@@ -51,9 +49,9 @@ struct Left {
   HWY_INLINE Left from_row(std::int64_t k) const { return {a + k * stride, stride, group_stride}; }
 };
 
-/// What the tiles of a chunk ask for while they compute: the panels that come next, then memory
-/// that is read after all panels, then a line that is known already, so that the inner loop has no
-/// branch.
+/// What the tiles of a chunk ask for while they compute, in two streams: the panels that come next,
+/// then memory that is read after all panels; and beside them what other kernels read later. Where
+/// nothing is left it is a line that is known already, so that the inner loop has no branch.
 template <class T>
 struct Coming {
   const T* panels[kMaxPanels] = {};  ///< from each, kPanel weights an input row
@@ -62,18 +60,25 @@ struct Coming {
   const T* later = nullptr;
   const T* later_end = nullptr;
   int shares = 0;  ///< taken of the panels
+  Ahead* ahead = nullptr;
 
   /// Where a tile finds `lines` lines, a share of `split` of a panel.
   HWY_INLINE const T* take(std::int64_t lines, int split) {
-    if (shares < count * split) {
-      const T* const start = panels[shares / split] + shares % split * lines * kPanel;
-      ++shares;
+    if (shares == count * split) return take_later(lines);
+    const T* const start = panels[shares / split] + shares % split * lines * kPanel;
+    ++shares;
+    return start;
+  }
+  /// The same of what is read after the panels.
+  HWY_INLINE const T* take_later(std::int64_t lines) {
+    if (later < later_end) {
+      const T* const start = later;
+      later += lines * kPanel;
       return start;
     }
-    if (later_end - later < lines * kPanel) return known;
-    const T* const start = later;
-    later += lines * kPanel;
-    return start;
+    const char* const start =
+        ahead ? ahead->take(lines * kPanel * std::int64_t(sizeof(T))) : nullptr;
+    return start ? reinterpret_cast<const T*>(start) : known;
   }
 };
 
@@ -139,8 +144,8 @@ HWY_INLINE void tiles(Left left, std::int64_t s, std::int64_t modules,
                       const Right* const (&right)[kPanels], std::int64_t rows, float* y,
                       std::int64_t width, std::int64_t columns, Coming<T>& coming) {
   for (; s + kModules <= modules; s += kModules) {
-    const T* const line[1] = {coming.take(rows / kEvery, kEvery)};
-    tile<kPanels, kModules, 1, kEvery>(left.at(s), left.stride, right, rows, y + s * width, width,
+    const T* const line[2] = {coming.take(rows / kEvery, kEvery), coming.take_later(rows / kEvery)};
+    tile<kPanels, kModules, 2, kEvery>(left.at(s), left.stride, right, rows, y + s * width, width,
                                        columns, line);
   }
   if constexpr (kModules > 1) {
@@ -308,25 +313,25 @@ void scale_rows(const T* d, const float* x, std::int64_t rows, std::int64_t n, f
 }
 
 void Multiplicative(const WeightView& d, const WeightView& e, const float* x, int tokens, float* y,
-                    Range inputs, Range columns) {
+                    Range inputs, Range columns, Ahead* ahead) {
   const std::int64_t modules = d.cols;
-  // D scaled by x for some rows of every token; kept between calls, one a thread.
+  // D scaled by x for a chunk of rows of every token, so that the next chunk's D is asked for while
+  // this one is multiplied; kept between calls, one a thread.
   thread_local std::vector<float> scaled;
   const std::int64_t padded = (modules + kGroup - 1) / kGroup * kGroup;
-  const std::int64_t fit = kLeftValues / (padded * tokens) / kChunk * kChunk;
-  const std::int64_t most = std::max(kChunk, fit);
-  const std::int64_t size = most * padded;
+  const std::int64_t chunk = chunk_of(std::max<std::int64_t>(1, inputs.size()));
+  const std::int64_t size = chunk * padded;
   if (std::int64_t(scaled.size()) < size * tokens) scaled.resize(std::size_t(size * tokens));
   Left left[kMaxTokens];
-  for (std::int64_t row = inputs.begin; row < inputs.end; row += most) {
-    const std::int64_t rows = std::min(most, inputs.end - row);
+  for (std::int64_t row = inputs.begin; row < inputs.end; row += chunk) {
+    const std::int64_t rows = std::min(chunk, inputs.end - row);
     const auto run = [&](const auto* d_rows, const auto* end) {
       using T = std::remove_cvref_t<decltype(*d_rows)>;
       const std::int64_t panel = columns.begin / kPanel;
       First<T> first{static_cast<const T*>(e.data) + (panel * e.rows + row) * kPanel, 0,
                      std::min<std::int64_t>(kMaxPanels, panel_count(columns.end) - panel),
                      e.rows * kPanel};
-      if (row == inputs.begin) first.rows = chunk_of(rows);
+      if (row == inputs.begin) first.rows = rows;
       for (int t = 0; t < tokens; ++t) {
         float* to = scaled.data() + t * size;
         left[t] = {to, kGroup, rows * kGroup};
@@ -335,8 +340,9 @@ void Multiplicative(const WeightView& d, const WeightView& e, const float* x, in
       }
       const T* const later = d_rows + rows * modules;
       Coming<T> coming;
+      coming.ahead = ahead;
       coming.later = later;
-      coming.later_end = std::min(end, later + most * modules);
+      coming.later_end = std::min(end, later + chunk * modules);
       product_typed<T>(e, columns, row, rows, coming, left, modules, tokens, y);
     };
     if (d.type == WeightType::f32) {
@@ -348,7 +354,7 @@ void Multiplicative(const WeightView& d, const WeightView& e, const float* x, in
 }
 
 void ModuleConvolution(const WeightView& w, const Frames& f, int module_taps, int tokens, float* y,
-                       Range tap_rows) {
+                       Range tap_rows, Range columns, Ahead* ahead) {
   const std::int64_t stride = f.modules + 2 * f.padding;
   Left left[kMaxTokens];
   for (std::int64_t row = tap_rows.begin; row < tap_rows.end;) {
@@ -360,10 +366,14 @@ void ModuleConvolution(const WeightView& w, const Frames& f, int module_taps, in
     for (int t = 0; t < tokens; ++t) {
       left[t] = {f.frames[t * f.taps + a] + channel * stride + shift, stride, kGroup};
     }
+    const auto run = [&](auto coming) {
+      coming.ahead = ahead;
+      product_typed(w, columns, row, rows, coming, left, f.modules, tokens, y);
+    };
     if (w.type == WeightType::f32) {
-      product_typed<float>(w, {0, w.cols}, row, rows, {}, left, f.modules, tokens, y);
+      run(Coming<float>());
     } else {
-      product_typed<bf16>(w, {0, w.cols}, row, rows, {}, left, f.modules, tokens, y);
+      run(Coming<bf16>());
     }
     row += rows;
   }
@@ -379,13 +389,15 @@ HWY_EXPORT(Multiplicative);
 HWY_EXPORT(ModuleConvolution);
 
 void multiplicative(const WeightView& d, const WeightView& e, const float* x, int tokens, float* y,
-                    Range inputs, Range columns) {
-  HWY_DYNAMIC_DISPATCH(Multiplicative)(d, e, x, tokens, y, inputs, columns);
+                    Range inputs, Range columns, Ahead* ahead) {
+  HWY_DYNAMIC_DISPATCH(Multiplicative)
+  (d, e, x, tokens, y, inputs, columns, ahead);
 }
 
 void module_convolution(const WeightView& w, const Frames& frames, int module_taps, int tokens,
-                        float* y, Range tap_rows) {
-  HWY_DYNAMIC_DISPATCH(ModuleConvolution)(w, frames, module_taps, tokens, y, tap_rows);
+                        float* y, Range tap_rows, Range columns, Ahead* ahead) {
+  HWY_DYNAMIC_DISPATCH(ModuleConvolution)
+  (w, frames, module_taps, tokens, y, tap_rows, columns, ahead);
 }
 }  // namespace scaling::simd
 #endif

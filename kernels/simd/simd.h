@@ -26,9 +26,9 @@ void gather_dot(const WeightView& w, const float* bias, const Selection* s, std:
 void gather_accumulate(const WeightView& w, const Selection* s, std::int64_t n, const float* h,
                        float* y);
 void multiplicative(const WeightView& d, const WeightView& e, const float* x, int tokens, float* y,
-                    Range inputs, Range columns);
+                    Range inputs, Range columns, Ahead* ahead);
 void module_convolution(const WeightView& w, const Frames& frames, int module_taps, int tokens,
-                        float* y, Range tap_rows);
+                        float* y, Range tap_rows, Range columns, Ahead* ahead);
 void layer_norm(const float* x, const float* scale, const float* bias, int tokens, std::int64_t d,
                 float* y);
 void softmax(float* x, std::int64_t n);

@@ -145,6 +145,8 @@ class Branch {
   /// Executed by every thread of the team.
   virtual void pretend(const StepContext& /*ctx*/, BranchState& /*state*/, std::int64_t /*length*/,
                        std::uint64_t /*seed*/, const std::string& /*stream*/) const {}
+  /// Layer::reads_first of the layer that step begins with.
+  virtual void reads_first(const StepContext& ctx, Ahead& ahead) const = 0;
   /// Floats of StepContext::workspace that step needs in a decode of these sizes.
   virtual std::int64_t workspace_floats(const DecodeSizes& sizes, int threads) const = 0;
   /// acc += f(x). Executed by every thread with equal values in streams of its own: adding and the

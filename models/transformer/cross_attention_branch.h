@@ -30,6 +30,9 @@ class CrossAttentionBranch : public Branch {
   void restart(BranchState& state) const override;
   void begin(const StepContext& ctx, BranchState& state, const Mat& encoded,
              const StepBuffers& buffers) const override;
+  void reads_first(const StepContext& ctx, Ahead& ahead) const override {
+    projection_->reads_first(ctx, ahead);
+  }
   std::int64_t workspace_floats(const DecodeSizes& sizes, int threads) const override;
   void step(const StepContext& ctx, BranchState& state, const float* x, float* acc,
             const StepBuffers& buffers) const override;

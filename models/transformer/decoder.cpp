@@ -68,6 +68,12 @@ void Decoder::run_blocks(const StepContext& ctx, ThreadBuffers& mine) {
   for (std::size_t i = 0; i < states_.size(); ++i) {
     const auto& branches = stack_.blocks[i]->branches;
     for (std::size_t j = 0; j < branches.size(); ++j) {
+      const bool is_last = j + 1 == branches.size();
+      ctx.ahead = {};
+      if (!is_last || i + 1 < states_.size()) {
+        const Branch& next = is_last ? *stack_.blocks[i + 1]->branches[0] : *branches[j + 1];
+        next.reads_first(ctx, ctx.ahead);
+      }
       branches[j]->step(ctx, *states_[i][j], mine.x, mine.acc, mine.step);
       if (stack_.swaps(j, branches.size())) std::swap(mine.x, mine.acc);
     }

@@ -30,6 +30,9 @@ class FeedForwardBranch : public Branch {
   std::unique_ptr<BranchState> make_state(const DecodeSizes& sizes) const override;
   std::uint64_t state_bytes(const DecodeSizes&) const override { return 0; }
   void restart(BranchState& state) const override;
+  void reads_first(const StepContext& ctx, Ahead& ahead) const override {
+    layer_->reads_first(ctx, ahead);
+  }
   std::int64_t workspace_floats(const DecodeSizes& sizes, int threads) const override;
   void step(const StepContext& ctx, BranchState& state, const float* x, float* acc,
             const StepBuffers& buffers) const override;

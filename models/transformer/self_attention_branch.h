@@ -36,6 +36,9 @@ class SelfAttentionBranch : public Branch {
   void restart(BranchState& state) const override;
   void pretend(const StepContext& ctx, BranchState& state, std::int64_t length, std::uint64_t seed,
                const std::string& stream) const override;
+  void reads_first(const StepContext& ctx, Ahead& ahead) const override {
+    projection_->reads_first(ctx, ahead);
+  }
   std::int64_t workspace_floats(const DecodeSizes& sizes, int threads) const override;
   void step(const StepContext& ctx, BranchState& state, const float* x, float* acc,
             const StepBuffers& buffers) const override;

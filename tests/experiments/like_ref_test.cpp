@@ -84,9 +84,9 @@ std::vector<std::pair<std::string, KernelSet>> wrong_sets() {
   });
   add("short_of_one_input", [](KernelSet& set) {
     set.multiplicative = [](const WeightView& d, const WeightView& e, const float* x, int tokens,
-                            float* y, Range inputs, Range columns) {
+                            float* y, Range inputs, Range columns, Ahead* ahead) {
       if (inputs.end > 0) inputs.end -= 1;
-      simd_kernels().multiplicative(d, e, x, tokens, y, inputs, columns);
+      simd_kernels().multiplicative(d, e, x, tokens, y, inputs, columns, ahead);
     };
   });
   add("wrong_choice", [](KernelSet& set) {

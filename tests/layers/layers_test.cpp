@@ -24,12 +24,13 @@ struct Setting {
 };
 
 std::vector<Setting> settings() {
-  // Beside the awkward config: modules of exactly one panel, two tokens' convolution, several
-  // controllers' panels.
+  // Beside the awkward config: modules of exactly two panels, which one and two threads share by
+  // columns and three by rows, two tokens' convolution, several controllers' panels.
   ModelConfig even = small_config();
   even.d_model = 64;
   even.d_ff = 256;
   even.n_heads = 4;
+  set_field(even, "modules", 2);
   set_field(even, "sparsity", 32);
   set_field(even, "kernel_size", 2);
   even.vocab_size = 128;

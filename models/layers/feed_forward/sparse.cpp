@@ -295,6 +295,14 @@ std::int64_t SparseFeedForward::list_selections(const StepContext& ctx,
   return n;
 }
 
+/// The controller, whose second half is the longest stream before addresses depend on its answer.
+void SparseFeedForward::reads_first(const StepContext& ctx, Ahead& ahead) const {
+  if (selector_ == Selector::hash) return;
+  const Range own = ctx.share(rank_, 4), blocks = ctx.share(blocks_);
+  ahead.add_rows(c1_.view(), own.begin, own.end);
+  ahead.add_panels(c2_.view(), 0, rank_, blocks.begin * n_, blocks.end * n_);
+}
+
 void SparseFeedForward::step(const StepContext& ctx, LayerState* state, const float* x,
                              float* y) const {
   SCALING_CHECK(state != nullptr);

@@ -55,6 +55,7 @@ class SparseFeedForward : public FeedForward {
   }
   explicit SparseFeedForward(const ModelConfig& config);
   void visit_parameters(const ParameterVisitor& visit) override;
+  void reads_first(const StepContext& ctx, Ahead& ahead) const override;
   std::int64_t workspace_floats(int tokens, int threads) const override;
   std::unique_ptr<LayerState> make_state(int tokens) const override;
 

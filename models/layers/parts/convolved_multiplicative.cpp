@@ -1,5 +1,5 @@
-// The multiplicative output goes straight into the ring: adding up the partial sums is the
-// transposition.
+// The multiplicative output goes straight into the ring. Where threads share columns each has its
+// channels whole, and lays them there itself; else adding up the partial sums is the transposition.
 #include "models/layers/parts/convolved_multiplicative.h"
 
 namespace scaling {
@@ -35,18 +35,25 @@ std::int64_t ConvolvedMultiplicative::workspace_floats(int tokens, int threads) 
 
 void ConvolvedMultiplicative::step(const StepContext& ctx, ConvolutionRing& ring,
                                    const float* x) const {
-  multiplicative_.phase(0, ctx, ctx.workspace, x, nullptr);
-  ctx.sync();
-  const PartialSums m = multiplicative_.sums(ctx, ctx.workspace);
-  ring.write(ctx, m.base, m.of(1) - m.base, ctx.threads, multiplicative_.bias());
+  Ahead convolutions;
+  bank_.reads(ctx, convolutions);
+  if (bank_.by_columns(ctx.threads)) {
+    multiplicative_.step_by_columns(ctx, x, ctx.workspace, &convolutions);
+    ring.write(ctx, ctx.workspace, 0, 1, nullptr);
+  } else {
+    multiplicative_.phase(0, ctx, ctx.workspace, x, nullptr, &convolutions);
+    ctx.sync();
+    const PartialSums m = multiplicative_.sums(ctx, ctx.workspace);
+    ring.write(ctx, m.base, m.of(1) - m.base, ctx.threads, multiplicative_.bias());
+  }
   ctx.sync();
   bank_.sum(ctx, ring, ctx.workspace + multiplicative_.workspace_floats(ctx.tokens, ctx.threads));
-  ctx.sync();
 }
 
-void ConvolvedMultiplicative::finish(const StepContext& ctx, std::size_t i, float* y) const {
-  bank_.finish(ctx, ctx.workspace + multiplicative_.workspace_floats(ctx.tokens, ctx.threads), i,
-               y);
+void ConvolvedMultiplicative::finish(const StepContext& ctx, const ConvolutionRing& ring,
+                                     std::size_t i, float* y) const {
+  bank_.finish(ctx, ring, ctx.workspace + multiplicative_.workspace_floats(ctx.tokens, ctx.threads),
+               i, y);
 }
 
 Cost ConvolvedMultiplicative::step_cost(int tokens, WeightType type) const {

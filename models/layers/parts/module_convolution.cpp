@@ -301,8 +301,25 @@ std::int64_t ConvolutionBank::workspace_floats(int tokens, int threads) const {
   return std::int64_t(convolutions_.size()) * PartialSums::floats(d, tokens, threads);
 }
 
+bool ConvolutionBank::by_columns(int threads) const {
+  const std::int64_t width = convolutions_[0].width_;
+  return width % kPanel == 0 && width / kPanel % threads == 0;
+}
+
+void ConvolutionBank::reads(const StepContext& ctx, Ahead& ahead) const {
+  const bool columns = by_columns(ctx.threads);
+  const Range own = ctx.share(first_row_.back());
+  for (std::size_t i = 0; i < convolutions_.size(); ++i) {
+    const WeightView w = convolutions_[i].w_.view();
+    const Range rows = columns ? Range{0, w.rows} : rows_within(i, own);
+    const Range outputs = columns ? ctx.share(w.cols, kPanel) : Range{0, w.cols};
+    ahead.add_panels(w, rows.begin, rows.end, outputs.begin, outputs.end);
+  }
+}
+
 void ConvolutionBank::sum(const StepContext& ctx, const ConvolutionRing& ring,
                           float* workspace) const {
+  if (by_columns(ctx.threads)) return;
   const float* pointers[kMaxTokens * kMaxKernelSize];
   const Frames frames = ring.frames(ctx.position, pointers);
   const Range own = ctx.share(first_row_.back());
@@ -312,12 +329,46 @@ void ConvolutionBank::sum(const StepContext& ctx, const ConvolutionRing& ring,
     const ModuleConvolution& c = convolutions_[i];
     ctx.kernels.module_convolution(c.w_.view(), frames, c.module_taps_, ctx.tokens,
                                    sums(ctx.tokens, ctx.threads, workspace, i).start(ctx.thread),
-                                   rows);
+                                   rows, {0, c.width_}, &ctx.ahead);
+  }
+  ctx.sync();
+}
+
+void ConvolutionBank::finish(const StepContext& ctx, const ConvolutionRing& ring, float* workspace,
+                             std::size_t i, float* y) const {
+  if (by_columns(ctx.threads)) {
+    finish_columns(ctx, ring, i, y);
+  } else {
+    finish_rows(ctx, workspace, i, y);
   }
 }
 
-void ConvolutionBank::finish(const StepContext& ctx, float* workspace, std::size_t i,
-                             float* y) const {
+void ConvolutionBank::copy_share(const StepContext& ctx, const float* from, float* to) const {
+  const ModuleConvolution& c = convolutions_[0];
+  const bool columns = by_columns(ctx.threads);
+  // Runs of `length`, of each of which the thread has the same share.
+  const std::int64_t length = columns ? c.width_ : c.modules_ * c.width_;
+  const Range own = ctx.share(length, columns ? kPanel : 16);
+  for (std::int64_t at = 0; at < ctx.tokens * c.modules_ * c.width_; at += length) {
+    std::copy(from + at + own.begin, from + at + own.end, to + at + own.begin);
+  }
+}
+
+void ConvolutionBank::finish_columns(const StepContext& ctx, const ConvolutionRing& ring,
+                                     std::size_t i, float* y) const {
+  const float* pointers[kMaxTokens * kMaxKernelSize];
+  const ModuleConvolution& c = convolutions_[i];
+  const Range own = ctx.share(c.width_, kPanel);
+  const float* const bias = c.b_.vector();
+  for (std::int64_t at = 0; at < ctx.tokens * c.modules_ * c.width_; at += c.width_) {
+    std::copy(bias + own.begin, bias + own.end, y + at + own.begin);
+  }
+  ctx.kernels.module_convolution(c.w_.view(), ring.frames(ctx.position, pointers), c.module_taps_,
+                                 ctx.tokens, y, {0, c.w_.rows}, own, &ctx.ahead);
+}
+
+void ConvolutionBank::finish_rows(const StepContext& ctx, float* workspace, std::size_t i,
+                                  float* y) const {
   // Only the threads whose rows reach into this convolution started a sum of it.
   Range parts{ctx.threads, 0};
   for (int thread = 0; thread < ctx.threads; ++thread) {

@@ -78,8 +78,9 @@ class ModuleConvolution {
   Parameter w_, b_;
 };
 
-/// Several convolutions of the same input: in a step of the same ring, their weight rows shared
-/// evenly among the threads as one long list.
+/// Several convolutions of the same input: in a step of the same ring. Threads share columns of the
+/// outputs if these are as many panels for each (by_columns), which needs neither partial sums nor
+/// the barrier before they are added up; else weight rows, evenly as one long list.
 class ConvolutionBank {
  public:
   explicit ConvolutionBank(std::vector<ModuleConvolution> convolutions);
@@ -95,15 +96,25 @@ class ConvolutionBank {
                 Mat& dx) const;
   ConvolutionRing make_ring(int tokens) const;
   std::int64_t workspace_floats(int tokens, int threads) const;
-  /// The thread's share of weight rows, into its partial sums; then a barrier; then finish.
+  /// The thread's weights of all convolutions.
+  void reads(const StepContext& ctx, Ahead& ahead) const;
+  /// Up to, and with, the barrier after which outputs can be finished.
   void sum(const StepContext& ctx, const ConvolutionRing& ring, float* workspace) const;
   /// The thread's share of output i (tokens, d), bias included; then a barrier.
-  void finish(const StepContext& ctx, float* workspace, std::size_t i, float* y) const;
+  void finish(const StepContext& ctx, const ConvolutionRing& ring, float* workspace, std::size_t i,
+              float* y) const;
+  /// The thread's share of an output, as finish leaves it, to another of the same shape.
+  void copy_share(const StepContext& ctx, const float* from, float* to) const;
+  /// Whether threads share columns m of every module: {m in ctx.share(width, kPanel)}.
+  bool by_columns(int threads) const;
   Cost step_cost(int tokens, WeightType type) const;
 
  private:
   /// Rows of convolution i within `all`, a range of the concatenated list.
   Range rows_within(std::size_t i, Range all) const;
+  void finish_columns(const StepContext& ctx, const ConvolutionRing& ring, std::size_t i,
+                      float* y) const;
+  void finish_rows(const StepContext& ctx, float* workspace, std::size_t i, float* y) const;
   PartialSums sums(int tokens, int threads, float* workspace, std::size_t i) const;
   ModuleWindow window(std::int64_t length) const;
   /// fn(rows): pieces of the batch, in order.

@@ -130,11 +130,11 @@ PartialSums MultiplicativeDense::sums(const StepContext& ctx, float* workspace) 
 }
 
 void MultiplicativeDense::phase(int p, const StepContext& ctx, float* workspace, const float* x,
-                                float* y) const {
+                                float* y, Ahead* ahead) const {
   const PartialSums partial = sums(ctx, workspace);
   if (p == 0) {
     ctx.kernels.multiplicative(d_.view(), e_.view(), x, ctx.tokens, partial.start(ctx.thread),
-                               ctx.share(d_in_, 8), {0, width_});
+                               ctx.share(d_in_, 8), {0, width_}, ahead);
   } else {
     partial.reduce(ctx, bias(), y);
   }
@@ -144,7 +144,15 @@ std::int64_t MultiplicativeDense::workspace_floats(int tokens, int threads) cons
   return PartialSums::floats(modules_ * width_, tokens, threads);
 }
 
-void MultiplicativeDense::step_by_columns(const StepContext& ctx, const float* x, float* y) const {
+void MultiplicativeDense::reads(const StepContext& ctx, bool by_columns, Ahead& ahead) const {
+  const Range all{0, d_in_}, inputs = by_columns ? all : ctx.share(d_in_, 8);
+  const Range columns = by_columns ? ctx.share(width_, kPanel) : Range{0, width_};
+  ahead.add_rows(d_.view(), inputs.begin, inputs.end);
+  ahead.add_panels(e_.view(), inputs.begin, inputs.end, columns.begin, columns.end);
+}
+
+void MultiplicativeDense::step_by_columns(const StepContext& ctx, const float* x, float* y,
+                                          Ahead* ahead) const {
   const Range columns = ctx.share(width_, kPanel);
   for (int t = 0; t < ctx.tokens; ++t) {
     for (std::int64_t s = 0; s < modules_; ++s) {
@@ -158,7 +166,7 @@ void MultiplicativeDense::step_by_columns(const StepContext& ctx, const float* x
     }
   }
   if (columns.size() > 0) {
-    ctx.kernels.multiplicative(d_.view(), e_.view(), x, ctx.tokens, y, {0, d_in_}, columns);
+    ctx.kernels.multiplicative(d_.view(), e_.view(), x, ctx.tokens, y, {0, d_in_}, columns, ahead);
   }
 }
 

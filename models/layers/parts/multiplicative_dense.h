@@ -29,7 +29,8 @@ class MultiplicativeDense {
 
   /// Phase 0: the thread's share of input rows into its partial sum; phase 1: its share of columns
   /// of y.
-  void phase(int p, const StepContext& ctx, float* workspace, const float* x, float* y) const;
+  void phase(int p, const StepContext& ctx, float* workspace, const float* x, float* y,
+             Ahead* ahead = nullptr) const;
   std::int64_t workspace_floats(int tokens, int threads) const;
   /// Where phase 0 leaves the sums, for callers that lay the result out otherwise.
   PartialSums sums(const StepContext& ctx, float* workspace) const;
@@ -37,7 +38,10 @@ class MultiplicativeDense {
 
   /// Without partial sums: y for the thread's share of the columns m of every module, over all
   /// inputs. For d_out far above d_in. One phase.
-  void step_by_columns(const StepContext& ctx, const float* x, float* y) const;
+  void step_by_columns(const StepContext& ctx, const float* x, float* y,
+                       Ahead* ahead = nullptr) const;
+  /// What phase 0, or step_by_columns, reads of the weights.
+  void reads(const StepContext& ctx, bool by_columns, Ahead& ahead) const;
 
   Cost step_cost(int tokens, WeightType type) const;
   /// Floats that Kept holds for each position.

@@ -73,10 +73,9 @@ void ConvProjection::step(const StepContext& ctx, LayerState* state, const float
   ring.write(ctx, x, 0, 1, nullptr);
   ctx.sync();
   qkv_.sum(ctx, ring, ctx.workspace);
-  ctx.sync();
-  qkv_.finish(ctx, ctx.workspace, 0, q);
-  qkv_.finish(ctx, ctx.workspace, 1, k);
-  qkv_.finish(ctx, ctx.workspace, 2, v);
+  qkv_.finish(ctx, ring, ctx.workspace, 0, q);
+  qkv_.finish(ctx, ring, ctx.workspace, 1, k);
+  qkv_.finish(ctx, ring, ctx.workspace, 2, v);
   ctx.sync();
 }
 
@@ -86,8 +85,7 @@ void ConvProjection::step_output(const StepContext& ctx, LayerState* state, cons
   ring.write(ctx, o, 0, 1, nullptr);
   ctx.sync();
   output_.sum(ctx, ring, ctx.workspace);
-  ctx.sync();
-  output_.finish(ctx, ctx.workspace, 0, y);
+  output_.finish(ctx, ring, ctx.workspace, 0, y);
   ctx.sync();
 }
 

@@ -76,16 +76,18 @@ void MultConvCrossProjection::backward_output(Pass& pass, const Mat& o, Activati
 void MultConvCrossProjection::step_query(const StepContext& ctx, LayerState* state, const float* x,
                                          float* q) const {
   SCALING_CHECK(state != nullptr);
-  query_.step(ctx, static_cast<CrossState*>(state)->rings[0], x);
-  query_.finish(ctx, 0, q);
+  ConvolutionRing& ring = static_cast<CrossState*>(state)->rings[0];
+  query_.step(ctx, ring, x);
+  query_.finish(ctx, ring, 0, q);
   ctx.sync();
 }
 
 void MultConvCrossProjection::step_output(const StepContext& ctx, LayerState* state, const float* o,
                                           float* y) const {
   SCALING_CHECK(state != nullptr && output_ != nullptr);
-  output_->step(ctx, static_cast<CrossState*>(state)->rings[1], o);
-  output_->finish(ctx, 0, y);
+  ConvolutionRing& ring = static_cast<CrossState*>(state)->rings[1];
+  output_->step(ctx, ring, o);
+  output_->finish(ctx, ring, 0, y);
   ctx.sync();
 }
 

@@ -14,6 +14,9 @@ class MultConvCrossProjection : public CrossProjectionBase,
  public:
   MultConvCrossProjection(const ModelConfig& config, bool with_output);
   void visit_parameters(const ParameterVisitor& visit) override;
+  void reads_first(const StepContext& ctx, Ahead& ahead) const override {
+    query_.reads_first(ctx, ahead);
+  }
   std::int64_t workspace_floats(int tokens, int threads) const override;
   std::unique_ptr<LayerState> make_state(int tokens) const override;
   std::unique_ptr<Activations> make_activations() const override;

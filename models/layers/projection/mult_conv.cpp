@@ -1,8 +1,6 @@
 // Queries and keys see three modules of F tokens, values one module of F tokens.
 #include "models/layers/projection/mult_conv.h"
 
-#include <algorithm>
-
 #include "kernels/check.h"
 
 namespace scaling {
@@ -90,17 +88,15 @@ void MultConvProjection::backward_output(Pass&, const Mat&, Activations&, const 
 void MultConvProjection::step(const StepContext& ctx, LayerState* state, const float* x, float* q,
                               float* k, float* v) const {
   SCALING_CHECK(state != nullptr);
-  layer_.step(ctx, static_cast<MultConvState*>(state)->ring, x);
-  layer_.finish(ctx, 0, q);
+  ConvolutionRing& ring = static_cast<MultConvState*>(state)->ring;
+  layer_.step(ctx, ring, x);
+  layer_.finish(ctx, ring, 0, q);
   if (share_qk_) {
-    const Range own = ctx.share(d_, 16);
-    for (int t = 0; t < ctx.tokens; ++t) {
-      std::copy(q + t * d_ + own.begin, q + t * d_ + own.end, k + t * d_ + own.begin);
-    }
+    layer_.copy_share(ctx, q, k);
   } else {
-    layer_.finish(ctx, 1, k);
+    layer_.finish(ctx, ring, 1, k);
   }
-  layer_.finish(ctx, share_qk_ ? 1 : 2, v);
+  layer_.finish(ctx, ring, share_qk_ ? 1 : 2, v);
   ctx.sync();
 }
 

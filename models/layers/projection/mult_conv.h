@@ -12,6 +12,9 @@ class MultConvProjection : public Projection, public CutIntoModules<ConvolutionK
  public:
   MultConvProjection(const ModelConfig& config, bool share_qk);
   void visit_parameters(const ParameterVisitor& visit) override;
+  void reads_first(const StepContext& ctx, Ahead& ahead) const override {
+    layer_.reads_first(ctx, ahead);
+  }
   std::int64_t workspace_floats(int tokens, int threads) const override;
   std::unique_ptr<LayerState> make_state(int tokens) const override;
   std::unique_ptr<Activations> make_activations() const override;
