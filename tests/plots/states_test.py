@@ -303,9 +303,16 @@ class Sittings(WithFolder):
         self.assertEqual(code, 0, said)
         self.assertIn("3 sittings, 2 rows, 8 times of the summary: nothing found", said)
 
+    def test_sweeps_alone_have_no_headline_to_stand_behind(self):
+        for number in (1, 2, 3):
+            self.add(number, {"kind": "sweeps"})
+        self.assertEqual(self.check()[0], 0, self.check()[1])
+
     def test_the_checker_finds_what_does_not_hold(self):
         self.assertEqual(self.checked()[0], 1)  # no summary
         self.assertIn("3 complete headline sittings, 4 are wanted", self.check("--least", "4")[1])
+        self.add(3, {"complete": False})
+        self.assertIn("2 complete headline sittings, 3 are wanted", self.check()[1])
         self.add(3, dirty=True)
         self.assertIn("of an edited tree", self.check()[1])
         self.add(3, commit="c2")
