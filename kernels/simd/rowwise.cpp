@@ -13,6 +13,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace scaling {
 namespace HWY_NAMESPACE {
+using simd::Prefetch;
 
 void LayerNorm(const float* x, const float* scale, const float* bias, int tokens, std::int64_t d,
                float* y) {
@@ -44,10 +45,17 @@ void LayerNorm(const float* x, const float* scale, const float* bias, int tokens
 }
 
 void Softmax(float* x, std::int64_t n) {
-  const float largest = *std::max_element(x, x + n);
+  float largest = x[0];
+  std::int64_t i = 0;
+  if (n >= kLanes) {
+    Vector most = load(x);
+    for (i = kLanes; i + kLanes <= n; i += kLanes) most = hn::Max(most, load(x + i));
+    largest = hn::GetLane(hn::MaxOfLanes(Floats(), most));
+  }
+  for (; i < n; ++i) largest = std::max(largest, x[i]);
   const Vector shift = broadcast(largest);
   Vector total = zero();
-  std::int64_t i = 0;
+  i = 0;
   for (; i + kLanes <= n; i += kLanes) {
     const Vector e = hn::Exp(Floats(), hn::Sub(load(x + i), shift));
     total = hn::Add(total, e);
@@ -67,8 +75,11 @@ void Softmax(float* x, std::int64_t n) {
 /// Rows of keys and of values that attention asks for ahead of use: rows are short.
 inline constexpr std::int64_t kRowsAhead = 4 * kFewRows;
 
-void Attend(const float* q, const float* keys, const float* values, std::int64_t length,
-            std::int64_t d_head, float* scores, float* out) {
+/// kAhead: bytes ahead of its use that a stream is asked for; kNoLead: the processor's own
+/// prefetching does it.
+template <int kAhead>
+void attend_by(const float* q, const float* keys, const float* values, std::int64_t length,
+               std::int64_t d_head, float* scores, float* out) {
   const float scale = 1.0f / std::sqrt(float(d_head));
   const auto rows_at = [&](const float* rows, std::int64_t i, const float*(&at)[kFewRows]) {
     for (int s = 0; s < kFewRows; ++s) at[s] = rows + std::min(i + s, length - 1) * d_head;
@@ -87,7 +98,7 @@ void Attend(const float* q, const float* keys, const float* values, std::int64_t
     rows_at(keys, i, rows);
     rows_at(keys, i + kRowsAhead, next);
     float dots[kFewRows];
-    dot_rows<kLead>(rows, next, qs, d_head, dots);
+    dot_rows<kAhead>(rows, next, qs, d_head, dots);
     for (int s = 0; s < kFewRows; ++s) scores[i + s] = dots[s] * scale;
   }
   for (; i < length; ++i) scores[i] = dot_row(keys + i * d_head, q, d_head) * scale;
@@ -98,9 +109,18 @@ void Attend(const float* q, const float* keys, const float* values, std::int64_t
     rows_at(values, i + kRowsAhead, next);
     float weights[kFewRows];
     std::copy(scores + i, scores + i + kFewRows, weights);
-    accumulate_rows<kLead>(rows, next, weights, d_head, out);
+    accumulate_rows<kAhead>(rows, next, weights, d_head, out);
   }
   for (; i < length; ++i) accumulate_row(values + i * d_head, scores[i], d_head, out);
+}
+
+void Attend(const float* q, const float* keys, const float* values, std::int64_t length,
+            std::int64_t d_head, float* scores, float* out, Prefetch by) {
+  if (by == Prefetch::by_kernel) {
+    attend_by<kLead>(q, keys, values, length, d_head, scores, out);
+  } else {
+    attend_by<kNoLead>(q, keys, values, length, d_head, scores, out);
+  }
 }
 
 }  // namespace HWY_NAMESPACE
@@ -122,7 +142,7 @@ void softmax(float* x, std::int64_t n) { HWY_DYNAMIC_DISPATCH(Softmax)(x, n); }
 
 void attend(const float* q, const float* keys, const float* values, std::int64_t length,
             std::int64_t d_head, float* scores, float* out) {
-  HWY_DYNAMIC_DISPATCH(Attend)(q, keys, values, length, d_head, scores, out);
+  HWY_DYNAMIC_DISPATCH(Attend)(q, keys, values, length, d_head, scores, out, prefetch_by());
 }
 }  // namespace scaling::simd
 #endif

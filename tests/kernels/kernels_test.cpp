@@ -84,7 +84,7 @@ class PrefetchTest : public testing::TestWithParam<simd::Prefetch> {
 TEST_P(PrefetchTest, StreamsAgreeWithRef) {
   for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
     hwy::SetSupportedTargetsForTest(target);
-    for (const char* kernel : {"dense", "dense_transposed", "controller"}) {
+    for (const char* kernel : {"dense", "dense_transposed", "controller", "attend"}) {
       SCOPED_TRACE(std::string(kernel) + " on " + hwy::TargetName(target));
       agrees_with_ref(simd_kernels(), kernel, 1);
     }
