@@ -157,6 +157,7 @@ void test_multiplicative(List& list) {
   for (const int tokens : {1, 3}) {
     list.push_back(multiplicative_case({"chunks", tokens}, {301, 64, 144}));
     list.push_back(multiplicative_case({"chunks_few", tokens}, {301, 16, 64}));
+    list.push_back(multiplicative_case({"chunks_wide", tokens}, {301, 3, 1045}));
   }
   // Left sides of so many tokens and modules that fewer rows fit at a time.
   list.push_back(multiplicative_case({"chunks_short", kMaxTokens}, {301, 64, 40}));
