@@ -15,6 +15,8 @@
 
 namespace scaling {
 
+class AttentionGraphs;
+
 /// Whether every position draws a dropout mask, or an example one for all its positions.
 enum class DropoutMask { per_position, per_example };
 
@@ -48,6 +50,10 @@ struct Pass {
   float future_weight = 1;
   /// Token of every row, for layers that choose by token; may be null if none does.
   const int* ids = nullptr;
+  /// Not null, in an evaluation: leaves out pairs of self-attentions of the pattern `full`. Of
+  /// models without cross-attention, whose examples are passed one at a time.
+  AttentionGraphs* graphs = nullptr;
+  std::int64_t attentions = 0;  ///< that have asked it so far
 
   std::int64_t length(const Mat& x) const { return x.rows() / examples; }
   bool drops() const { return training && dropout > 0; }

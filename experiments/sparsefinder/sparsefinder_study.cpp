@@ -2,11 +2,13 @@
 #include "experiments/sparsefinder/sparsefinder_study.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <utility>
 
+#include "experiments/sparsefinder/online.h"
 #include "experiments/sparsefinder/sweep_records.h"
 #include "experiments/study/counts.h"
 #include "kernels/arena.h"
@@ -22,6 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kGold = "gold";  // in place of a method's name
 constexpr const char* kClosingGoldMetric = "gold_sparsity";
+constexpr const char* kOnlineMetric = "online_log_perplexity";
 /// Sequences whose tensors of probabilities are looked at.
 constexpr std::int64_t kTensors = 16;
 /// Positions before or after a query that count as local, as a window of the paper's grid has them.
@@ -38,6 +41,7 @@ struct SparsefinderKnobs {
   std::int64_t cluster_points = 8192, cluster_rounds = 25, routing_rounds = 1;
   double routing_decay = 0.999;
   GlobalTokens globals = GlobalTokens::first;
+  std::int64_t online = 0;
   std::int64_t draws = 1000;
   std::uint64_t seed = 1;
 
@@ -70,6 +74,8 @@ struct SparsefinderKnobs {
           "passes of sim_routing's centroids over the sequences");
     visit("routing_decay", k.routing_decay, "of the running means of sim_routing's centroids");
     visit("globals", k.globals, "who meets everyone, in every method: none, first, first_and_last");
+    visit("online", k.online,
+          "held-out sequences that the model also runs with predicted graphs alone; 0: none");
     visit("draws", k.draws, "resamples of the held-out sequences, for intervals",
           Trait{.quick = "200"});
     visit("seed", k.seed, "of all that is drawn");
@@ -117,6 +123,7 @@ class SparsefinderStudy : public Study {
     require_at_least("training_sequences", knobs_.training_sequences, 1);
     require_at_least("sequences", knobs_.sequences, 1);
     require_at_least("draws", knobs_.draws, 1);
+    require_at_least("online", knobs_.online, 0);
     plan_.emplace(TeacherSource{.checkpoint = knobs_.checkpoint,
                                 .corpus = knobs_.corpus,
                                 .validation = knobs_.validation,
@@ -191,10 +198,11 @@ class SparsefinderStudy : public Study {
     for (const Point* point : group) {
       const std::string& method = methods_.at(point->row);
       if (method == kGold) {
+        if (knobs_.online > 0) record_gold_online(*point, teacher, watch, sink);
         record_gold(*point, sweep, sink);
       } else {
-        record_method(*point, find_method(method), sweep, gold_sparsity, shares, models, watch,
-                      sink);
+        record_method(*point, find_method(method), sweep, gold_sparsity, shares, models, teacher,
+                      watch, sink);
       }
     }
   }
@@ -300,9 +308,14 @@ class SparsefinderStudy : public Study {
 
   void record_method(const Point& point, const Method& method, const Sweep& sweep,
                      double gold_sparsity, const Mat& shares,
-                     const std::map<Source, std::vector<HeadModel>>& models,
+                     const std::map<Source, std::vector<HeadModel>>& models, const Teacher& teacher,
                      const SweepWatch& watch, Sink& sink) const {
     const std::vector<SweepPoint> points = sweep.run(method, watch);
+    if (knobs_.online > 0) {
+      for (const SweepPoint* one : online_points(points)) {
+        record_online(point, method, *one, sweep, teacher, watch, sink);
+      }
+    }
     const std::size_t windows = window_widths(method, plan_->length()).size();
     for (std::size_t first = 0; first < points.size(); first += windows) {
       const auto begin = points.begin() + std::ptrdiff_t(first);
@@ -328,6 +341,72 @@ class SparsefinderStudy : public Study {
     extra.config["points"] = points.size();
     add_learning(method, models, extra);
     sink.close(point, frontier.metrics, extra);
+  }
+
+  /// The model with the graphs of one configuration and window.
+  void record_online(const Point& point, const Method& method, const SweepPoint& of,
+                     const Sweep& sweep, const Teacher& teacher, const SweepWatch& watch,
+                     Sink& sink) const {
+    const HeadPredictor predict = [&](std::int64_t sequence, std::int64_t head, const HeadSlice& q,
+                                      const HeadSlice& k) {
+      return std::move(sweep.predict(method, {of.configuration}, q, k, sequence, head).front());
+    };
+    const std::vector<OnlineSequence> sequences =
+        run_online(*plan_, teacher, knobs_.online, of.width, knobs_.globals, predict,
+                   [&](std::int64_t done) { watch(method.name + " online", done, knobs_.online); });
+    Extra extra = online_extra(sequences);
+    extra.config["grid"] = names_of(of.configuration.grid)[std::size_t(of.configuration.grid)];
+    extra.config["parameter"] = of.configuration.parameter;
+    extra.config["value"] = of.configuration.value;
+    extra.config["nearest"] = of.configuration.nearest;
+    extra.config["width"] = of.width;
+    extra.config["offline_recall"] = of.mean.recall;
+    extra.config["offline_sparsity"] = of.mean.sparsity;
+    sink.add(point, {{kOnlineMetric, "nats/token", {log_perplexity(sequences)}}}, extra);
+  }
+
+  /// The same with all pairs, and with the gold graphs, which must change nothing.
+  void record_gold_online(const Point& point, const Teacher& teacher, const SweepWatch& watch,
+                          Sink& sink) const {
+    std::vector<OnlineSequence> full;
+    teacher.losses(
+        knobs_.online, nullptr, [](std::int64_t) {},
+        [&](std::int64_t, const CrossEntropy& loss) {
+          full.push_back({loss, {}});
+        });
+    const HeadPredictor predict = [&](std::int64_t, std::int64_t, const HeadSlice& q,
+                                      const HeadSlice& k) {
+      return Prediction{gold_graph(q, k, plan_->causal(), plan_->normaliser()).graph(), 0};
+    };
+    const std::vector<OnlineSequence> gold =
+        run_online(*plan_, teacher, knobs_.online, 0, GlobalTokens::none, predict,
+                   [&](std::int64_t done) { watch("gold online", done, knobs_.online); });
+    double farthest = 0;
+    for (std::size_t i = 0; i < gold.size(); ++i) {
+      const double apart = std::abs(gold[i].loss.loss - full[i].loss.loss) / full[i].loss.weight;
+      farthest = std::max(farthest, apart);
+    }
+    sink.add(point,
+             {{kOnlineMetric, "nats/token", {log_perplexity(full)}},
+              {"online_gold_difference", "nats/token", {farthest}}},
+             online_extra(gold));
+  }
+
+  /// A row a sequence.
+  static Extra online_extra(const std::vector<OnlineSequence>& sequences) {
+    Extra extra;
+    extra.config_alone = true;
+    nlohmann::ordered_json columns = {"loss", "weight"};
+    GraphScores any;
+    GraphScores::fields(any, [&columns](const char* name, double) { columns.push_back(name); });
+    extra.samples["columns"] = columns;
+    extra.samples["rows"] = nlohmann::ordered_json::array();
+    for (const OnlineSequence& one : sequences) {
+      nlohmann::ordered_json row = {one.loss.loss, one.loss.weight};
+      GraphScores::fields(one.scores, [&row](const char*, double value) { row.push_back(value); });
+      extra.samples["rows"].push_back(row);
+    }
+    return extra;
   }
 
   /// Of learnt projections, how far their losses fell: means over heads.

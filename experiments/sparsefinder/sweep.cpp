@@ -234,12 +234,12 @@ double Sweep::gold_sparsity() const {
 
 std::vector<Prediction> Sweep::predict(const Method& method,
                                        const std::vector<Configuration>& wanted,
+                                       const HeadSlice& queries, const HeadSlice& keys,
                                        std::int64_t sequence, std::int64_t head) const {
-  const SequenceHeads& of = sequences_[std::size_t(sequence)];
   const std::int64_t n = plan_.length();
   if (method.predictor == Predictor::oracle) {
     Mat scores;
-    head_scores(plan_.queries(of, head), plan_.keys(of, head), scores);
+    head_scores(queries, keys, scores);
     return oracle_graphs(scores, plan_.causal(), values_as<std::int64_t>(wanted));
   }
   if (method.predictor == Predictor::random_graph) {
@@ -249,8 +249,7 @@ std::vector<Prediction> Sweep::predict(const Method& method,
     return predict_each(method, wanted, Mat(), Mat(), sequence, head);
   }
   const HeadModel& model = models_.at(method.source)[std::size_t(head)];
-  const Mat q = projected(plan_.queries(of, head), model.map);
-  const Mat k = projected(plan_.keys(of, head), model.map);
+  const Mat q = projected(queries, model.map), k = projected(keys, model.map);
   if (method.predictor != Predictor::distance) {
     return predict_each(method, wanted, q, k, sequence, head);
   }
@@ -321,7 +320,9 @@ std::vector<SweepPoint> Sweep::run(const Method& method, const SweepWatch& watch
     for (std::int64_t head = 0; head < heads; ++head) {
       WindowScorer scorer(gold(sequence, head), settings_.globals, widths);
       GraphScores* to = at(sequence, head);
-      for (Prediction& one : predict(method, wanted, sequence, head)) {
+      const SequenceHeads& of = sequences_[std::size_t(sequence)];
+      for (Prediction& one :
+           predict(method, wanted, plan_.queries(of, head), plan_.keys(of, head), sequence, head)) {
         const auto scores = scorer.score(std::move(one));
         to = std::copy(scores.begin(), scores.end(), to);
       }

@@ -63,14 +63,18 @@ class Sweep {
   /// Throws Interrupted.
   std::vector<SweepPoint> run(const Method& method, const SweepWatch& watch) const;
 
+  /// What a method says of a head's queries and keys, a graph for each of `wanted`; windows,
+  /// globals and the mask are for the caller. sequence: for what is drawn.
+  std::vector<Prediction> predict(const Method& method, const std::vector<Configuration>& wanted,
+                                  const HeadSlice& q, const HeadSlice& k, std::int64_t sequence,
+                                  std::int64_t head) const;
+
   const GoldGraph& gold(std::int64_t sequence, std::int64_t head) const;
   /// Mean over heads and sequences of 1 - gold pairs / legal pairs; of one head.
   double gold_sparsity() const;
   double gold_sparsity(std::int64_t head) const;
 
  private:
-  std::vector<Prediction> predict(const Method& method, const std::vector<Configuration>& wanted,
-                                  std::int64_t sequence, std::int64_t head) const;
   std::vector<Prediction> predict_each(const Method& method,
                                        const std::vector<Configuration>& wanted, const Mat& q,
                                        const Mat& k, std::int64_t sequence,

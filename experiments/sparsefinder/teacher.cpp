@@ -101,8 +101,7 @@ Teacher::Teacher(const TeacherPlan& plan, const std::string& cache, int threads)
   load_weights(plan.checkpoint(), model_->parameters());
 }
 
-std::vector<SequenceHeads> Teacher::heads(Part part, std::int64_t sequences,
-                                          const std::function<void(std::int64_t)>& done) const {
+void Teacher::require_sequences(Part part, std::int64_t sequences) const {
   const bool trains = part == Part::training;
   const TextStore& text = *task_->text();
   const std::uint64_t there = trains ? text.training_chunks() : text.validation_chunks();
@@ -112,6 +111,33 @@ std::vector<SequenceHeads> Teacher::heads(Part part, std::int64_t sequences,
                     " tokens were asked for, but the text has " + std::to_string(there) +
                     "; ask for 1 to as many, or name a longer text");
   }
+}
+
+/// The i-th of so many that are spread over the whole text.
+void Teacher::held_out_batch(std::int64_t i, std::int64_t sequences, Batch& batch) const {
+  task_->validation_batch(0, i * task_->validation_batches() / sequences, batch);
+}
+
+void Teacher::losses(std::int64_t sequences, AttentionGraphs* graphs,
+                     const std::function<void(std::int64_t)>& before,
+                     const std::function<void(std::int64_t, const CrossEntropy&)>& after) const {
+  require_sequences(Part::held_out, sequences);
+  const auto kept = model_->make_activations();
+  Batch batch;
+  for (std::int64_t i = 0; i < sequences; ++i) {
+    check_interrupt();
+    held_out_batch(i, sequences, batch);
+    before(i);
+    Pass pass{.gemm = find_gemm(plan_.train().gemm)};
+    pass.graphs = graphs;
+    after(i, model_->loss_of(pass, batch, *kept));
+  }
+}
+
+std::vector<SequenceHeads> Teacher::heads(Part part, std::int64_t sequences,
+                                          const std::function<void(std::int64_t)>& done) const {
+  require_sequences(part, sequences);
+  const bool trains = part == Part::training;
   const auto kept = model_->make_activations(/*stored=*/true);
   std::vector<SequenceHeads> all;
   Batch batch;
@@ -120,7 +146,7 @@ std::vector<SequenceHeads> Teacher::heads(Part part, std::int64_t sequences,
     if (trains) {
       task_->train_batch(i, 0, 1, batch);
     } else {
-      task_->validation_batch(0, i * task_->validation_batches() / sequences, batch);
+      held_out_batch(i, sequences, batch);
     }
     SequenceHeads one;
     for (const AttentionView& view :

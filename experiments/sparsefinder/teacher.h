@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "models/attention_graphs.h"
 #include "models/layers/attention/normaliser.h"
 #include "models/sparsefinder/gold.h"
 #include "models/tasks/task.h"
@@ -75,9 +76,17 @@ class Teacher {
   /// fewer.
   std::vector<SequenceHeads> heads(Part part, std::int64_t sequences,
                                    const std::function<void(std::int64_t)>& done) const;
+  /// Of as many held-out sequences, spread likewise: the loss with the pairs of `graphs` alone;
+  /// null: with all. before and after each: its number.
+  void losses(std::int64_t sequences, AttentionGraphs* graphs,
+              const std::function<void(std::int64_t)>& before,
+              const std::function<void(std::int64_t, const CrossEntropy&)>& after) const;
   const Task& task() const { return *task_; }
 
  private:
+  void require_sequences(Part part, std::int64_t sequences) const;
+  void held_out_batch(std::int64_t i, std::int64_t sequences, Batch& batch) const;
+
   const TeacherPlan& plan_;
   std::unique_ptr<Task> task_;
   std::unique_ptr<Transformer> model_;

@@ -5,6 +5,7 @@ import functools
 import chart
 from report import cell, header, line
 from section import Section, of
+from sections import sparsefinder_claims
 from values import of_record
 
 OWNS = of("sparsefinder")
@@ -40,6 +41,11 @@ WORDS = (
     "resamples of the held-out sequences, one teacher. Teachers are small and trained from scratch: orderings may be "
     "compared with the paper's, values not."
 )
+
+
+def all_of_it(about):
+    """Sweeps, and the differences that are made of them."""
+    return OWNS(about) or sparsefinder_claims.OWNS(about)
 
 
 def frontier(points):
@@ -109,7 +115,7 @@ def numbers(records, own):
                     value = value_of(records, about.name, closing, metric)
                     if value:
                         found[f"sparsefinder.{teacher}.{method}.{metric}"] = value
-    return found
+    return found | sparsefinder_claims.numbers(records)
 
 
 def draw(records, experiment, teacher):
@@ -203,6 +209,9 @@ def write(report, own):
             )
             report.figure(figure_name(teacher))
             report.repeat(next(iter(methods.values()))["command"])
+    claims = sparsefinder_claims.lines(report.records)
+    if claims:
+        report.add(*claims)
 
 
-SECTION = Section(owns=OWNS, numbers=numbers, figures=figures, write=write)
+SECTION = Section(owns=all_of_it, numbers=numbers, figures=figures, write=write)

@@ -118,6 +118,42 @@ TEST_F(SparsefinderDriver, TheSameWhateverTheThreads) {
   EXPECT_EQ(found[0], found[1]);
 }
 
+TEST_F(SparsefinderDriver, RunsTheModelWithPredictedGraphs) {
+  const std::string results = *folder_ / "online";
+  const Outcome outcome =
+      run_driver("sparsefinder", "--checkpoint '" + checkpoint("s_lm") +
+                                     "' --sequences 4 --training_sequences 4 --cluster_points 64 "
+                                     "--projection_epochs 1 --draws 9 --online 3 "
+                                     "--methods distance,sim_window --threads 2 --results '" +
+                                     results + "'");
+  ASSERT_EQ(outcome.status, 0) << outcome.text;
+  const RecordFile file(results, "sparsefinder");
+  std::map<std::string, int> online;
+  double full = 0;
+  for (const Record& r : file.records()) {
+    if (r.metric == "online_gold_difference") {
+      EXPECT_LT(r.value, 1e-5);
+    }
+    if (r.metric != "online_log_perplexity") continue;
+    ++online[r.row];
+    EXPECT_EQ(r.samples.at("columns").size(), 2 + kScoreFields);
+    EXPECT_EQ(r.samples.at("rows").size(), 3u);
+    EXPECT_GT(r.value, 0);
+    if (r.row == "s_lm.1.gold") {
+      full = r.value;
+      for (const auto& row : r.samples.at("rows")) EXPECT_EQ(row[2].get<double>(), 1);
+    } else {
+      EXPECT_GE(r.config.at("offline_sparsity").get<double>(), 0.5);
+    }
+  }
+  EXPECT_GT(full, 0);
+  EXPECT_EQ(online["s_lm.1.gold"], 1);
+  for (const char* method : {"distance", "sim_window"}) {
+    EXPECT_GE(online[std::string("s_lm.1.") + method], 1);
+    EXPECT_LE(online[std::string("s_lm.1.") + method], 12);
+  }
+}
+
 TEST_F(SparsefinderDriver, DumpsWhatOthersCanRead) {
   const std::string dump = *folder_ / "dump", results = *folder_ / "dumped";
   const Outcome outcome =

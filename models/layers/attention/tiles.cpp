@@ -12,6 +12,7 @@
 
 #include "kernels/check.h"
 #include "kernels/parallel.h"
+#include "models/attention_graphs.h"
 #include "models/layers/attention/head_rows.h"
 #include "models/layers/attention/tile_plan.h"
 #include "models/layers/parts/partial_sums.h"
@@ -37,6 +38,7 @@ struct Buffers {
   /// queries in an order of its own all queries', so at worst a number for each of its pairs.
   std::vector<std::vector<float>> candidates;
   std::vector<float> slopes;  // of a row of a tile
+  HeadGraph graph;            // of Pass::graphs
 };
 
 struct AttentionActivations : Activations {
@@ -57,9 +59,10 @@ struct Head {
   const std::uint8_t* seen;  // keys, or null
   PatternCall call;
   std::int64_t d;
-  std::int64_t pair;  // example * the layer's heads + head
-  float* largest;     // (queries)
-  float* statistics;  // (queries)
+  std::int64_t pair;                 // example * the layer's heads + head
+  float* largest;                    // (queries)
+  float* statistics;                 // (queries)
+  const HeadGraph* graph = nullptr;  // null: all that the pattern shows
   float scale() const { return 1 / std::sqrt(float(d)); }
 };
 
@@ -79,12 +82,26 @@ const Positions& queries_of(const Buffers& b, const Tile& tile) {
 
 const Positions& keys_of(const Buffers& b, const Tile& tile) { return b.plan.part_of(tile).keys; }
 
-/// Keys that a tile's i-th query may look at, counted from the tile's first.
+/// Keys that a tile's i-th query may look at, counted from the tile's first; of a graph from its
+/// first to its last one there.
 Range visible(const Head& head, const Buffers& b, const Tile& tile, std::int64_t i) {
   const Range all = head.pattern.visible(head.call, b.plan.part_of(tile), tile.queries.begin + i);
-  const std::int64_t begin = std::clamp(all.begin, tile.keys.begin, tile.keys.end);
-  const std::int64_t end = std::clamp(all.end, begin, tile.keys.end);
+  std::int64_t begin = std::clamp(all.begin, tile.keys.begin, tile.keys.end);
+  std::int64_t end = std::clamp(all.end, begin, tile.keys.end);
+  if (head.graph) {
+    const std::int64_t query = b.plan.query(tile, i);
+    while (begin < end && !head.graph->has(query, begin)) ++begin;
+    while (begin < end && !head.graph->has(query, end - 1)) --end;
+  }
   return end > begin ? Range{begin - tile.keys.begin, end - tile.keys.begin} : Range{0, 0};
+}
+
+/// Hides keys between those of a graph.
+void leave_out(const Head& head, const Tile& tile, std::int64_t query, Range keys, float* row) {
+  if (!head.graph) return;
+  for (std::int64_t j = keys.begin; j < keys.end; ++j) {
+    if (!head.graph->has(query, tile.keys.begin + j)) row[j] = kNever;
+  }
 }
 
 /// Of the tile's keys; null: all are seen.
@@ -151,6 +168,7 @@ void softmax(const Head& head, const Tile& tile, Buffers& b) {
     Row row = vectors_of(keys, scores);
     if (keys.size() > 0) {
       mask_row(seen, keys, scores);
+      leave_out(head, tile, query, keys, scores);
       const float before = largest;
       largest = std::max(before, row.maxCoeff());
       if (largest > before) {
@@ -197,6 +215,7 @@ void collect_candidates(const Head& head, const Tile& tile, std::int64_t first, 
     const std::int64_t query = b.plan.query(tile, i);
     float* row = b.scores.row(i).data();
     mask_row(seen, keys, row);
+    leave_out(head, tile, query, keys, row);
     float& largest = head.largest[query];
     largest = std::max(largest, vectors_of(keys, row).maxCoeff());
     const float least = largest + head.normaliser->lowest() / head.scale();
@@ -255,6 +274,7 @@ void forward_by_threshold(const Head& head, Buffers& b) {
         const Range keys = visible(head, b, tile, i);
         float* scores = b.scores.row(i).data();
         mask_row(seen, keys, scores);
+        leave_out(head, tile, b.plan.query(tile, i), keys, scores);
         probabilities(head, seen, tile, keys, b.plan.query(tile, i), scores);
         drop_row(head, b, tile, b.plan.query(tile, i), keys, scores);
       }
@@ -267,6 +287,13 @@ void forward_of_head(const Head& head, Buffers& b) {
   std::fill_n(head.largest, head.call.queries, -std::numeric_limits<float>::infinity());
   b.o.all.setZero(head.call.queries, head.d);
   b.plan.make(head.pattern, head.call);
+  // Rows of a graph are positions, and so are those of a single part without an order of its own.
+  if (head.graph) {
+    const Pattern::Part& part = b.plan.parts.all.front();
+    SCALING_CHECK(b.plan.parts.all.size() == 1 && head.graph->positions() == head.call.keys);
+    SCALING_CHECK(part.queries.are_neighbours() && part.queries.first == 0);
+    SCALING_CHECK(part.keys.are_neighbours() && part.keys.first == 0);
+  }
   if (head.normaliser) {
     forward_by_threshold(head, b);
   } else {
@@ -443,8 +470,15 @@ void TiledAttention::forward(Pass& pass, const Mat& q, const Mat& k, const Mat& 
   if (own.buffers.size() < std::size_t(pairs)) own.buffers.resize(std::size_t(pairs));
   own.o.resize(q.rows(), heads * d_head);
   o.resize(q.rows(), q.cols());
+  SCALING_CHECK(!pass.graphs || (!pass.training && pass.examples == 1 && queries == keys));
+  const std::int64_t attention = pass.graphs ? pass.attentions++ : 0;
   for_heads(*this, pass, q, k, v, mask, own,
-            [&](const Head& head, const Part& of_queries, const Part&, Buffers& b) {
+            [&](const Head& all, const Part& of_queries, const Part&, Buffers& b) {
+              Head head = all;
+              if (pass.graphs) {
+                b.graph = pass.graphs->graph(attention, head.call.head, b.q.all, b.k.all);
+                head.graph = &b.graph;
+              }
               forward_of_head(head, b);
               among_own(*this, of_queries)(own.o) = b.o.all;
               of_queries(o) = b.o.all;
@@ -456,7 +490,7 @@ void TiledAttention::backward(Pass& pass, const Mat& q, const Mat& k, const Mat&
                               Mat& dk, Mat& dv) const {
   auto& own = static_cast<AttentionActivations&>(kept);
   SCALING_CHECK(std::int64_t(own.largest.size()) == q.rows() * heads && own.o.rows() == q.rows());
-  SCALING_CHECK(do_.rows() == q.rows() && do_.cols() == q.cols());
+  SCALING_CHECK(do_.rows() == q.rows() && do_.cols() == q.cols() && !pass.graphs);
   dq.resize(q.rows(), q.cols());
   dk.resize(k.rows(), k.cols());
   dv.resize(k.rows(), k.cols());

@@ -1,0 +1,83 @@
+// Predictions inside the model's own forward.
+#include "experiments/sparsefinder/online.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace scaling {
+namespace {
+
+class PredictedGraphs : public AttentionGraphs {
+ public:
+  PredictedGraphs(const TeacherPlan& plan, std::int64_t width, GlobalTokens globals,
+                  const HeadPredictor& predict)
+      : plan_(plan),
+        added_(window_graph(plan.length(), width)),
+        predict_(predict),
+        scores_(std::size_t(plan.heads())) {
+    add_globals(added_, globals);
+  }
+
+  void begin(std::int64_t sequence) { sequence_ = sequence; }
+  GraphScores mean() const { return mean_of(scores_); }
+
+  HeadGraph graph(std::int64_t attention, std::int64_t head, const Mat& q, const Mat& k) override {
+    const std::int64_t own = attention * plan_.model().n_heads + head;
+    Prediction predicted = predict_(sequence_, own, q, k);
+    HeadGraph graph = std::move(predicted.graph);
+    graph |= added_;
+    keep_legal(graph, plan_.causal());
+    const GoldGraph gold = gold_graph(q, k, plan_.causal(), plan_.normaliser());
+    scores_[std::size_t(own)] = score_graph(gold, graph, predicted.operations);
+    return graph;
+  }
+
+ private:
+  const TeacherPlan& plan_;
+  HeadGraph added_;
+  const HeadPredictor& predict_;
+  std::int64_t sequence_ = 0;
+  std::vector<GraphScores> scores_;  // of the sequence at hand; a thread writes its heads'
+};
+
+}  // namespace
+
+std::vector<OnlineSequence> run_online(const TeacherPlan& plan, const Teacher& teacher,
+                                       std::int64_t sequences, std::int64_t width,
+                                       GlobalTokens globals, const HeadPredictor& predict,
+                                       const std::function<void(std::int64_t)>& done) {
+  PredictedGraphs graphs(plan, width, globals, predict);
+  std::vector<OnlineSequence> all;
+  teacher.losses(
+      sequences, &graphs, [&](std::int64_t sequence) { graphs.begin(sequence); },
+      [&](std::int64_t sequence, const CrossEntropy& loss) {
+        all.push_back({loss, graphs.mean()});
+        done(sequence + 1);
+      });
+  return all;
+}
+
+std::vector<const SweepPoint*> online_points(const std::vector<SweepPoint>& points) {
+  std::vector<const SweepPoint*> chosen;
+  for (std::size_t i = 0; i < std::size(kStrata); ++i) {
+    const double low = kStrata[i], high = i + 1 < std::size(kStrata) ? kStrata[i + 1] : 2;
+    const SweepPoint* best = nullptr;
+    for (const SweepPoint& point : points) {
+      if (point.mean.sparsity < low || point.mean.sparsity >= high) continue;
+      if (!best || point.mean.recall > best->mean.recall) best = &point;
+    }
+    if (best) chosen.push_back(best);
+  }
+  return chosen;
+}
+
+double log_perplexity(const std::vector<OnlineSequence>& sequences) {
+  double loss = 0, weight = 0;
+  for (const OnlineSequence& one : sequences) {
+    loss += one.loss.loss;
+    weight += one.loss.weight;
+  }
+  return loss / weight;
+}
+
+}  // namespace scaling

@@ -1,0 +1,172 @@
+"""Sparsefinder's claims, fixed before any teacher was swept: pass, fail or inconclusive by differences with intervals.
+
+The differences are tools/sparsefinder_differences.py's: recall at equal sparsity, of one method less another.
+"""
+
+import re
+from typing import NamedTuple
+
+from report import header, line
+from section import of
+from values import of_record
+
+OWNS = of("sparsefinder", "differences")
+PERCENTS = (80, 90)
+BUCKETS = ("sim_reformer", "kmeans")  # compared at equal numbers of buckets, not at equal sparsity
+FEWEST_BUCKETS = 4
+ORDER = (("distance", "kmeans"), ("kmeans", "sim_routing"))
+LIKE_WINDOW = tuple((m, "sim_window") for m in ("sim_longformer", "sim_bigbird", "quantization"))
+OVER_WINDOW = ("distance", "sim_window")
+OVER_RANDOM = ("distance", "distance_random")
+PAIRS = (*ORDER, *LIKE_WINDOW, OVER_WINDOW, OVER_RANDOM, BUCKETS)
+NOT_BEHIND, AS_GOOD = 0.01, 0.03
+AS_GOOD_NATS = 0.01
+CONSISTENT = 1e-5  # nats a token
+# C6: as experiments/sparsefinder/online.h divides sparsity; of a stratum so many methods at least, and their correlation.
+STRATA = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.925, 0.95, 0.96, 0.97, 0.98, 0.99)
+FEWEST_METHODS, CORRELATED = 5, 0.7
+CLAIMS = {
+    "c1": "what holds the gold graph gives the teacher's own result",
+    "c2": "recall: distance ≥ k-means ≥ the emulated Routing",
+    "c3": "the emulated Longformer and BigBird, and quantization, are as good as a window, within 0.03",
+    "c4": "distance with a window finds more than a window alone, at 90 %",
+    "c5": "the emulated Reformer finds more and leaves out less than k-means, from 4 buckets on",
+    "c6": "quality follows recall: Spearman's correlation within a sparsity above 0.7",
+    "c7": "at the gold sparsity distance keeps the teacher's quality, within 0.01 nats",
+    "c8": "distance finds more with a learned map than with a random one",
+}
+PASS, FAIL = 1, 0
+WORDS = {PASS: "**pass**", FAIL: "**fail**", None: "inconclusive"}
+BY_BUCKETS = re.compile(r"(recall|sparsity)\.b(\d+)")
+
+
+class Verdict(NamedTuple):
+    result: int | None  # PASS, FAIL or None: inconclusive
+    why: str
+    values: list  # Values that it goes by
+
+
+def kinds(records):
+    """Kinds of teachers with differences, in the records' order."""
+    rows = [row for about in records.of(OWNS) for row in records.rows(about.name)]
+    return list(dict.fromkeys(row.rpartition(".")[0] for row in rows))
+
+
+def difference(records, kind, pair, metric):
+    """Value of one less the other; None if it is not recorded."""
+    one, other = pair
+    for about in records.of(OWNS):
+        record = records.get(about.name, f"{kind}.{one}", 1, f"{metric}.over_{other}")
+        if record:  # its ends are an interval already
+            return of_record(record)._replace(low=record["low"], high=record["high"])
+    return None
+
+
+def buckets(records, kind):
+    """{B: (difference of recall, of sparsity)} of what is compared at equal buckets."""
+    found = {}
+    for about in records.of(OWNS):
+        for metric in records.of_row(about.name, f"{kind}.{BUCKETS[0]}", 1):
+            named = BY_BUCKETS.fullmatch(metric.removesuffix(f".over_{BUCKETS[1]}"))
+            if named and int(named[2]) >= FEWEST_BUCKETS:
+                found.setdefault(int(named[2]), {})[named[1]] = difference(
+                    records, kind, BUCKETS, named[0]
+                )
+    return {b: (d["recall"], d["sparsity"]) for b, d in sorted(found.items()) if len(d) == 2}
+
+
+def by(values, passes, fails):
+    """All pass, or any fails, or neither."""
+    if not values or None in values:
+        return Verdict(None, "not measured", [v for v in values if v])
+    if all(map(passes, values)):
+        return Verdict(PASS, "", values)
+    return Verdict(FAIL if any(map(fails, values)) else None, "", values)
+
+
+def consistency(records, kind):
+    """C1, by the farthest a sequence's loss moved when the model ran with its own gold graphs."""
+    moved = [
+        of_record(record)
+        for about in records.of(of("sparsefinder"))
+        for record in records.history(about.name)
+        if record["metric"] == "online_gold_difference" and record["row"].startswith(f"{kind}.")
+    ]
+    if not moved:
+        return Verdict(None, "not measured on a teacher; rows are held bit for bit by tests", [])
+    return by(moved, lambda v: v.value < CONSISTENT, lambda v: v.value >= CONSISTENT)
+
+
+def verdicts(records, kind):
+    """{claim: Verdict}."""
+
+    def at(pairs, percents=PERCENTS):
+        return [difference(records, kind, p, f"recall_at_{s}") for p in pairs for s in percents]
+
+    def above(v):
+        return v.low > 0
+
+    def below(v):
+        return v.high < 0
+
+    found = {"c1": consistency(records, kind)}
+    found["c6"] = by(
+        [difference(records, kind, ("all", "gold"), "rank_correlation")],
+        lambda v: v.low > CORRELATED,
+        lambda v: v.high < CORRELATED,
+    )
+    found["c7"] = by(
+        [difference(records, kind, ("distance", "gold"), "nats_at_gold")],
+        lambda v: v.high < AS_GOOD_NATS,
+        lambda v: v.low > AS_GOOD_NATS,
+    )
+    found["c2"] = by(at(ORDER), lambda v: v.value >= 0 and v.low > -NOT_BEHIND, below)
+    found["c3"] = by(
+        at(LIKE_WINDOW),
+        lambda v: v.low >= -AS_GOOD and v.high <= AS_GOOD,
+        lambda v: v.low > AS_GOOD or v.high < -AS_GOOD,
+    )
+    found["c4"] = by(at([OVER_WINDOW], PERCENTS[-1:]), above, below)
+    pairs = buckets(records, kind).values()
+    # More recall, less sparsity: a pair's second value is turned round, so that both are to lie above 0.
+    turned = [
+        one
+        for recall, sparsity in pairs
+        for one in (
+            recall,
+            sparsity._replace(value=-sparsity.value, low=-sparsity.high, high=-sparsity.low),
+        )
+    ]
+    found["c5"] = by(turned, above, below)._replace(values=[v for pair in pairs for v in pair])
+    found["c8"] = by(at([OVER_RANDOM]), above, below)
+    return {claim: found[claim] for claim in CLAIMS}
+
+
+def numbers(records):
+    """{id: 1 or 0} of what is decided, for each kind of teacher."""
+    found = {}
+    for kind in kinds(records):
+        for claim, verdict in verdicts(records, kind).items():
+            if verdict.result is not None:
+                value = min(verdict.values, key=lambda v: v.low)
+                result = float(verdict.result)
+                found[f"sparsefinder.claims.{kind}.{claim}"] = value._replace(
+                    value=result, low=result, high=result, unit="1"
+                )
+    return found
+
+
+def lines(records):
+    """Of the report; nothing without differences."""
+    found = []
+    for kind in kinds(records):
+        found += [f"### Claims, teachers `{kind}`", ""]
+        found += header("claim", "verdict", "differences", are_numbers=False)
+        for claim, verdict in verdicts(records, kind).items():
+            said = "; ".join(
+                f"{v.value:+.3f} [{v.low:+.3f}, {v.high:+.3f}]" for v in verdict.values
+            )
+            words = WORDS[verdict.result]
+            found.append(line(f"{claim.upper()}: {CLAIMS[claim]}", words, said or verdict.why))
+        found.append("")
+    return found
