@@ -1,0 +1,145 @@
+"""Rows that differ from the first in one thing each: what it changes, with intervals over seeds and a verdict."""
+
+import functools
+
+import chart
+import contrasts
+import records as rec
+import training_curves
+from report import count, header, line, nats
+from section import Section, of
+from sections import curves
+from values import setting
+
+OWNS = of("training", "factors")
+BELOW, ABOVE = "helps", "hurts"
+FOLLOWS = ("d_ff", "params")  # what a row's sizes are solved for, not what was changed
+
+
+def experiments(records):
+    """[Experiment] that have results of their first row."""
+    found = [training_curves.Experiment(records, about.name) for about in records.of(OWNS)]
+    return [e for e in found if e.result(e.baseline, "log_perplexity")]
+
+
+def changed(experiment, row):
+    """knob=value of what a finished row has otherwise than the first; empty if it is not known."""
+    first, own = (
+        next(iter(experiment.by_seed(name, "log_perplexity").values()), None)
+        for name in (experiment.baseline, row)
+    )
+    if not first or not own or row == experiment.baseline:
+        return ""
+    # What is off in one of the two is a setting of the other.
+    knobs = [k for k in {**rec.settings(first), **rec.settings(own)} if k not in _NOT_CHANGED]
+    return ", ".join(
+        f"{knob}={setting(own, knob)}"
+        for knob in knobs
+        if setting(own, knob) != setting(first, knob)
+    )
+
+
+_NOT_CHANGED = (*training_curves.INCIDENTAL, *training_curves.SEEDS, *FOLLOWS)
+
+
+def judged(experiment):
+    """{row: Judged} of every planned row less the first, trained or not."""
+    base = experiment.baseline
+    return contrasts.judge(
+        contrasts.contrast(row, experiment, contrasts.difference(row, base))
+        for row in dict.fromkeys((*experiment.planned, *experiment.rows))
+        if row != base
+    )
+
+
+def numbers(records, _own):
+    found = {}
+    for experiment in experiments(records):
+        start = f"quality.{experiment.name}"
+        for row in experiment.rows:
+            own = contrasts.weighted(experiment, {row: 1})
+            found[f"{start}.{row}.log_perplexity"] = own and own._replace(
+                tokens=experiment.tokens(row)
+            )
+        for row, one in judged(experiment).items():
+            found[f"{start}.{row}.difference"] = one.contrast.value
+    return {name: value for name, value in found.items() if value}
+
+
+def table(experiment):
+    """A line a row, the first above."""
+    lines = header(
+        "row",
+        "what is changed",
+        "tokens",
+        "seeds",
+        "log-perplexity, nats/token",
+        f"less `{experiment.baseline}`",
+        "verdict",
+        are_numbers=False,
+    )
+    said = judged(experiment)
+    for row in (experiment.baseline, *said):
+        own = contrasts.weighted(experiment, {row: 1})
+        if own is None:
+            lines.append(line(f"`{row}`", "–", "–", experiment.state(row), *["–"] * 3))
+            continue
+        one = said.get(row)
+        verdict = "–"
+        if one:
+            wanted = one.wanted()
+            verdict = f"**{one.verdict(BELOW, ABOVE)}**" + (f"; {wanted}" if wanted else "")
+        lines.append(
+            line(
+                f"`{row}`",
+                changed(experiment, row) or "–",
+                count(experiment.tokens(row)),
+                str(own.seeds),
+                nats(own, ""),
+                nats(one.contrast.value if one else None),
+                verdict,
+            )
+        )
+    return lines
+
+
+def write(report, own):
+    titles = {about.name: about.title for about in own}
+    for experiment in experiments(report.records):
+        report.add(
+            f"## {titles[experiment.name]}",
+            "",
+            "Each row beside the first, seed by seed, with Student's 95 % interval over seeds: *helps* if it lies below "
+            "0, *hurts* if above, *so far* of fewer than "
+            f"{contrasts.FEW} seeds. All rows that were planned count, trained or not: the least sure are held to "
+            "stricter intervals (Holm). Sizes are solved for equal parameters; rates are as stated, not swept again.",
+        )
+        report.add(*table(experiment))
+        report.figure(experiment.name)
+        report.repeat(curves.command(experiment))
+
+
+def draw(records, experiment):
+    """A bar a row: its difference to the first, and the interval."""
+    found = next((e for e in experiments(records) if e.name == experiment), None)
+    each = {} if found is None else judged(found)
+    rows = [(row, one.contrast.value) for row, one in each.items() if one.contrast.value]
+    if not rows:
+        raise chart.Missing(f"no finished pair of rows in {experiment}")
+    figure, (axes,) = chart.new(1.2 + 0.28 * len(rows))
+    for place, (_, value) in enumerate(rows):
+        axes.plot(value.value, place, **{**chart.SPARSE, "linestyle": "none"})
+        if value.seeds > 1:
+            axes.plot([value.low, value.high], [place, place], color=chart.SPARSE["color"])
+    axes.axvline(0, color="black", linewidth=0.8)
+    axes.set_yticks(range(len(rows)), [row for row, _ in rows])
+    axes.invert_yaxis()
+    axes.set_xlabel(f"nats per token less {found.baseline}")
+    return figure
+
+
+def figures(_records, own):
+    return {about.name: functools.partial(draw, experiment=about.name) for about in own}
+
+
+SECTION = Section(owns=OWNS, numbers=numbers, figures=figures, write=write)
