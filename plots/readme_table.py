@@ -1,6 +1,7 @@
 """Writes the headline table of README.md, between its markers, from the published summary.json.
 
-That is of the machine below results/published/ that has the newest sitting; while there is none, of results/published/.
+That is of the machine below results/published/ that has the newest headline sitting; while there is none, of
+results/published/.
 
 With --check nothing is written; the exit status says whether the table is the one it would write.
 """
@@ -39,8 +40,13 @@ def table(summary, link):
 def published():
     """The folder that the headline is of."""
     home = rec.ROOT / "results" / "published"
-    sittings = sorted(home.glob("*/sittings/*/sitting.json"), key=lambda path: path.parent.name)
-    return sittings[-1].parents[2] if sittings else home
+    sittings = [
+        path
+        for path in home.glob("*/sittings/*/sitting.json")
+        if json.loads(path.read_text(encoding="utf-8"))["kind"] == "headline"
+    ]
+    newest = max(sittings, key=lambda path: path.parent.name, default=None)
+    return newest.parents[2] if newest else home
 
 
 def main():
