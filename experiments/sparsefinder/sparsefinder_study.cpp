@@ -387,8 +387,8 @@ class SparsefinderStudy : public Study {
       farthest = std::max(farthest, apart);
     }
     sink.add(point,
-             {{kOnlineMetric, "nats/token", {log_perplexity(full)}},
-              {"online_gold_difference", "nats/token", {farthest}}},
+             {{"online_gold_difference", "nats/token", {farthest}},
+              {kOnlineMetric, "nats/token", {log_perplexity(full)}}},
              online_extra(gold));
   }
 
