@@ -38,6 +38,7 @@ CLOSE = 1e-3  # of a mean of float32 to a recorded one
 class Online(NamedTuple):
     """A model with one configuration's graphs: what is known offline, and each sequence's loss."""
 
+    stratum: float
     sparsity: float
     recall: float
     loss: numpy.ndarray
@@ -164,6 +165,7 @@ def online_of(records, experiment, closing):
         rows = numpy.array(record["samples"]["rows"])
         place = tuple(config.get(name) for name in ("parameter", "value", "nearest", "width"))
         found[place] = Online(
+            config.get("stratum", 0.0),
             config.get("offline_sparsity", 0.0),
             config.get("offline_recall", 1.0),
             *(rows[:, columns.index(name)] for name in ("loss", "weight")),
@@ -194,15 +196,13 @@ def correlation(one, other):
 
 
 def rank_correlation(methods, weights):
-    """Of recall and -nats within strata, each method's point of the best recall there; None of too few methods."""
-    edges = (*sparsefinder_claims.STRATA, 2)
+    """Of recall and -nats within strata, where each method has a point at most; None of too few methods."""
+    strata = {}
+    for name, points in methods.items():
+        for one in points if name != "gold" else ():
+            strata.setdefault(one.stratum, []).append(one)
     each = []
-    for low, high in zip(edges, edges[1:]):
-        there = [
-            max(inside, key=lambda o: o.recall)
-            for name, points in methods.items()
-            if name != "gold" and (inside := [o for o in points if low <= o.sparsity < high])
-        ]
+    for there in strata.values():
         if len(there) >= sparsefinder_claims.FEWEST_METHODS:
             nats = numpy.array([o.nats(weights) for o in there])
             recall = [o.recall for o in there]

@@ -1,8 +1,7 @@
 // Predictions inside the model's own forward.
 #include "experiments/sparsefinder/online.h"
 
-#include <algorithm>
-#include <iterator>
+#include <utility>
 
 namespace scaling {
 namespace {
@@ -57,13 +56,18 @@ std::vector<OnlineSequence> run_online(const TeacherPlan& plan, const Teacher& t
   return all;
 }
 
+double stratum_of(double sparsity) {
+  double found = 0;
+  for (const double low : kStrata) found = sparsity >= low ? low : found;
+  return found;
+}
+
 std::vector<const SweepPoint*> online_points(const std::vector<SweepPoint>& points) {
   std::vector<const SweepPoint*> chosen;
-  for (std::size_t i = 0; i < std::size(kStrata); ++i) {
-    const double low = kStrata[i], high = i + 1 < std::size(kStrata) ? kStrata[i + 1] : 2;
+  for (const double stratum : kStrata) {
     const SweepPoint* best = nullptr;
     for (const SweepPoint& point : points) {
-      if (point.mean.sparsity < low || point.mean.sparsity >= high) continue;
+      if (stratum_of(point.mean.sparsity) != stratum) continue;
       if (!best || point.mean.recall > best->mean.recall) best = &point;
     }
     if (best) chosen.push_back(best);

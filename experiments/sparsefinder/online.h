@@ -29,6 +29,8 @@ std::vector<OnlineSequence> run_online(const TeacherPlan& plan, const Teacher& t
                                        GlobalTokens globals, const HeadPredictor& predict,
                                        const std::function<void(std::int64_t)>& done);
 
+/// The lower end of the stratum of sparsity that a point is in; 0: of none.
+double stratum_of(double sparsity);
 /// Of a method's points one a stratum of sparsity, the one of the best recall there, by what is
 /// known offline: at most as many as kStrata has, the least sparse first.
 std::vector<const SweepPoint*> online_points(const std::vector<SweepPoint>& points);

@@ -360,6 +360,7 @@ class SparsefinderStudy : public Study {
     extra.config["value"] = of.configuration.value;
     extra.config["nearest"] = of.configuration.nearest;
     extra.config["width"] = of.width;
+    extra.config["stratum"] = stratum_of(of.mean.sparsity);
     extra.config["offline_recall"] = of.mean.recall;
     extra.config["offline_sparsity"] = of.mean.sparsity;
     sink.add(point, {{kOnlineMetric, "nats/token", {log_perplexity(sequences)}}}, extra);

@@ -22,8 +22,7 @@ PAIRS = (*ORDER, *LIKE_WINDOW, OVER_WINDOW, OVER_RANDOM, BUCKETS)
 NOT_BEHIND, AS_GOOD = 0.01, 0.03
 AS_GOOD_NATS = 0.01
 CONSISTENT = 1e-5  # nats a token
-# C6: as experiments/sparsefinder/online.h divides sparsity; of a stratum so many methods at least, and their correlation.
-STRATA = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.925, 0.95, 0.96, 0.97, 0.98, 0.99)
+# C6: of a stratum of sparsity so many methods at least, and their correlation.
 FEWEST_METHODS, CORRELATED = 5, 0.7
 CLAIMS = {
     "c1": "what holds the gold graph gives the teacher's own result",

@@ -135,6 +135,7 @@ class ClaimsTest(WithFolder):
                 rows = [[100 * (value + 0.1 * (i % 3)), 100] for i in range(12)]
                 config = {"parameter": "theta", "value": number, "nearest": 1, "width": 0}
                 config |= {"offline_sparsity": sparsity, "offline_recall": recall}
+                config["stratum"] = 0.9 if sparsity >= 0.9 else 0.85
                 samples = {"columns": ["loss", "weight"], "rows": rows}
                 online = {"metric": "online_log_perplexity", "value": value, "config": config}
                 lines.append(base | row | online | {"samples": samples})
