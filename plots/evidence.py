@@ -4,6 +4,7 @@ A closing record of a decode carries its decodes, one line each: {"columns": [..
 Nothing here looks at a row's times before its state is settled: states come from the reads alone.
 """
 
+import bisect
 import math
 import statistics
 from typing import NamedTuple
@@ -18,13 +19,14 @@ RESAMPLES = 1000
 # Two heaps of reads are two states if their centres lie apart by so many of their common standard
 # deviations (one normal heap, cut anywhere, comes to 2.7, an even spread to 3.5) and by such a
 # factor; if neither is a heap of readings that something else disturbed, a few in a hundred; and if
-# they are heaps, with a valley between: not a heap and its tail, which comes evenly down from it.
+# they are heaps, with a valley between: not a heap and its tail, which comes down from it.
 APART = 4
 FARTHER = 1.15
 SMALLEST = 0.04
-VALLEY = (
-    0.2  # reads in the middle half of the way between the centres, of those of the smaller heap
-)
+# Of windows a quarter of the way between the centres wide, the emptiest on that way holds at most such a share of what
+# the one round either centre does: with so many reads more, since few may miss a window by chance. There the border is.
+VALLEY = 0.2
+MISSED = 2
 
 ALIKE = 1.05  # as far may two readings of one memory lie apart, one right after the other
 
@@ -117,16 +119,36 @@ def states_of(reads):
         "slow": [r for r in ordered if r <= border],
         "fast": [r for r in ordered if r > border],
     }
-    slow, fast = (statistics.median(heap) for heap in heaps.values())
-    between = sum((3 * slow + fast) / 4 < r < (slow + 3 * fast) / 4 for r in ordered)
-    if between > VALLEY * min(map(len, heaps.values())):
+    border = _valley(logs, *(math.log(statistics.median(heap)) for heap in heaps.values()))
+    if border is None:
         return one
+    heaps = {
+        "slow": [r for r in ordered if r <= border],
+        "fast": [r for r in ordered if r > border],
+    }
     return States(
         border,
         {name: statistics.median(heap) for name, heap in heaps.items()},
         {name: len(heap) / len(ordered) for name, heap in heaps.items()},
         {name: _range(heap) for name, heap in heaps.items()},
     )
+
+
+def _valley(logs, slow, fast):
+    """The middle of the emptiest stretch between two centres, GB/s, all else in logarithms; None: there is no valley."""
+    width = (fast - slow) / 4
+
+    def within(begin):
+        return bisect.bisect_right(logs, begin + width) - bisect.bisect_left(logs, begin)
+
+    steps = 60  # of the way on which a window fits
+    counts = [within(slow + (fast - slow - width) * i / steps) for i in range(steps + 1)]
+    least = min(counts)
+    if least + MISSED > VALLEY * min(within(centre - width / 2) for centre in (slow, fast)):
+        return None
+    emptiest = [i for i, count in enumerate(counts) if count == least]
+    middle = emptiest[len(emptiest) // 2]
+    return math.exp(slow + (fast - slow - width) * middle / steps + width / 2)
 
 
 def _range(ordered):

@@ -58,6 +58,17 @@ class States(unittest.TestCase):
         reads = [self.draw.gauss(60, 0.3) for _ in range(368)]
         reads += [self.draw.uniform(42, 59) for _ in range(32)]
         self.assertIsNone(evidence.states_of(reads).border)
+        for times in (1, 10):
+            reads = [self.draw.gauss(60, 0.5) for _ in range(340 * times)]
+            reads += [60 - self.draw.expovariate(0.15) for _ in range(60 * times)]
+            self.assertIsNone(evidence.states_of([max(r, 20) for r in reads]).border, times)
+
+    def test_a_state_with_a_tail_towards_another_is_one_of_two(self):
+        slow = [self.draw.gauss(36, 1.5) for _ in range(300)]
+        fast = [max(44, 64 - abs(self.draw.gauss(0, 8))) for _ in range(500)]
+        states = evidence.states_of(slow + fast)
+        self.assertTrue(40 < states.border < 45, states)
+        self.assertAlmostEqual(states.shares["slow"], 3 / 8, delta=0.01)
 
 
 class Blocks(unittest.TestCase):
