@@ -68,6 +68,9 @@ ROWS = (
 )
 
 
+MARKS = {1: "¹", 2: "²"}  # of how few sittings a figure is
+
+
 def quoted_times():
     """The ids of summary.json that a headline stands on, without the suffix of a state."""
     return {f"{row.prefix}.{row.row}.{kind}_ms" for row in ROWS for kind in ("token", "block")}
@@ -81,7 +84,31 @@ def states_of(found):
     return names | ({SLOW: "slow"} if "memory.read_gbps" + SLOW in found else {})
 
 
-def cell(value, unit="", interval=False):
+def most_sittings(found):
+    """That a quoted time stands on: a sitting that was too short in a state does not count there."""
+    quoted = quoted_times()
+    times = (value.sittings for name, value in found.items() if name.removesuffix(SLOW) in quoted)
+    return max(times, default=1)
+
+
+def of_fewer(found):
+    """What marks say, where figures have any; empty where all stand on as many sittings."""
+    quoted, most = quoted_times(), most_sittings(found)
+    fewer = sorted(
+        {
+            value.sittings
+            for name, value in found.items()
+            if name.removesuffix(SLOW) in quoted and value.sittings < most
+        }
+    )
+    if not fewer:
+        return ""
+    marks = ", ".join(f"{MARKS[n]} of {n}" for n in fewer if n in MARKS)
+    return f"Of {most} sittings; {marks}, since the others met the other state only."
+
+
+def cell(value, unit="", interval=False, most=0):
+    """most: sittings that others stand on; one of fewer has a mark."""
     if not value:
         return Cell("–")
     # Rounded as summary.json is, so that README.md, made of that, says the same.
@@ -89,6 +116,7 @@ def cell(value, unit="", interval=False):
     width = value.high - value.low
     if interval and math.isfinite(width) and width > 1e-6 * abs(value.value):
         text += f" [{value.low:.3g}–{value.high:.3g}]"
+    text += MARKS.get(value.sittings, "") * (value.sittings < most)
     if value.status != "ok":
         text += f" ({value.status.replace('_', ' ')})"
     return Cell(text, value)
@@ -113,7 +141,7 @@ def table(found, is_brief=False):
             names.append("paper's")
     if not is_brief:
         names += [named("share of roofline", state) for state in states.values()]
-    lines = []
+    lines, most = [], most_sittings(found)
     for row in ROWS:
 
         def get(ending, suffix, row=row):
@@ -122,11 +150,11 @@ def table(found, is_brief=False):
         if not any(get("token_ms", suffix) for suffix in states) or (is_brief and row.is_dot):
             continue
         theirs = paper.published(row.experiment, row.row) or paper.Published()
-        cells = [row.words, *(cell(get("token_ms", suffix)) for suffix in states)]
+        cells = [row.words, *(cell(get("token_ms", suffix), most=most) for suffix in states)]
         for kind in ("token", "block"):
             ending = f"{kind}_speedup"
             cells += [
-                "" if row.is_dense else cell(get(ending, suffix), "×", interval=True)
+                "" if row.is_dense else cell(get(ending, suffix), "×", True, most)
                 for suffix in states
             ]
             cells.append("" if row.is_dense else factor(getattr(theirs, ending)))
@@ -144,13 +172,17 @@ def legend(found):
     doubtful = sum(value.status == "untrusted" for value in speedups)
     sittings = max((value.sittings for value in speedups), default=1)
     return (
-        "Speed-ups are over the fastest dense measured, ours or a library's (of tokens one with a "
-        "library's blocks, if these are faster), in brackets their 95 % interval"
-        + (f": of {sittings} sittings the lowest to the highest end." if sittings > 1 else ".")
-    ) + (
-        f" {doubtful} of all {len(speedups)} speed-ups below are marked untrusted: do not quote them."
-        if doubtful
-        else ""
+        (
+            "Speed-ups are over the fastest dense measured, ours or a library's (of tokens one with a "
+            "library's blocks, if these are faster), in brackets their 95 % interval"
+            + (f": of {sittings} sittings the lowest to the highest end." if sittings > 1 else ".")
+        )
+        + " ".join(["", *filter(None, [of_fewer(found)])])
+        + (
+            f" {doubtful} of all {len(speedups)} speed-ups below are marked untrusted: do not quote them."
+            if doubtful
+            else ""
+        )
     )
 
 
@@ -242,7 +274,8 @@ def whose_dense(found):
     said = [
         f"{shape.upper()} {weight_type} "
         + " and ".join(
-            f"{value.value:.3g}× ({library_name(value.whose)}{f', {state}' * several})"
+            f"{value.value:.3g}× ({library_name(value.whose)}{f', {state}' * several}"
+            f"{', untrusted' * (value.status == 'untrusted')})"
             for value, state in values
         )
         for shape, weight_type, values in each

@@ -20,11 +20,12 @@ BEGIN, END = "<!-- headline:begin -->", "<!-- headline:end -->"
 def table(summary, link):
     """The headline of a summary, where its report is, and which library's dense block is the fastest."""
     found = {name: of_entry(entry) for name, entry in summary.items()}
+    quoted = headline.quoted_times()
     commits = sorted(
         {
             commit
             for name, entry in summary.items()
-            if name.endswith(".token_ms")
+            if name.partition("@")[0] in quoted
             for commit in entry["commit"].split("+")
         }
     )
@@ -32,7 +33,8 @@ def table(summary, link):
         [
             *headline.table(found, is_brief=True),
             "",
-            f"Commit {', '.join(commits)}, all threads; [all tables]({link}). {headline.whose_dense(found)}",
+            f"Commit {', '.join(commits)}, all threads; [all tables]({link}). "
+            + " ".join(filter(None, [headline.of_fewer(found), headline.whose_dense(found)])),
         ]
     )
 

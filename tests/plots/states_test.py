@@ -102,6 +102,7 @@ def sitting(name, number, waiting=0.01, rounds=120, **more):
             found.append(shared | {"metric": metric} | quartiles(values))
         counted = {"metric": "token_bytes", "value": 4e6, "status": "ok"}
         found.append(shared | counted)
+        found.append(shared | {"metric": "read_gbps", "value": 45.0, "unit": "GB/s"})
         closing = next(r for r in found if (r["row"], r["metric"]) == (row, "token_ms"))
         found.remove(closing)
         found.append(
@@ -184,6 +185,8 @@ class Sittings(WithFolder):
         for view, suffix in states.views(records, 2):
             found = view.get("table1_800m", "baseline", 2, "token_ms")["ceilings"]
             self.assertEqual(found["read_gbps"], RATE["slow" if suffix else "fast"])
+            beside = view.get("table1_800m", "baseline", 2, "read_gbps")
+            self.assertEqual(beside["value"], RATE["slow" if suffix else "fast"])
 
     def test_an_incomplete_sitting_is_left_out_and_named(self):
         self.add(3, {"complete": False})
@@ -246,13 +249,24 @@ class Sittings(WithFolder):
         self.assertFalse(decode.counts({"status": "untrusted"}))
         self.assertTrue(decode.counts({"status": "ok"}))
 
-    def test_a_headline_of_fewer_sittings_is_found(self):
+    def test_what_stands_on_fewer_sittings_is_marked_or_found(self):
         def leave(number, _, row):
             if number < 2:
                 row[COLUMNS.index("state_read_gbps")] = RATE["fast"]
 
         self.rewrite(leave)
-        self.assertIn("table1.800m.baseline.token_ms@slow: of 1 sittings", self.check()[1])
+        summary = self.summary()
+        found = {name: values.of_entry(entry) for name, entry in summary.items()}
+        self.assertEqual(summary["table1.800m.baseline.token_ms@slow"]["sittings"], 1)
+        (dense,) = (line for line in headline.table(found) if "800M, dense" in line)
+        fast, slow = dense.split("|")[2:4]
+        self.assertNotIn("¹", fast)
+        self.assertIn("¹", slow)
+        self.assertIn("Of 3 sittings; ¹ of 1", headline.of_fewer(found))
+        self.assertIn("Of 3 sittings; ¹ of 1", headline.legend(found))
+        self.assertNotIn("baseline.token_ms: of", self.check()[1])
+        said = self.check("--least", "5")[1]
+        self.assertIn("table1.800m.baseline.token_ms: of 4 sittings, 5 are wanted", said)
 
     def test_headline_and_report_show_states_side_by_side(self):
         summary = self.summary()
