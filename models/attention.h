@@ -111,6 +111,11 @@ class SelfAttention : public Layer {
                     const float* v, float* o) const = 0;
   /// length: positions up to the current one.
   virtual Cost step_cost(int tokens, std::int64_t length) const = 0;
+  /// Counted after a step at the last of these positions.
+  virtual Cost step_cost_of(const AttentionCache& /*cache*/, int tokens,
+                            std::int64_t length) const {
+    return step_cost(tokens, length);
+  }
 
   /// Work of one sequence; an expectation where who meets depends on the values.
   virtual AttentionWork work(std::int64_t length, bool causal) const = 0;

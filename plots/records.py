@@ -17,6 +17,13 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 _SELECTION = ("selection_noise", "hard_probability")
 _MODULES = ("modules", "kernel_size")
+_SPARSEFINDER = (
+    "normaliser",
+    "entmax_alpha",
+    "sparsefinder_rank",
+    "sparsefinder_window",
+    "sparsefinder_global",
+)
 _DIGITS = ("digits_min", "digits_max", "eval_digits_min", "eval_digits_max")
 # Knobs that some choices of another knob alone read: records hold every knob that there was.
 READS = {
@@ -72,6 +79,13 @@ READS = {
             "routing_decay",
             "routing_commitment",
         ),
+        "sparsefinder_distance": (*_SPARSEFINDER, "sparsefinder_density"),
+        "sparsefinder_quantization": (*_SPARSEFINDER, "sparsefinder_bins"),
+        "sparsefinder_kmeans": (
+            *_SPARSEFINDER,
+            "sparsefinder_clusters",
+            "sparsefinder_nearest",
+        ),
     },
     "loss": {"multiplicative": ("loss_modules",), "low_rank": ("loss_rank",)},
     "recurrence": {"sru": ("recurrence_width",)},
@@ -122,6 +136,13 @@ LATER = {
     "routing_window": 0,
     "routing_decay": 0.999,
     "routing_commitment": 1e-4,
+    "sparsefinder_rank": 4,
+    "sparsefinder_window": 1,
+    "sparsefinder_global": 0,
+    "sparsefinder_density": 0.1,
+    "sparsefinder_clusters": 8,
+    "sparsefinder_nearest": 1,
+    "sparsefinder_bins": 8,
     "adam_epsilon": 1e-5,
     "decay_steps": 0,
     "future_tokens": 1,

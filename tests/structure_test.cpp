@@ -59,7 +59,8 @@ using Prefixes = std::vector<std::string>;
 const std::vector<std::pair<std::string, Prefixes>> kMayInclude = {
     {"kernels/", {"kernels/", "hwy/", "Random123/", "Eigen/", "cblas.h", "oneapi/", "dnnl"}},
     {"models/", {"models/", "kernels/", "Eigen/"}},
-    {"models/layers/", {"models/*", "models/layers/", "kernels/", "Eigen/", "xtensor/"}},
+    {"models/layers/",
+     {"models/*", "models/layers/", "kernels/", "Eigen/", "xtensor/", "boost/math/"}},
     {"models/transformer/", {"models/*", "models/layers/", "models/transformer/", "kernels/"}},
     {"models/sparsefinder/",
      {"models/*", "models/layers/", "models/sparsefinder/", "kernels/", "Eigen/", "xtensor/"}},

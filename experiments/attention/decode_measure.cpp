@@ -9,17 +9,12 @@
 #include "kernels/ceilings.h"
 #include "kernels/clock.h"
 #include "models/initialize.h"
-#include "models/layers/catalog.h"
 
 namespace scaling {
 
 DecodeCore::DecodeCore(const ModelConfig& model, std::int64_t context, const KernelSet& kernels,
                        Team& team, const ColdMemory& elsewhere)
-    : context_(context),
-      kernels_(kernels),
-      team_(team),
-      elsewhere_(elsewhere),
-      attention_(make_self_attention(model)) {
+    : context_(context), kernels_(kernels), team_(team), elsewhere_(elsewhere), attention_(model) {
   require_memory(cache_bytes(), "the cache of " + std::to_string(context) + " positions",
                  "take fewer (--contexts)");
   cache_ = attention_->make_cache(1, capacity(context));
@@ -85,7 +80,7 @@ Candidate DecodeCore::candidate(const std::string& name) {
 }
 
 Cost DecodeCore::cost() const {
-  return attention_->step_cost(1, context_ + kUntimedSteps + kTimedSteps / 2 + 1);
+  return attention_->step_cost_of(*cache_, 1, context_ + kUntimedSteps + kTimedSteps / 2 + 1);
 }
 
 }  // namespace scaling

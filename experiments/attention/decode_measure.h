@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "experiments/attention/held_attention.h"
 #include "experiments/instruments/cold_memory.h"
 #include "experiments/instruments/interleave.h"
 #include "kernels/cost.h"
@@ -40,9 +41,9 @@ class DecodeCore {
   /// For interleave; borrows this.
   Candidate candidate(const std::string& name);
 
-  /// What the middle one of the timed steps reads and computes.
+  /// What the middle one of the timed steps reads and computes; after a trial.
   Cost cost() const;
-  std::uint64_t cache_bytes() const { return bytes_of(*attention_, context_); }
+  std::uint64_t cache_bytes() const { return bytes_of(attention_.layer(), context_); }
   /// What the cache of such a decode takes.
   static std::uint64_t bytes_of(const SelfAttention& attention, std::int64_t context) {
     return attention.cache_bytes(1, capacity(context));
@@ -63,7 +64,7 @@ class DecodeCore {
   const KernelSet& kernels_;
   Team& team_;
   const ColdMemory& elsewhere_;
-  std::unique_ptr<SelfAttention> attention_;
+  const HeldAttention attention_;
   std::unique_ptr<AttentionCache> cache_;
   std::vector<float> q_, k_, v_, o_, workspace_;
 };

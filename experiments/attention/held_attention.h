@@ -14,6 +14,7 @@ class HeldAttention {
  public:
   explicit HeldAttention(const ModelConfig& model);
   const SelfAttention* operator->() const { return attention_.get(); }
+  const SelfAttention& layer() const { return *attention_; }
 
  private:
   std::unique_ptr<SelfAttention> attention_;

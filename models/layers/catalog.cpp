@@ -17,6 +17,7 @@
 #include "models/layers/attention/patterns/window.h"
 #include "models/layers/attention/performer.h"
 #include "models/layers/attention/routing.h"
+#include "models/layers/attention/sparsefinder.h"
 #include "models/layers/attention/split_heads.h"
 #include "models/layers/attention_list.h"
 #include "models/layers/catalog_entry.h"
@@ -94,6 +95,9 @@ Entries<SelfAttention>& entries() {
       entry<SelfAttention, PerformerAttention>("performer"),
       entry<SelfAttention, LinformerAttention>("linformer"),
       entry<SelfAttention, RoutingAttention>("routing"),
+      entry<SelfAttention, SparsefinderDistanceAttention>("sparsefinder_distance"),
+      entry<SelfAttention, SparsefinderQuantizationAttention>("sparsefinder_quantization"),
+      entry<SelfAttention, SparsefinderClusterAttention>("sparsefinder_kmeans"),
   };
   return all;
 }

@@ -18,10 +18,6 @@ struct Prediction {
   double operations = 0;
 };
 
-/// Bits of a row of n keys: bit i is whether x[i] is at most the limit. row: of (n + 63) / 64
-/// words.
-void mark_at_most(const float* x, std::int64_t n, float limit, std::uint64_t* row);
-
 /// Pairs at a squared distance of at most each of the thresholds: infinity gives all pairs, a
 /// negative one none. q, k: (positions, rank).
 std::vector<Prediction> predict_by_distance(const Mat& q, const Mat& k,

@@ -8,6 +8,7 @@
 
 #include "kernels/check.h"
 #include "kernels/random.h"
+#include "models/layers/attention/bit_rows.h"
 #include "models/layers/attention/patterns/bigbird.h"
 #include "models/layers/parts/normals.h"
 

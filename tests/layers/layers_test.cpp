@@ -408,7 +408,11 @@ TEST_P(AttentionTest, PairsAreThoseThatMeet) {
         EXPECT_THROW(attention->make_cache(1, length), UserError);
         continue;
       }
-      const Mat met = attention->forward(q, q, Mat::Identity(length, c.d_model), causal);
+      Pass pass = evaluation_pass();
+      const auto kept = attention->make_activations();
+      Mat met;
+      attention->forward(pass, q, q, Mat::Identity(length, c.d_model), {.causal = causal}, *kept,
+                         met);
       double pairs = 0;
       for (std::int64_t t = 0; t < length; ++t) {
         for (std::int64_t j = 0; j < length; ++j) {
@@ -420,7 +424,7 @@ TEST_P(AttentionTest, PairsAreThoseThatMeet) {
       // pricing_test holds it. Without a graph there are none to count.
       if (steps_approximately(GetParam())) continue;
       if (!traits_of(GetParam()).has_graph) pairs = 0;
-      EXPECT_EQ(attention->work(length, causal).pairs, pairs) << length;
+      EXPECT_EQ(attention->work_of(*kept, length, causal).pairs, pairs) << length;
     }
   }
 }

@@ -541,7 +541,8 @@ TEST(ConfigTest, AShapeTakesSizesOnly) {
                          {"linformer_sharing", "key_value"},
                          {"future_tokens", "3"},
                          {"routing_decay", "0.7"},
-                         {"routing_commitment", "0.7"}};
+                         {"routing_commitment", "0.7"},
+                         {"sparsefinder_density", "0.7"}};
   ModelConfig c;
   for (const auto& [name, value] : kept) set_field(c, name, value);
   std::set<std::string> names;

@@ -77,6 +77,10 @@ ModelConfig awkward_config() {
   set_field(c, "window_width", 3);
   set_field(c, "longformer_dilation", 2);
   set_field(c, "routing_clusters", 2);
+  set_field(c, "sparsefinder_rank", 2);
+  set_field(c, "sparsefinder_density", 0.4);
+  set_field(c, "sparsefinder_clusters", 2);
+  set_field(c, "sparsefinder_bins", 2);
   return c;
 }
 

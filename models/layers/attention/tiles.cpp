@@ -4,15 +4,20 @@
 #include "models/layers/attention/tiles.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <memory>
+#include <numeric>
 #include <utility>
 #include <vector>
 
 #include "kernels/check.h"
 #include "kernels/parallel.h"
 #include "models/attention_graphs.h"
+#include "models/layers/attention/head_pairs.h"
 #include "models/layers/attention/head_rows.h"
 #include "models/layers/attention/tile_plan.h"
 #include "models/layers/parts/partial_sums.h"
@@ -27,6 +32,45 @@ constexpr float kMasked = -1e9f;
 /// Logit of keys that are left out: below whatever is masked.
 constexpr float kNever = -1e30f;
 
+/// A graph that was given, as parts of the pattern.
+class GivenPairs : public HeadPairs {
+ public:
+  GivenPairs(const Pattern& pattern, HeadGraph graph)
+      : pattern_(pattern), graph_(std::move(graph)) {}
+  std::int64_t decisions(std::int64_t) const override { return 0; }
+  void choose(std::int64_t, const Mat&, const Mat&, const std::uint8_t*, std::int32_t*) override {}
+  void load(const PatternCall& call, const std::int32_t*) override {
+    SCALING_CHECK(graph_.positions() == call.keys && call.queries == call.keys);
+  }
+  const Pattern& pattern() const override { return pattern_; }
+  bool hides(const Pattern::Part&) const override { return true; }
+  void show(const PatternCall&, const Pattern::Part& part, std::int64_t i, Range keys,
+            std::uint64_t* bits) const override {
+    const std::int64_t query = part.queries.at(i);
+    std::fill_n(bits, (keys.size() + 63) / 64, std::uint64_t(0));
+    for (std::int64_t j = 0; j < keys.size(); ++j) {
+      const bool meets = graph_.has(query, part.keys.at(keys.begin + j));
+      bits[j / 64] |= std::uint64_t(meets) << (j % 64);
+    }
+  }
+
+ private:
+  const Pattern& pattern_;
+  HeadGraph graph_;
+};
+
+/// What a row of a tile shows of keys that its pattern would: a range, and which of it.
+struct Shown {
+  Range keys;                  // counted from the tile's first; from the first to the last shown
+  std::int64_t bits_from = 0;  // the key of the first bit
+  std::array<std::uint64_t, kKeysAtOnce / 64> bits;
+
+  bool has(std::int64_t key) const {
+    const std::int64_t bit = key - bits_from;
+    return (bits[std::size_t(bit / 64)] >> (bit % 64) & 1) != 0;
+  }
+};
+
 /// One thread's buffers for one example and head.
 struct Buffers {
   HeadRows q, k, v, o, dout, dq, dk, dv;
@@ -38,14 +82,19 @@ struct Buffers {
   /// queries in an order of its own all queries', so at worst a number for each of its pairs.
   std::vector<std::vector<float>> candidates;
   std::vector<float> slopes;  // of a row of a tile
-  HeadGraph graph;            // of Pass::graphs
+  std::unique_ptr<HeadPairs> pairs;
+  const void* pairs_of = nullptr;  // who made them: several layers may share activations
+  /// Of the tile at hand, if its part hides some of what the pattern shows.
+  bool hides = false;
+  std::vector<Shown> shown;
 };
 
 struct AttentionActivations : Activations {
   /// (examples * heads, queries): the largest unscaled logit, and one over the sum of exp(logit -
   /// the largest), or the threshold.
   std::vector<float> largest, statistics;
-  Mat o;  ///< the last result, (rows, heads * d_head)
+  Mat o;                          ///< the last result, (rows, heads * d_head)
+  std::vector<double> pairs_met;  ///< (examples * heads), where pairs are chosen
   /// A thread uses the one at its first pair of example and head, so only a few are ever sized.
   std::vector<Buffers> buffers;
 };
@@ -53,16 +102,17 @@ struct AttentionActivations : Activations {
 /// One head of one example in a call.
 struct Head {
   const Pass& pass;
-  const Pattern& pattern;
+  const Pattern* pattern;
   const ThresholdNormaliser* normaliser;
   std::uint64_t stream;
   const std::uint8_t* seen;  // keys, or null
   PatternCall call;
   std::int64_t d;
   std::int64_t pair;                 // example * the layer's heads + head
+  std::int64_t own;                  // the same of these heads alone
   float* largest;                    // (queries)
   float* statistics;                 // (queries)
-  const HeadGraph* graph = nullptr;  // null: all that the pattern shows
+  const HeadPairs* pairs = nullptr;  // null: all that the pattern shows
   float scale() const { return 1 / std::sqrt(float(d)); }
 };
 
@@ -82,25 +132,72 @@ const Positions& queries_of(const Buffers& b, const Tile& tile) {
 
 const Positions& keys_of(const Buffers& b, const Tile& tile) { return b.plan.part_of(tile).keys; }
 
-/// Keys that a tile's i-th query may look at, counted from the tile's first; of a graph from its
-/// first to its last one there.
-Range visible(const Head& head, const Buffers& b, const Tile& tile, std::int64_t i) {
-  const Range all = head.pattern.visible(head.call, b.plan.part_of(tile), tile.queries.begin + i);
-  std::int64_t begin = std::clamp(all.begin, tile.keys.begin, tile.keys.end);
-  std::int64_t end = std::clamp(all.end, begin, tile.keys.end);
-  if (head.graph) {
-    const std::int64_t query = b.plan.query(tile, i);
-    while (begin < end && !head.graph->has(query, begin)) ++begin;
-    while (begin < end && !head.graph->has(query, end - 1)) --end;
-  }
+/// Keys that the pattern shows to a tile's i-th query, counted from the tile's first.
+Range of_pattern(const Head& head, const Buffers& b, const Tile& tile, std::int64_t i) {
+  const Range all = head.pattern->visible(head.call, b.plan.part_of(tile), tile.queries.begin + i);
+  const std::int64_t begin = std::clamp(all.begin, tile.keys.begin, tile.keys.end);
+  const std::int64_t end = std::clamp(all.end, begin, tile.keys.end);
   return end > begin ? Range{begin - tile.keys.begin, end - tile.keys.begin} : Range{0, 0};
 }
 
-/// Hides keys between those of a graph.
-void leave_out(const Head& head, const Tile& tile, std::int64_t query, Range keys, float* row) {
-  if (!head.graph) return;
-  for (std::int64_t j = keys.begin; j < keys.end; ++j) {
-    if (!head.graph->has(query, tile.keys.begin + j)) row[j] = kNever;
+/// Keys that a tile's i-th query may look at; where some are hidden, from the first to the last
+/// that is not.
+Range visible(const Head& head, const Buffers& b, const Tile& tile, std::int64_t i) {
+  return b.hides ? b.shown[std::size_t(i)].keys : of_pattern(head, b, tile, i);
+}
+
+/// Has to be called before a tile is worked on.
+void enter(const Head& head, const Tile& tile, Buffers& b) {
+  const Pattern::Part& part = b.plan.part_of(tile);
+  b.hides = head.pairs && head.pairs->hides(part);
+  if (!b.hides) return;
+  b.shown.resize(std::size_t(kQueriesAtOnce));
+  for (std::int64_t i = 0; i < tile.queries.size(); ++i) {
+    Shown& row = b.shown[std::size_t(i)];
+    const Range keys = of_pattern(head, b, tile, i);
+    row.keys = {0, 0};
+    row.bits_from = keys.begin;
+    if (keys.size() == 0) continue;
+    const Range of_part = {tile.keys.begin + keys.begin, tile.keys.begin + keys.end};
+    head.pairs->show(head.call, part, tile.queries.begin + i, of_part, row.bits.data());
+    const std::int64_t words = (keys.size() + 63) / 64;
+    std::int64_t first = 0, last = words - 1;
+    while (first < words && row.bits[std::size_t(first)] == 0) ++first;
+    if (first == words) continue;
+    while (row.bits[std::size_t(last)] == 0) --last;
+    const int before = std::countr_zero(row.bits[std::size_t(first)]);
+    const int after = std::countl_zero(row.bits[std::size_t(last)]);
+    row.keys = {keys.begin + 64 * first + before, keys.begin + 64 * (last + 1) - after};
+  }
+}
+
+/// Takes tiles out of the plan in which nobody meets; returns how many pairs meet in the rest.
+double leave_tiles_out(const Head& head, Buffers& b) {
+  double pairs = 0;
+  std::erase_if(b.plan.tiles, [&](const Tile& tile) {
+    enter(head, tile, b);
+    const double before = pairs;
+    for (std::int64_t i = 0; i < tile.queries.size(); ++i) {
+      const Range keys = visible(head, b, tile, i);
+      if (!b.hides) {
+        pairs += double(keys.size());
+        continue;
+      }
+      for (std::int64_t j = keys.begin; j < keys.end; ++j) {
+        pairs += double(b.shown[std::size_t(i)].has(j));
+      }
+    }
+    return pairs == before;
+  });
+  return pairs;
+}
+
+/// Hides keys between those that are shown.
+void leave_out(const Buffers& b, std::int64_t i, float* row) {
+  if (!b.hides) return;
+  const Shown& shown = b.shown[std::size_t(i)];
+  for (std::int64_t j = shown.keys.begin; j < shown.keys.end; ++j) {
+    row[j] = shown.has(j) ? row[j] : kNever;
   }
 }
 
@@ -168,7 +265,7 @@ void softmax(const Head& head, const Tile& tile, Buffers& b) {
     Row row = vectors_of(keys, scores);
     if (keys.size() > 0) {
       mask_row(seen, keys, scores);
-      leave_out(head, tile, query, keys, scores);
+      leave_out(b, i, scores);
       const float before = largest;
       largest = std::max(before, row.maxCoeff());
       if (largest > before) {
@@ -194,6 +291,7 @@ void mix_values(const Head& head, const Tile& tile, Buffers& b) {
 void forward_of_softmax(const Head& head, Buffers& b) {
   b.sums.assign(std::size_t(head.call.queries), 0.0f);
   for (const Tile& tile : b.plan.tiles) {
+    enter(head, tile, b);
     product_of_keys(head, tile, b, b.q, b.k, b.scores);
     softmax(head, tile, b);
     mix_values(head, tile, b);
@@ -215,7 +313,7 @@ void collect_candidates(const Head& head, const Tile& tile, std::int64_t first, 
     const std::int64_t query = b.plan.query(tile, i);
     float* row = b.scores.row(i).data();
     mask_row(seen, keys, row);
-    leave_out(head, tile, query, keys, row);
+    leave_out(b, i, row);
     float& largest = head.largest[query];
     largest = std::max(largest, vectors_of(keys, row).maxCoeff());
     const float least = largest + head.normaliser->lowest() / head.scale();
@@ -259,6 +357,7 @@ void forward_by_threshold(const Head& head, Buffers& b) {
     const std::int64_t queries = std::min(size, head.call.queries - query);
     for (std::int64_t i = 0; i < queries; ++i) b.candidates[std::size_t(i)].clear();
     for (; next < tiles.size() && tiles[next].group == tiles[first].group; ++next) {
+      enter(head, tiles[next], b);
       product_of_keys(head, tiles[next], b, b.q, b.k, b.scores);
       collect_candidates(head, tiles[next], query, b);
     }
@@ -268,13 +367,16 @@ void forward_by_threshold(const Head& head, Buffers& b) {
     for (std::size_t at = first; at < next; ++at) {
       const Tile& tile = tiles[at];
       // A single tile's logits are still there, masked.
-      if (next - first > 1) product_of_keys(head, tile, b, b.q, b.k, b.scores);
+      if (next - first > 1) {
+        enter(head, tile, b);
+        product_of_keys(head, tile, b, b.q, b.k, b.scores);
+      }
       const std::uint8_t* seen = seen_in(head, tile, b);
       for (std::int64_t i = 0; i < tile.queries.size(); ++i) {
         const Range keys = visible(head, b, tile, i);
         float* scores = b.scores.row(i).data();
         mask_row(seen, keys, scores);
-        leave_out(head, tile, b.plan.query(tile, i), keys, scores);
+        leave_out(b, i, scores);
         probabilities(head, seen, tile, keys, b.plan.query(tile, i), scores);
         drop_row(head, b, tile, b.plan.query(tile, i), keys, scores);
       }
@@ -283,22 +385,18 @@ void forward_by_threshold(const Head& head, Buffers& b) {
   }
 }
 
-void forward_of_head(const Head& head, Buffers& b) {
+/// Returns how many pairs met, where they are chosen.
+double forward_of_head(const Head& head, Buffers& b) {
   std::fill_n(head.largest, head.call.queries, -std::numeric_limits<float>::infinity());
   b.o.all.setZero(head.call.queries, head.d);
-  b.plan.make(head.pattern, head.call);
-  // Rows of a graph are positions, and so are those of a single part without an order of its own.
-  if (head.graph) {
-    const Pattern::Part& part = b.plan.parts.all.front();
-    SCALING_CHECK(b.plan.parts.all.size() == 1 && head.graph->positions() == head.call.keys);
-    SCALING_CHECK(part.queries.are_neighbours() && part.queries.first == 0);
-    SCALING_CHECK(part.keys.are_neighbours() && part.keys.first == 0);
-  }
+  b.plan.make(*head.pattern, head.call);
+  const double pairs = head.pairs ? leave_tiles_out(head, b) : 0;
   if (head.normaliser) {
     forward_by_threshold(head, b);
   } else {
     forward_of_softmax(head, b);
   }
+  return pairs;
 }
 
 /// Slopes of a row of probabilities up to the last key that it sees; softmax's are they themselves.
@@ -322,6 +420,7 @@ void find_deltas(const Head& head, Buffers& b) {
   b.sums.assign(std::size_t(head.call.queries), 0.0f);
   std::fill(b.deltas.begin(), b.deltas.end(), 0.0f);
   for (const Tile& tile : b.plan.tiles) {
+    enter(head, tile, b);
     product_of_keys(head, tile, b, b.q, b.k, b.scores);
     product_of_keys(head, tile, b, b.dout, b.v, b.gradient);
     const std::uint8_t* seen = seen_in(head, tile, b);
@@ -331,6 +430,7 @@ void find_deltas(const Head& head, Buffers& b) {
       float* p = b.scores.row(i).data();
       float* gradient = b.gradient.row(i).data();
       mask_row(seen, keys, p);
+      leave_out(b, i, p);
       probabilities(head, seen, tile, keys, query, p);
       const float* slopes = slopes_of(head, keys, p, b);
       drop_row(head, b, tile, query, keys, gradient);
@@ -355,6 +455,7 @@ void rows_backward(const Head& head, const Tile& tile, Buffers& b) {
     float* scores = b.scores.row(i).data();
     float* gradient = b.gradient.row(i).data();
     mask_row(seen, keys, scores);
+    leave_out(b, i, scores);
     probabilities(head, seen, tile, keys, query, scores);
     drop_row(head, b, tile, query, keys, gradient);
     clear_others(tile, keys, gradient);
@@ -374,13 +475,15 @@ void backward_of_head(const Head& head, Buffers& b) {
   b.dq.all.setZero(head.call.queries, head.d);
   b.dk.all.setZero(head.call.keys, head.d);
   b.dv.all.setZero(head.call.keys, head.d);
-  b.plan.make(head.pattern, head.call);
+  b.plan.make(*head.pattern, head.call);
+  if (head.pairs) leave_tiles_out(head, b);
   find_deltas(head, b);
   // Keys in the outer loop: theirs are the larger parts of tiles.
   b.plan.sort_by_keys();
   const Gemm& gemm = head.pass.gemm;
   const std::int64_t width = b.scores.cols();
   for (const Tile& tile : b.plan.tiles) {
+    enter(head, tile, b);
     const Positions& of_queries = queries_of(b, tile);
     const Positions& of_keys = keys_of(b, tile);
     const float* q = b.q.take(of_queries, tile.queries);
@@ -394,6 +497,19 @@ void backward_of_head(const Head& head, Buffers& b) {
     b.dq.add_product(gemm, false, b.gradient.data(), width, k, keys, of_queries, tile.queries);
     b.dk.add_product(gemm, true, b.gradient.data(), width, q, queries, of_keys, tile.keys);
   }
+}
+
+void own_pairs(const TiledAttention& layer, Buffers& b) {
+  if (b.pairs && b.pairs_of == &layer) return;
+  b.pairs = layer.make_pairs();
+  b.pairs_of = &layer;
+}
+
+/// The head's pairs are those that the buffers' make of the decisions.
+void take_pairs(Head& head, const std::int32_t* decisions, Buffers& b) {
+  b.pairs->load(head.call, decisions);
+  head.pairs = b.pairs.get();
+  head.pattern = &b.pairs->pattern();
 }
 
 /// Rows of one example and columns of one head.
@@ -427,7 +543,7 @@ void for_heads(const TiledAttention& layer, const Pass& pass, const Mat& q, cons
       b.k.all = of_keys(k);
       b.v.all = of_keys(v);
       const Head head = {.pass = pass,
-                         .pattern = *layer.pattern,
+                         .pattern = layer.pattern.get(),
                          .normaliser = layer.normaliser.get(),
                          .stream = own.stream,
                          .seen = mask.keys ? mask.keys + example * keys : nullptr,
@@ -438,6 +554,7 @@ void for_heads(const TiledAttention& layer, const Pass& pass, const Mat& q, cons
                                   .streams = mask.streams},
                          .d = d,
                          .pair = example * all_heads + head_index,
+                         .own = pair,
                          .largest = own.largest.data() + pair * queries,
                          .statistics = own.statistics.data() + pair * queries};
       body(head, of_queries, of_keys, b);
@@ -446,6 +563,11 @@ void for_heads(const TiledAttention& layer, const Pass& pass, const Mat& q, cons
 }
 
 }  // namespace
+
+double TiledAttention::pairs_met(const Activations& kept) const {
+  const std::vector<double>& of_heads = static_cast<const AttentionActivations&>(kept).pairs_met;
+  return std::accumulate(of_heads.begin(), of_heads.end(), 0.0);
+}
 
 std::unique_ptr<Activations> TiledAttention::make_activations() const {
   return std::make_unique<AttentionActivations>();
@@ -471,15 +593,33 @@ void TiledAttention::forward(Pass& pass, const Mat& q, const Mat& k, const Mat& 
   own.o.resize(q.rows(), heads * d_head);
   o.resize(q.rows(), q.cols());
   SCALING_CHECK(!pass.graphs || (!pass.training && pass.examples == 1 && queries == keys));
+  SCALING_CHECK(!pass.graphs || !make_pairs);
   const std::int64_t attention = pass.graphs ? pass.attentions++ : 0;
+  own.pairs_met.assign(pass.graphs || make_pairs ? std::size_t(pairs) : 0, 0.0);
+  const std::int64_t decisions = make_pairs ? make_pairs()->decisions(queries) : 0;
+  if (pass.recalls_decisions()) {
+    SCALING_CHECK(own.chosen.size() == std::size_t(pairs * decisions));
+  } else {
+    own.chosen.resize(std::size_t(pairs * decisions));
+  }
   for_heads(*this, pass, q, k, v, mask, own,
             [&](const Head& all, const Part& of_queries, const Part&, Buffers& b) {
               Head head = all;
               if (pass.graphs) {
-                b.graph = pass.graphs->graph(attention, head.call.head, b.q.all, b.k.all);
-                head.graph = &b.graph;
+                b.pairs = std::make_unique<GivenPairs>(
+                    *pattern, pass.graphs->graph(attention, head.call.head, b.q.all, b.k.all));
+                b.pairs_of = nullptr;
+                take_pairs(head, nullptr, b);
+              } else if (make_pairs) {
+                own_pairs(*this, b);
+                std::int32_t* chosen = own.chosen.data() + head.own * decisions;
+                if (!pass.recalls_decisions()) {
+                  b.pairs->choose(head.call.head, b.q.all, b.k.all, head.seen, chosen);
+                }
+                take_pairs(head, chosen, b);
               }
-              forward_of_head(head, b);
+              const double met = forward_of_head(head, b);
+              if (head.pairs) own.pairs_met[std::size_t(head.own)] = met;
               among_own(*this, of_queries)(own.o) = b.o.all;
               of_queries(o) = b.o.all;
             });
@@ -491,11 +631,18 @@ void TiledAttention::backward(Pass& pass, const Mat& q, const Mat& k, const Mat&
   auto& own = static_cast<AttentionActivations&>(kept);
   SCALING_CHECK(std::int64_t(own.largest.size()) == q.rows() * heads && own.o.rows() == q.rows());
   SCALING_CHECK(do_.rows() == q.rows() && do_.cols() == q.cols() && !pass.graphs);
+  const std::int64_t pairs = pass.examples * heads;
+  const std::int64_t decisions = std::int64_t(own.chosen.size()) / pairs;
   dq.resize(q.rows(), q.cols());
   dk.resize(k.rows(), k.cols());
   dv.resize(k.rows(), k.cols());
   for_heads(*this, pass, q, k, v, mask, own,
-            [&](const Head& head, const Part& of_queries, const Part& of_keys, Buffers& b) {
+            [&](const Head& all, const Part& of_queries, const Part& of_keys, Buffers& b) {
+              Head head = all;
+              if (make_pairs) {
+                own_pairs(*this, b);
+                take_pairs(head, own.chosen.data() + head.own * decisions, b);
+              }
               b.o.all = among_own(*this, of_queries)(std::as_const(own.o));
               b.dout.all = of_queries(do_);
               backward_of_head(head, b);

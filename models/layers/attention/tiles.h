@@ -1,9 +1,11 @@
 // Forward and backward of attention by tiles of queries and keys, without a matrix of all pairs.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "models/attention.h"
+#include "models/layers/attention/head_pairs.h"
 #include "models/layers/attention/normaliser.h"
 #include "models/layers/attention/pattern.h"
 
@@ -20,6 +22,9 @@ struct TiledAttention {
   std::int64_t heads, d_head;
   std::unique_ptr<Pattern> pattern;
   std::unique_ptr<ThresholdNormaliser> normaliser;  ///< null: softmax
+  /// Where queries and keys say who meets whom: makes what chooses, one a thread, in place of the
+  /// pattern. Null: the pattern says it.
+  std::function<std::unique_ptr<HeadPairs>()> make_pairs = nullptr;
   /// Where several share a layer's heads: that of the layer which is the first here, and how many
   /// the layer has (0: no more than here).
   std::int64_t first = 0, of = 0;
@@ -31,6 +36,8 @@ struct TiledAttention {
                Activations& kept, Mat& o) const;
   void backward(Pass& pass, const Mat& q, const Mat& k, const Mat& v, const AttentionMask& mask,
                 Activations& kept, const Mat& do_, Mat& dq, Mat& dk, Mat& dv) const;
+  /// Of the last forward, where they were chosen or given.
+  double pairs_met(const Activations& kept) const;
   /// The result, and of each head the two numbers of a row.
   double activation_floats() const { return double(heads * (d_head + 2)); }
   /// A head's rows and their gradients, and two tiles; not copies of a tile's rows.
