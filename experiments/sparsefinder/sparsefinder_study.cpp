@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "experiments/sparsefinder/native_model.h"
 #include "experiments/sparsefinder/online.h"
 #include "experiments/sparsefinder/sweep_records.h"
 #include "experiments/study/counts.h"
@@ -33,7 +34,7 @@ constexpr std::int64_t kLocalReach = 5;
 constexpr double kPairSeconds = 1.5e-9;
 
 struct SparsefinderKnobs {
-  std::string checkpoint, name, corpus, validation, cache, dump;
+  std::string checkpoint, name, corpus, validation, cache, dump, models;
   std::string methods = "all";
   std::int64_t length = 0, training_sequences = 200, sequences = 200;
   std::int64_t rank = 4, projection_batch = 16, projection_epochs = 10;
@@ -56,6 +57,8 @@ struct SparsefinderKnobs {
     visit("cache", k.cache, "folder of tokenised texts; empty: cache/ beside the results", place);
     visit("dump", k.dump,
           "folder for queries, keys and one sequence's probabilities as .npy; empty: none", place);
+    visit("models", k.models,
+          "folder for the models of what runs online, to decode and evaluate; empty: none", place);
     visit("methods", k.methods, "a,b,c, or all; an unknown name lists the known", place);
     visit("length", k.length, "tokens of a sequence; 0: as in training");
     visit("training_sequences", k.training_sequences, "that projections and clusters learn from",
@@ -213,7 +216,7 @@ class SparsefinderStudy : public Study {
   Settings added_settings() const override { return {{"teacher", ""}, {"data", ""}}; }
   std::string portable(const std::string& knob, const std::string& value) const override {
     const bool is_place = knob == "checkpoint" || knob == "corpus" || knob == "validation" ||
-                          knob == "cache" || knob == "dump";
+                          knob == "cache" || knob == "dump" || knob == "models";
     return is_place && !value.empty() ? portable_path(value) : value;
   }
 
@@ -313,7 +316,7 @@ class SparsefinderStudy : public Study {
     const std::vector<SweepPoint> points = sweep.run(method, watch);
     if (knobs_.online > 0) {
       for (const SweepPoint* one : online_points(points)) {
-        record_online(point, method, *one, sweep, teacher, watch, sink);
+        record_online(point, method, *one, sweep, models, teacher, watch, sink);
       }
     }
     const std::size_t windows = window_widths(method, plan_->length()).size();
@@ -345,8 +348,8 @@ class SparsefinderStudy : public Study {
 
   /// The model with the graphs of one configuration and window.
   void record_online(const Point& point, const Method& method, const SweepPoint& of,
-                     const Sweep& sweep, const Teacher& teacher, const SweepWatch& watch,
-                     Sink& sink) const {
+                     const Sweep& sweep, const std::map<Source, std::vector<HeadModel>>& models,
+                     const Teacher& teacher, const SweepWatch& watch, Sink& sink) const {
     const HeadPredictor predict = [&](std::int64_t sequence, std::int64_t head, const HeadSlice& q,
                                       const HeadSlice& k) {
       return std::move(sweep.predict(method, {of.configuration}, q, k, sequence, head).front());
@@ -363,7 +366,35 @@ class SparsefinderStudy : public Study {
     extra.config["stratum"] = stratum_of(of.mean.sparsity);
     extra.config["offline_recall"] = of.mean.recall;
     extra.config["offline_sparsity"] = of.mean.sparsity;
-    sink.add(point, {{kOnlineMetric, "nats/token", {log_perplexity(sequences)}}}, extra);
+    std::vector<Metric> metrics;
+    if (is_native(*plan_, method, knobs_.globals)) {
+      const double apart = native_difference(point, method, of, models, teacher, sequences);
+      metrics.push_back({"native_difference", "nats/token", {apart}});
+    }
+    metrics.push_back({kOnlineMetric, "nats/token", {log_perplexity(sequences)}});
+    sink.add(point, metrics, extra);
+  }
+
+  /// How far a sequence's loss moves at most where the model's attention predicts by itself, with
+  /// projections in single precision; writes that model where it was asked for.
+  double native_difference(const Point& point, const Method& method, const SweepPoint& of,
+                           const std::map<Source, std::vector<HeadModel>>& models,
+                           const Teacher& teacher,
+                           const std::vector<OnlineSequence>& sequences) const {
+    const std::unique_ptr<Transformer> native = make_native_model(
+        *plan_, method, models.at(method.source), of.configuration, of.width, knobs_.globals);
+    if (!knobs_.models.empty()) {
+      const std::string name =
+          point.row + "." + print_value(stratum_of(of.mean.sparsity)) + ".safetensors";
+      write_native_model(*plan_, *native, (fs::path(knobs_.models) / name).string());
+    }
+    const std::vector<CrossEntropy> losses = teacher.losses_of(*native, knobs_.online);
+    double farthest = 0;
+    for (std::size_t i = 0; i < losses.size(); ++i) {
+      const CrossEntropy& masked = sequences[i].loss;
+      farthest = std::max(farthest, std::abs(losses[i].loss - masked.loss) / masked.weight);
+    }
+    return farthest;
   }
 
   /// The same with all pairs, and with the gold graphs, which must change nothing.

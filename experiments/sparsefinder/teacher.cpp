@@ -134,6 +134,20 @@ void Teacher::losses(std::int64_t sequences, AttentionGraphs* graphs,
   }
 }
 
+std::vector<CrossEntropy> Teacher::losses_of(Transformer& model, std::int64_t sequences) const {
+  require_sequences(Part::held_out, sequences);
+  const auto kept = model.make_activations();
+  std::vector<CrossEntropy> all;
+  Batch batch;
+  for (std::int64_t i = 0; i < sequences; ++i) {
+    check_interrupt();
+    held_out_batch(i, sequences, batch);
+    Pass pass{.gemm = find_gemm(plan_.train().gemm)};
+    all.push_back(model.loss_of(pass, batch, *kept));
+  }
+  return all;
+}
+
 std::vector<SequenceHeads> Teacher::heads(Part part, std::int64_t sequences,
                                           const std::function<void(std::int64_t)>& done) const {
   require_sequences(part, sequences);

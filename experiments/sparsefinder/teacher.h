@@ -81,6 +81,8 @@ class Teacher {
   void losses(std::int64_t sequences, AttentionGraphs* graphs,
               const std::function<void(std::int64_t)>& before,
               const std::function<void(std::int64_t, const CrossEntropy&)>& after) const;
+  /// Of another model of the same text.
+  std::vector<CrossEntropy> losses_of(Transformer& model, std::int64_t sequences) const;
   const Task& task() const { return *task_; }
 
  private:

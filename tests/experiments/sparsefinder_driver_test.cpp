@@ -154,6 +154,42 @@ TEST_F(SparsefinderDriver, RunsTheModelWithPredictedGraphs) {
   }
 }
 
+/// What predicts by itself has the loss of what is masked, and decodes.
+TEST_F(SparsefinderDriver, NativeModelsAreTheMaskedOnes) {
+  const std::string results = *folder_ / "native", models = *folder_ / "models";
+  for (const auto& [teacher, methods] :
+       {std::pair("s_lm", "distance,quantization,kmeans"), std::pair("s_mlm", "quantization")}) {
+    const Outcome outcome =
+        run_driver("sparsefinder", "--checkpoint '" + checkpoint(teacher) +
+                                       "' --sequences 4 --training_sequences 4 --cluster_points "
+                                       "64 --projection_epochs 1 --draws 9 --online 3 --methods " +
+                                       methods + " --models '" + models +
+                                       "' --threads 2 --results '" + results + "'");
+    ASSERT_EQ(outcome.status, 0) << outcome.text;
+  }
+  const RecordFile file(results, "sparsefinder");
+  std::map<std::string, int> found;
+  for (const Record& r : file.records()) {
+    if (r.metric != "native_difference") continue;
+    ++found[r.row];
+    EXPECT_LT(r.value, 1e-3) << r.row;
+  }
+  EXPECT_GE(found["s_lm.1.distance"], 1);
+  EXPECT_GE(found["s_lm.1.kmeans"], 1);
+  EXPECT_GE(found["s_mlm.1.quantization"], 1);
+  EXPECT_EQ(found.size(), 3u);  // no causal model decides by ranks among all positions
+  int decoded = 0;
+  for (const auto& entry : fs::directory_iterator(models)) {
+    const std::string name = entry.path().filename().string();
+    if (name.rfind("s_lm.1.", 0) != 0) continue;
+    const Outcome text = run_program(
+        "apps/generate", "--checkpoint '" + entry.path().string() + "' --prompt a --tokens 20");
+    EXPECT_EQ(text.status, 0) << text.text;
+    ++decoded;
+  }
+  EXPECT_GE(decoded, 2);
+}
+
 TEST_F(SparsefinderDriver, DumpsWhatOthersCanRead) {
   const std::string dump = *folder_ / "dump", results = *folder_ / "dumped";
   const Outcome outcome =
