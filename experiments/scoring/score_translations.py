@@ -19,8 +19,9 @@ def metrics():
     return {"bleu": BLEU(), "chrf": CHRF()}
 
 
-def score(hypotheses, references, args):
+def score(each_hypotheses, references, args):
     """[Score], in points of 100. Of a text of several lines these are one."""
+    (hypotheses,) = each_hypotheses
     os.environ["SACREBLEU_SEED"] = str(args.seed)
     ours, theirs = (
         [" ".join(text.split("\n")) for text in texts] for texts in (hypotheses, references)

@@ -89,9 +89,16 @@ def sentences(text):
 
 
 def interval(values, draws, seed):
-    """The middle 95 % of the means of so many resamples; the same seed takes the same places of others."""
+    """The middle 95 % of the means of so many resamples of values, a list a seed of a number a text: of seeds, and of
+    texts, the same ones in every seed. The same `seed` takes the same places of others."""
     rng = random.Random(seed)
-    means = sorted(statistics.fmean(rng.choices(values, k=len(values))) for _ in range(draws))
+    places = range(len(values[0]))
+    means = []
+    for _ in range(draws):
+        texts = rng.choices(places, k=len(places))
+        seeds = rng.choices(values, k=len(values)) if len(values) > 1 else values
+        means.append(statistics.fmean(of_seed[i] for of_seed in seeds for i in texts))
+    means.sort()
     beyond = draws // 40
     return means[beyond], means[draws - 1 - beyond]
 
@@ -105,20 +112,32 @@ def package(name):
     )
 
 
-def parse(description, experiment, has_others=False):
-    """has_others: the program compares with other hypotheses."""
+def parse(description, experiment, takes_several=False):
+    """takes_several: hypotheses of several seeds, and others to compare them with."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--hypotheses", type=Path, required=True, help="what generate wrote")
+    parser.add_argument(
+        "--hypotheses",
+        type=Path,
+        nargs="+" if takes_several else 1,
+        required=True,
+        help="what generate wrote" + (", a file a seed" if takes_several else ""),
+    )
     parser.add_argument(
         "--references", type=Path, required=True, help="a text a line, or JSON lines; .gz or not"
     )
     parser.add_argument("--key", default="text", help="of references in JSON lines (text)")
-    if has_others:
-        parser.add_argument("--against", type=Path, help="hypotheses to be compared with")
+    if takes_several:
+        parser.add_argument(
+            "--against",
+            type=Path,
+            nargs="+",
+            default=[],
+            help="hypotheses to be compared with, a file a seed or one for all",
+        )
     else:
-        parser.set_defaults(against=None)
+        parser.set_defaults(against=[])
     parser.add_argument("--results", type=Path, required=True, help="folder of the records")
     parser.add_argument("--experiment", default=experiment, help=f"of the records ({experiment})")
     parser.add_argument("--row", required=True, help="whose hypotheses they are, such as ff_qkv.1")
@@ -128,21 +147,33 @@ def parse(description, experiment, has_others=False):
     args = parser.parse_args()
     if args.draws < 40:
         parser.error(f"--draws {args.draws}: give 40 at least, for an interval of 95 %")
+    if len(args.against) not in (0, 1, len(args.hypotheses)):
+        parser.error(
+            f"--against names {len(args.against)} files and --hypotheses {len(args.hypotheses)}; give one for "
+            "each, in the same order, or one for all"
+        )
     return args
 
 
+def names(paths):
+    return " ".join(path.name for path in paths)
+
+
 def run(args, program, score):
-    """Records what score(hypotheses, references, args) says, [Score], unless that is recorded."""
-    ours, theirs = read_both(args.hypotheses, args.references, args.key)
-    if args.against:
-        read_both(args.against, args.references, args.key)  # or a sentence
+    """Records what score([hypotheses of a file], references, args) says, [Score], unless that is recorded."""
+    ours = []
+    for path in args.hypotheses:
+        texts, theirs = read_both(path, args.references, args.key)
+        ours.append(texts)
+    for path in args.against:
+        read_both(path, args.references, args.key)  # or a sentence
     file = RecordFile(args.results, args.experiment)
     key = file.key(
         program=program,
         row=args.row,
-        hypotheses=fingerprint("\n".join(ours).encode()),
+        hypotheses=fingerprint("\n\n".join("\n".join(texts) for texts in ours).encode()),
         references=fingerprint("\n".join(theirs).encode()),
-        against=fingerprint(args.against.read_bytes()) if args.against else "",
+        against=fingerprint(b"".join(path.read_bytes() for path in args.against)),
         draws=args.draws,
         seed=args.seed,
         sources=sources(HERE),
@@ -163,13 +194,18 @@ def run(args, program, score):
             "low": one.low,
             "high": one.high,
             "spread": (one.high - one.low) / 2,
-            "repeats": len(ours),
+            "repeats": len(theirs),
             "status": "ok",
             "note": one.note,
-            "config": {"texts": len(ours), "draws": args.draws, **one.config},
-            "command": f"experiments/scoring/{program} --hypotheses {args.hypotheses.name} "
+            "config": {
+                "texts": len(theirs),
+                "seeds": len(ours),
+                "draws": args.draws,
+                **one.config,
+            },
+            "command": f"experiments/scoring/{program} --hypotheses {names(args.hypotheses)} "
             f"--references {args.references.name} --key {args.key} --row {args.row} "
-            + (f"--against {args.against.name} " if args.against else "")
+            + (f"--against {names(args.against)} " if args.against else "")
             + f"--draws {args.draws} --seed {args.seed} --results DIR",
             "seed": args.seed,
             "key": key,

@@ -118,7 +118,7 @@ class WithFolder(unittest.TestCase):
             mock.patch.object(sys, "argv", [*command, *more]),
             contextlib.redirect_stdout(io.StringIO()) as said,
         ):
-            args = scores.parse(module.__doc__, "e", has_others=module is score_summaries)
+            args = scores.parse(module.__doc__, "e", takes_several=module is score_summaries)
             scores.run(args, "program", module.score)
         lines = (self.folder / "results" / "e.jsonl").read_text().splitlines()
         return [json.loads(line) for line in lines], said.getvalue()
@@ -176,9 +176,9 @@ class Texts(WithFolder):
 
 class Intervals(unittest.TestCase):
     def test_of_what_varies_as_the_normal_law_says_and_of_the_same_none(self):
-        self.assertEqual(scores.interval([0.25] * 7, 100, 1), (0.25, 0.25))
+        self.assertEqual(scores.interval([[0.25] * 7], 100, 1), (0.25, 0.25))
         values = [i / 400 for i in range(400)]
-        low, high = scores.interval(values, 2000, 1)
+        low, high = scores.interval([values], 2000, 1)
         half = 1.96 * math.sqrt(1 / 12 / 400)
         mean = sum(values) / 400
         self.assertAlmostEqual(low, mean - half, delta=0.1 * half)
@@ -186,9 +186,9 @@ class Intervals(unittest.TestCase):
 
     def test_a_seed_takes_the_same_places(self):
         values = [0.1, 0.5, 0.2, 0.9]
-        low, high = scores.interval(values, 100, 3)
-        self.assertEqual(scores.interval(values, 100, 3), (low, high))
-        twice = scores.interval([2 * value for value in values], 100, 3)
+        low, high = scores.interval([values], 100, 3)
+        self.assertEqual(scores.interval([values], 100, 3), (low, high))
+        twice = scores.interval([[2 * value for value in values]], 100, 3)
         self.assertAlmostEqual(twice[0], 2 * low)
         self.assertAlmostEqual(twice[1], 2 * high)
 
@@ -231,14 +231,14 @@ class Records(WithFolder):
         self.assertEqual(
             [r["metric"] for r in records],
             [
-                "rouge_1",
-                "rouge_2",
-                "rouge_lsum",
-                "rouge_l",
-                "rouge_1.stemmed",
-                "rouge_2.stemmed",
-                "rouge_lsum.stemmed",
-                "rouge_l.stemmed",
+                "rouge1",
+                "rouge2",
+                "rougeLsum",
+                "rougeL",
+                "rouge1.stemmed",
+                "rouge2.stemmed",
+                "rougeLsum.stemmed",
+                "rougeL.stemmed",
             ],
         )
         for record in records:
@@ -260,14 +260,56 @@ class Records(WithFolder):
             )
         self.assertEqual(len(records), 16)
         found = {r["metric"]: r for r in records}
-        own, above = found["rouge_1"], found["rouge_1.above_other"]
+        own, above = found["rouge1"], found["rouge1.above_other"]
         self.assertAlmostEqual(above["config"]["others"], own["value"] - above["value"])
         # Of nine words one, of six none, of seven all are the same, halved.
         self.assertAlmostEqual(above["config"]["others"], (1 / 9 + 0 + 1) / 6)
-        self.assertIn("less other.txt", above["note"])
+        self.assertIn("less other document", above["note"])
         self.assertIn("--against other.txt", above["command"])
-        self.assertIn("rouge_1.above_other: ", said)
+        self.assertIn("rouge1.above_other: ", said)
         self.assertIn("fewer.txt has 1 texts", refusal)
+
+    def test_several_seeds_are_one_row(self):
+        args = types.SimpleNamespace(
+            draws=400,
+            seed=1,
+            key="x",
+            references=self.write("theirs.txt", "a b\nc d\n"),
+            against=[],
+        )
+        references = ["a b", "c d"]
+        ours = [["a b", "c d"], ["a b", "x y"]]
+        with mock.patch.object(
+            score_summaries, "scorer", lambda stemmed: FakeScorer(score_summaries.KINDS, stemmed)
+        ):
+            both = score_summaries.score(ours, references, args)[0]
+            first = score_summaries.score(ours[:1], references, args)[0]
+            args.against = [
+                self.write("other1.txt", "a b\nx y\n"),
+                self.write("other2.txt", "x\nx\n"),
+            ]
+            above = score_summaries.score(ours, references, args)[-1]
+            args.against = args.against[:1]
+            above_one = score_summaries.score(ours, references, args)[8]
+        self.assertAlmostEqual(both.value, (0.5 + 0.5 + 0.5 + 0) / 4)
+        self.assertEqual((both.low, both.high), (0, 0.5))
+        self.assertEqual((first.value, first.low, first.high), (0.5, 0.5, 0.5))
+        self.assertEqual(above.metric, "rougeL.stemmed.above_other")
+        self.assertAlmostEqual(above.value, (0 + 0.5 + 0.5 + 0) / 4)
+        self.assertAlmostEqual(above_one.value, (0 + 0.5 + 0 + 0) / 4)
+        self.assertIn("2 seeds", both.note)
+
+    def test_files_to_compare_with_are_as_many_or_one(self):
+        paths = [str(self.write(f"{i}.txt", "a\n")) for i in range(3)]
+        command = ["scorer", "--hypotheses", *paths, "--references", paths[0], "--row", "r"]
+        command += ["--results", str(self.folder), "--against", *paths[:2]]
+        with (
+            mock.patch.object(sys, "argv", command),
+            contextlib.redirect_stderr(io.StringIO()) as said,
+            self.assertRaises(SystemExit),
+        ):
+            scores.parse("", "e", takes_several=True)
+        self.assertIn("--against names 2 files and --hypotheses 3", said.getvalue())
 
     def test_empty_one_word_and_several_lines_are_texts(self):
         fake = FakeScorer(score_summaries.KINDS, False)
@@ -302,11 +344,11 @@ class SacreBleu(WithFolder):
         self.assertTrue(0 < found["chrf"]["value"] < 100)
 
     def test_the_same_texts_have_all_points(self):
-        args = types.SimpleNamespace(draws=50, seed=1, against=None)
-        for one in score_translations.score(THEIRS, THEIRS, args):
+        args = types.SimpleNamespace(draws=50, seed=1, against=[])
+        for one in score_translations.score([THEIRS], THEIRS, args):
             self.assertAlmostEqual(one.value, 100, places=4)
             self.assertAlmostEqual(one.low, 100, places=4)
-        for one in score_translations.score(["x"] * 3, THEIRS, args):
+        for one in score_translations.score([["x"] * 3], THEIRS, args):
             self.assertLess(one.value, 5)
 
 
@@ -318,22 +360,22 @@ class Rouge(WithFolder):
         pairs = list(zip(OURS, THEIRS))
         for n in (1, 2):
             wanted = sum(rouge(n, *pair) for pair in pairs) / len(pairs)
-            self.assertAlmostEqual(found[f"rouge_{n}"], wanted)
+            self.assertAlmostEqual(found[f"rouge{n}"], wanted)
         each = ((a.split(), b.split()) for a, b in pairs)
         longest = [f1(longest_common(a, b), len(a), len(b)) for a, b in each]
-        self.assertAlmostEqual(found["rouge_lsum"], sum(longest) / len(longest))
+        self.assertAlmostEqual(found["rougeLsum"], sum(longest) / len(longest))
 
     def test_stemmed_words_meet_and_sentences_are_compared_one_by_one(self):
-        args = types.SimpleNamespace(draws=50, seed=1, against=None)
+        args = types.SimpleNamespace(draws=50, seed=1, against=[])
         found = {
             one.metric: one.value
-            for one in score_summaries.score(["cats running"], ["cat runs"], args)
+            for one in score_summaries.score([["cats running"]], ["cat runs"], args)
         }
-        self.assertEqual((found["rouge_1"], found["rouge_1.stemmed"]), (0, 1))
+        self.assertEqual((found["rouge1"], found["rouge1.stemmed"]), (0, 1))
         # Whole texts know no sentences.
-        turned = score_summaries.score(["A b c. D e f."], ["D e f. A b c."], args)
+        turned = score_summaries.score([["A b c. D e f."]], ["D e f. A b c."], args)
         found = {one.metric: one.value for one in turned}
-        self.assertEqual((found["rouge_lsum"], found["rouge_l"]), (1, 0.5))
+        self.assertEqual((found["rougeLsum"], found["rougeL"]), (1, 0.5))
 
     def test_values_are_the_package_s_own_whatever_the_texts(self):
         from rouge_score.rouge_scorer import RougeScorer

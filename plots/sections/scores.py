@@ -8,10 +8,10 @@ from values import of_record, scaled
 COLUMNS = {
     "bleu": ("BLEU", 1),
     "chrf": ("chrF", 1),
-    "rouge_1": ("ROUGE-1", 100),
-    "rouge_2": ("ROUGE-2", 100),
-    "rouge_lsum": ("ROUGE-LSum", 100),
-    "rouge_l": ("ROUGE-L", 100),
+    "rouge1": ("ROUGE-1", 100),
+    "rouge2": ("ROUGE-2", 100),
+    "rougeLsum": ("ROUGE-LSum", 100),
+    "rougeL": ("ROUGE-L", 100),
 }
 ABOVE = ".above_"
 

@@ -40,10 +40,10 @@ class ScoresTest(WithFolder):
     def load_scores(self):
         return self.load(
             [
-                record("dense.1", "rouge_1", 0.25),
-                record("dense.1", "rouge_1.stemmed", 0.3),
-                record("dense.1", "rouge_1.above_another", 0.02),
-                record("lead", "rouge_1", 0.375),
+                record("dense.1", "rouge1", 0.25),
+                record("dense.1", "rouge1.stemmed", 0.3),
+                record("dense.1", "rouge1.above_another", 0.02),
+                record("lead", "rouge1", 0.375),
             ]
         )
 
@@ -62,13 +62,13 @@ class ScoresTest(WithFolder):
         self.assertEqual(
             set(found),
             {
-                "summaries.dense.1.rouge_1",
-                "summaries.dense.1.rouge_1.stemmed",
-                "summaries.dense.1.rouge_1.above_another",
-                "summaries.lead.rouge_1",
+                "summaries.dense.1.rouge1",
+                "summaries.dense.1.rouge1.stemmed",
+                "summaries.dense.1.rouge1.above_another",
+                "summaries.lead.rouge1",
             },
         )
-        self.assertAlmostEqual(found["summaries.lead.rouge_1"].low, 0.365)
+        self.assertAlmostEqual(found["summaries.lead.rouge1"].low, 0.365)
 
     def test_a_folder_without_scores_has_no_section(self):
         self.assertNotIn("Scores of texts", make_report.make(self.load([])))

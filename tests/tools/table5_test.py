@@ -1,0 +1,119 @@
+"""tools/table5.py: which files a set has, and the commands in their order."""
+
+import contextlib
+import gzip
+import io
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "plots")]
+import table5 as tool  # noqa: E402
+
+
+class WithSet(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+        lines = [json.dumps({"article": f"a{i}", "abstract": f"b{i}"}) + "\n" for i in range(120)]
+        with gzip.open(self.folder / "train.jsonl.gz", "wt") as file:
+            file.writelines(lines)
+        for name in ("valid", "test"):
+            (self.folder / f"{name}.jsonl").write_text("".join(lines[:5]))
+
+    def plan(self, *more):
+        return tool.Plan(
+            tool.parse(
+                [
+                    *("--articles", str(self.folder), "--results", str(self.folder / "results")),
+                    *("--text", "t", "--validation", "v", "--build", "b", *more),
+                ]
+            )
+        )
+
+    def commands(self, step, *more):
+        return [[str(word) for word in command] for command in getattr(self.plan(*more), step)()]
+
+
+class CommandsTest(WithSet):
+    def test_each_row_starts_from_its_own_weights(self):
+        found = self.commands("finetune")
+        self.assertEqual(
+            [c[c.index("--rows") + 1] for c in found], ["dense", "ff_qkv", "terraformer"]
+        )
+        for command in found:
+            weights = command[command.index("--init_from") + 1]
+            row = command[command.index("--rows") + 1]
+            self.assertTrue(
+                weights.endswith(f"checkpoints/table5_pretrain/{row}.1/best.ckpt"), weights
+            )
+            self.assertIn(str(self.folder / "train.jsonl.gz"), command)
+            self.assertIn(str(self.folder / "valid.jsonl"), command)
+
+    def test_few_articles_are_the_first(self):
+        found = self.commands("few")
+        self.assertEqual(len(found), 6)
+        for count in (10, 100):
+            path = self.folder / "results" / "texts" / "sumpubmed" / f"first_{count}.jsonl"
+            with gzip.open(self.folder / "train.jsonl.gz", "rt") as file:
+                wanted = file.readlines()[:count]
+            self.assertEqual(path.read_text(), "".join(wanted))
+            self.assertEqual(sum(str(path) in command for command in found), 3)
+
+    def test_too_few_articles_are_refused(self):
+        (self.folder / "train.jsonl.gz").unlink()
+        (self.folder / "train.jsonl").write_text("{}\n" * 50)
+        with self.assertRaisesRegex(ValueError, "50 articles, fewer than 100"):
+            self.commands("few")
+
+    def test_every_seed_s_abstracts_are_written_and_scored_together(self):
+        written = [c[c.index("--out") + 1] for c in self.commands("generate")]
+        self.assertEqual(len(written), 27)  # 3 rows, 3 seeds, 3 sizes
+        self.assertEqual(len(set(written)), 27)
+        scored = self.commands("score")
+        rows = [c[c.index("--row") + 1] for c in scored]
+        self.assertEqual(rows[:5], ["lead", "random", "oracle", "dense", "ff_qkv"])
+        self.assertEqual(len(rows), 12)
+        for command in scored[3:]:
+            begin, end = command.index("--hypotheses") + 1, command.index("--against")
+            self.assertEqual(end - begin, 3)
+            self.assertTrue(set(command[begin:end]) <= set(written))
+            for path, other in zip(command[begin:end], command[end + 1 :]):
+                path = pathlib.Path(path)
+                self.assertEqual(pathlib.Path(other), path.with_name(f"another.{path.name}"))
+        made = [c[c.index("--out") + 1] for c in self.commands("baselines")]
+        self.assertEqual(len(made), 30)
+
+    def test_a_set_of_one_seed_has_no_few(self):
+        self.assertEqual(len(self.commands("generate", "--set", "scisummnet")), 3)
+        with contextlib.redirect_stderr(io.StringIO()) as said, self.assertRaises(SystemExit):
+            self.plan("--set", "scisummnet", "--step", "few")
+        self.assertIn("scisummnet", said.getvalue())
+
+    def test_the_page_has_the_first_seed_of_each_row(self):
+        (command,) = self.commands("page")
+        shown = [word.partition("=")[0] for word in command if "=" in word]
+        self.assertEqual(shown, ["dense", "ff_qkv", "terraformer", "lead"])
+
+    def test_what_is_missing_is_named(self):
+        (self.folder / "valid.jsonl").unlink()
+        with self.assertRaisesRegex(ValueError, "has no valid.jsonl.gz"):
+            self.commands("finetune")
+
+
+class RunTest(WithSet):
+    def test_steps_stop_at_the_first_that_fails(self):
+        plan = self.plan()
+        plan.pretrain = lambda: [["false"], ["true"]]
+        plan.finetune = lambda: self.fail("must not begin")
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            self.assertEqual(tool.run(plan, ["pretrain", "finetune"], False), 1)
+        self.assertEqual(said.getvalue(), "false\ntrue\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
