@@ -80,7 +80,8 @@ class Paper(unittest.TestCase):
 
 class Documents(unittest.TestCase):
     def test_the_readme_is_short(self):
-        words = len((ROOT / "README.md").read_text(encoding="utf-8").split())
+        text = (ROOT / "README.md").read_text(encoding="utf-8")
+        words = len(re.findall(r"\S*\w\S*", text))  # not the bars of tables
         self.assertLessEqual(
             words, 1000, "README.md is what a newcomer reads first; the rest belongs into docs/"
         )
