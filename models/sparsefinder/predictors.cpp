@@ -84,8 +84,8 @@ Prediction predict_by_quantization(const Mat& q, const Mat& k, std::int64_t bins
     }
   }
   Prediction found = predict_by_buckets(queries, keys, rank, rank * bins);
-  const double size = double((n + bins - 1) / bins);  // the last one's with its padding
-  found.operations = double(rank * bins) * size * size;
+  const std::int64_t size = (n + bins - 1) / bins;  // the last one's with its padding
+  found.operations = double(rank * bins) * double(size) * double(size);
   return found;
 }
 

@@ -108,15 +108,15 @@ void BucketPairs::fill(Side& side, const std::int32_t* buckets, std::int64_t pos
   const auto for_all = [&](auto&& visit) {
     for (std::int64_t t = additions_.globals; t < positions; ++t) {
       for (std::int64_t i = 0; i < each; ++i) {
-        const std::int32_t bucket = buckets[t * each + i];
+        const std::int64_t bucket = buckets[t * each + i];
         if (bucket >= 0) visit(bucket, t);
       }
     }
   };
-  for_all([&](std::int32_t bucket, std::int64_t) { ++side.begins[std::size_t(bucket + 2)]; });
+  for_all([&](std::int64_t bucket, std::int64_t) { ++side.begins[std::size_t(bucket + 2)]; });
   std::partial_sum(side.begins.begin(), side.begins.end(), side.begins.begin());
   side.members.resize(std::size_t(side.begins.back()));
-  for_all([&](std::int32_t bucket, std::int64_t t) {
+  for_all([&](std::int64_t bucket, std::int64_t t) {
     side.members[std::size_t(side.begins[std::size_t(bucket + 1)]++)] = t;
   });
   side.begins.pop_back();
