@@ -52,7 +52,7 @@ def draw_bars(records, experiment):
     chart.legend_above(axes[0])
     weights = "bf16 weights" if experiment.endswith("bf16") else "f32 weights"
     axes[1].set_xlabel(
-        f"sparse parts ({shape_of(records, experiment)}, {weights}, "
+        f"sparse parts ({shape_of(records, experiment)}, {weights},\n"
         f"{states.at_threads(records, threads)})"
     )
     return figure
