@@ -171,19 +171,17 @@ def legend(found):
     speedups = [value for name, value in found.items() if "_speedup" in name]
     doubtful = sum(value.status == "untrusted" for value in speedups)
     sittings = max((value.sittings for value in speedups), default=1)
-    return (
-        (
-            "Speed-ups are over the fastest dense measured, ours or a library's (of tokens one with a "
-            "library's blocks, if these are faster), in brackets their 95 % interval"
-            + (f": of {sittings} sittings the lowest to the highest end." if sittings > 1 else ".")
+    said = [
+        "Speed-ups are over the fastest dense measured, ours or a library's (of tokens one with a "
+        "library's blocks, if these are faster), in brackets their 95 % interval"
+        + (f": of {sittings} sittings the lowest to the highest end." if sittings > 1 else "."),
+        of_fewer(found),
+    ]
+    if doubtful:
+        said.append(
+            f"{doubtful} of all {len(speedups)} speed-ups below are marked untrusted: do not quote them."
         )
-        + " ".join(["", *filter(None, [of_fewer(found)])])
-        + (
-            f" {doubtful} of all {len(speedups)} speed-ups below are marked untrusted: do not quote them."
-            if doubtful
-            else ""
-        )
-    )
+    return " ".join(filter(None, said))
 
 
 def sentences(found):

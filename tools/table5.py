@@ -24,11 +24,12 @@ import gzip
 import itertools
 import pathlib
 import re
-import shlex
-import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tools"))
+from table3 import run  # noqa: E402
+
 CONFIGS = ROOT / "experiments" / "configs" / "training"
 SCORING = ROOT / "experiments" / "scoring"
 STEPS = ("pretrain", "finetune", "few", "generate", "baselines", "score", "page")
@@ -198,20 +199,6 @@ class Plan:
             *("--title", f"Table 9: abstracts of {self.args.set}"),
             *("--out", self.results / f"table9_{self.args.set}.md"),
         )
-
-
-def run(plan, steps, dry_run):
-    """Exit status: 1 if a command of a step failed; the step goes on, those behind it do not begin."""
-    for step in steps:
-        failed = 0
-        for command in getattr(plan, step)():
-            words = [str(word) for word in command]
-            print(shlex.join(words), flush=True)
-            if not dry_run:
-                failed += subprocess.run(words, check=False).returncode != 0
-        if failed:
-            return 1
-    return 0
 
 
 def parse(arguments=None):
