@@ -118,11 +118,11 @@ void Teacher::held_out_batch(std::int64_t i, std::int64_t sequences, Batch& batc
   task_->validation_batch(0, i * task_->validation_batches() / sequences, batch);
 }
 
-void Teacher::losses(std::int64_t sequences, AttentionGraphs* graphs,
-                     const std::function<void(std::int64_t)>& before,
-                     const std::function<void(std::int64_t, const CrossEntropy&)>& after) const {
+void Teacher::evaluate(Transformer& model, std::int64_t sequences, AttentionGraphs* graphs,
+                       const std::function<void(std::int64_t)>& before,
+                       const std::function<void(std::int64_t, const CrossEntropy&)>& after) const {
   require_sequences(Part::held_out, sequences);
-  const auto kept = model_->make_activations();
+  const auto kept = model.make_activations();
   Batch batch;
   for (std::int64_t i = 0; i < sequences; ++i) {
     check_interrupt();
@@ -130,21 +130,21 @@ void Teacher::losses(std::int64_t sequences, AttentionGraphs* graphs,
     before(i);
     Pass pass{.gemm = find_gemm(plan_.train().gemm)};
     pass.graphs = graphs;
-    after(i, model_->loss_of(pass, batch, *kept));
+    after(i, model.loss_of(pass, batch, *kept));
   }
 }
 
+void Teacher::losses(std::int64_t sequences, AttentionGraphs* graphs,
+                     const std::function<void(std::int64_t)>& before,
+                     const std::function<void(std::int64_t, const CrossEntropy&)>& after) const {
+  evaluate(*model_, sequences, graphs, before, after);
+}
+
 std::vector<CrossEntropy> Teacher::losses_of(Transformer& model, std::int64_t sequences) const {
-  require_sequences(Part::held_out, sequences);
-  const auto kept = model.make_activations();
   std::vector<CrossEntropy> all;
-  Batch batch;
-  for (std::int64_t i = 0; i < sequences; ++i) {
-    check_interrupt();
-    held_out_batch(i, sequences, batch);
-    Pass pass{.gemm = find_gemm(plan_.train().gemm)};
-    all.push_back(model.loss_of(pass, batch, *kept));
-  }
+  evaluate(
+      model, sequences, nullptr, [](std::int64_t) {},
+      [&all](std::int64_t, const CrossEntropy& loss) { all.push_back(loss); });
   return all;
 }
 

@@ -86,6 +86,9 @@ class Teacher {
   const Task& task() const { return *task_; }
 
  private:
+  void evaluate(Transformer& model, std::int64_t sequences, AttentionGraphs* graphs,
+                const std::function<void(std::int64_t)>& before,
+                const std::function<void(std::int64_t, const CrossEntropy&)>& after) const;
   void require_sequences(Part part, std::int64_t sequences) const;
   void held_out_batch(std::int64_t i, std::int64_t sequences, Batch& batch) const;
 
