@@ -54,6 +54,12 @@ void test_dense(List& list) {
     list.push_back(dense_case({numbered("page_from", in), 1}, {in, 60, {5, 58}}));
     list.push_back(dense_transposed_case({numbered("page_from", in), 1}, {60, in, {5, 58}}));
   }
+  // Activations beyond a first-level cache.
+  for (const std::int64_t out : {5, 6, 19}) {
+    const std::string name = numbered("wide", out);
+    list.push_back(dense_case({name, 1}, {8201, out}));
+    list.push_back(dense_transposed_case({name, 1}, {out, 8201}));
+  }
   for (const NamedValues& v : kEveryValues) {
     for (const int tokens : {1, 5}) {
       list.push_back(

@@ -41,6 +41,14 @@ struct Streams {
   }
 };
 
+/// Activations of more than a first-level cache: they come from the second level, for a line of
+/// bf16 twice as many as for one of f32, so more rows have to share them.
+HWY_INLINE bool are_wide(std::int64_t floats) { return floats > 8192; }
+template <class T>
+inline constexpr int kWideDotStreams = sizeof(T) == 2 ? 6 : 3;
+template <class T>
+inline constexpr int kWideSumStreams = sizeof(T) == 2 ? 6 : 4;
+
 /// A weight vector in a register serves this many tokens before the next is loaded.
 inline constexpr int kTokenGroup = 4;
 
@@ -131,8 +139,9 @@ void dense_typed(const T* w, std::int64_t in, std::int64_t out, const float* bia
   Range rest = outputs;
   if (by == Prefetch::by_processor) {
     // Far apart: of neighbours in bf16, and after every barrier, prefetchers make less.
-    rest = tokens == 1 ? dot_one_token<kFewRows, kNoLead>(w, in, x, rest, false, put)
-                       : dot_tokens<kNoLead>(w, in, x, tokens, rest, false, put);
+    rest = tokens > 1     ? dot_tokens<kNoLead>(w, in, x, tokens, rest, false, put)
+           : are_wide(in) ? dot_one_token<kWideDotStreams<T>, kNoLead>(w, in, x, rest, false, put)
+                          : dot_one_token<kFewRows, kNoLead>(w, in, x, rest, false, put);
   } else if (tokens == 1) {
     const bool neighbours = !are_short(row_bytes);
     rest = neighbours ? dot_one_token<kStreams, kLead>(w, in, x, rest, neighbours, put)
@@ -256,7 +265,9 @@ void dense_transposed_typed(const T* w, std::int64_t in, std::int64_t out, const
   }
   Range rest = inputs;
   if (by == Prefetch::by_processor) {
-    rest = accumulate_one_token<kFewRows, kNoLead>(w, out, h, y, rest, false);
+    rest = are_wide(out)
+               ? accumulate_one_token<kWideSumStreams<T>, kNoLead>(w, out, h, y, rest, false)
+               : accumulate_one_token<kFewRows, kNoLead>(w, out, h, y, rest, false);
   } else {
     const bool neighbours = !are_short(out * std::int64_t(sizeof(T)));
     rest = neighbours

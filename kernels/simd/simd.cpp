@@ -29,7 +29,7 @@ const KernelSet& simd_kernels() {
       .name = "simd",
       .description = simd::prefetch_by() == simd::Prefetch::by_kernel
                          ? "portable SIMD (Highway); dense: 8 or 16 rows, software prefetch"
-                         : "portable SIMD (Highway); dense: 4 rows, the processor's prefetch",
+                         : "portable SIMD (Highway); dense: 3 to 6 rows, the processor's prefetch",
       .own = {"dense", "dense_transposed", "controller", "gather_dot", "gather_accumulate",
               "multiplicative", "module_convolution", "layer_norm", "softmax", "attend",
               "attend_entmax", "argmax"},

@@ -84,7 +84,8 @@ class PrefetchTest : public testing::TestWithParam<simd::Prefetch> {
 TEST_P(PrefetchTest, StreamsAgreeWithRef) {
   for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
     hwy::SetSupportedTargetsForTest(target);
-    for (const char* kernel : {"dense", "dense_transposed", "controller", "attend"}) {
+    for (const char* kernel : {"dense", "dense_transposed", "controller", "gather_dot",
+                               "gather_accumulate", "attend", "attend_entmax"}) {
       SCOPED_TRACE(std::string(kernel) + " on " + hwy::TargetName(target));
       agrees_with_ref(simd_kernels(), kernel, 1);
     }
