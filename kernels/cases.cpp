@@ -230,6 +230,14 @@ void test_rowwise(List& list) {
       }
     }
   }
+  for (const std::int64_t met : {1, 7, 8, 9, 31, 33, 300}) {
+    const std::string name = numbered("scattered", met);
+    list.push_back(attend_case({name, 1, Values::normal, 1}, 2, 400, 64, 1, met));
+    list.push_back(attend_case({name + "_width", 1}, 3, 400, 21, 1, met));
+    for (const Alpha& alpha : kAlphas) {
+      list.push_back(attend_entmax_case({name + alpha.name, 1}, alpha.value, 2, 400, 64, 4, met));
+    }
+  }
   list.push_back(layer_norm_case({"tokens", kMaxTokens}, 96));
   list.push_back(layer_norm_case({"far_mean", 3}, 200, 30));
   for (const NamedValues& v : kEveryValues) {
@@ -309,6 +317,9 @@ void paper_one_token(List& list) {
     // Logits have a standard deviation of one.
     list.push_back(attend_entmax_case({numbered("800m_", length), 1}, 1.5, 16, length, 64, 3));
   }
+  // A tenth of the positions, as attentions choose them that predict who meets.
+  list.push_back(attend_case({"800m_tenth_of_32768", 1}, 16, 32768, 64, 1, 3277));
+  list.push_back(attend_entmax_case({"800m_tenth_of_32768", 1}, 1.5, 16, 32768, 64, 3, 3277));
   list.push_back(attend_entmax_case({"17b_8192", 1}, 1.5, 96, 8192, 96, 3));
   list.push_back(attend_entmax_case({"800m_8192_sparsemax", 1}, 2, 16, 8192, 64, 3));
   list.push_back(attend_entmax_case({"800m_8192_entmax125", 1}, 1.25, 16, 8192, 64, 3));

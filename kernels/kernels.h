@@ -45,6 +45,17 @@ struct Frames {
   int padding;           ///< zero modules on either side, at least (module_taps - 1) / 2
 };
 
+/// What attention of one head has to look at: of keys and values, (rows, d_head) row-major, those
+/// at `positions`, or the first ones. length is in [1, 2^31).
+struct HeadMemory {
+  const float* keys;
+  const float* values;
+  std::int64_t length, d_head;
+  const std::int32_t* positions = nullptr;  ///< (length), in any order; null: 0, 1, ...
+
+  std::int64_t position(std::int64_t i) const { return positions ? positions[i] : i; }
+};
+
 struct KernelSet {
   std::string name;
   std::string description;
@@ -107,17 +118,14 @@ struct KernelSet {
   /// In place: x = exp(x - max) / sum. n >= 1.
   void (*softmax)(float* x, std::int64_t n);
 
-  /// One head of one token: out = softmax(q k^T / sqrt(d_head)) v. keys, values: (length, d_head),
-  /// row-major. scores: scratch of `length` floats.
-  void (*attend)(const float* q, const float* keys, const float* values, std::int64_t length,
-                 std::int64_t d_head, float* scores, float* out);
+  /// One head of one token: out = softmax(q k^T / sqrt(d_head)) v over the memory's rows. scores:
+  /// scratch of `length` floats.
+  void (*attend)(const float* q, const HeadMemory& memory, float* scores, float* out);
 
   /// The same by alpha-entmax (kernels/entmax.h), alpha > 1, in place of softmax. Values whose
-  /// probability is zero are not read. length is in [1, 2^31); scores, survivors: scratch of
-  /// `length` floats each.
-  void (*attend_entmax)(double alpha, const float* q, const float* keys, const float* values,
-                        std::int64_t length, std::int64_t d_head, float* scores, float* survivors,
-                        float* out);
+  /// probability is zero are not read. scores, survivors: scratch of `length` floats each.
+  void (*attend_entmax)(double alpha, const float* q, const HeadMemory& memory, float* scores,
+                        float* survivors, float* out);
 
   /// Index of the largest value, ties to the lowest index. n >= 1.
   std::int64_t (*argmax)(const float* x, std::int64_t n);

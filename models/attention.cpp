@@ -43,7 +43,7 @@ void KeyValueCache::move_slots(const StepContext& ctx, const RowMoves& moves, st
   const std::int64_t of_head = capacity * d_head;
   const Range share = ctx.share(heads);
   for (std::int64_t head = share.begin; head < share.end; ++head) {
-    for (std::vector<float>* all : {&keys, &values}) {
+    for (auto* all : {&keys, &values}) {
       moves.apply(all->data() + head * of_head, heads * of_head, {0, slots * d_head});
     }
   }

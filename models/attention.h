@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/huge_pages.h"
 #include "models/layer.h"
 
 namespace scaling {
@@ -39,7 +40,8 @@ struct KeyValueCache : AttentionCache {
   float* scores_of(int token, std::int64_t head);
   int tokens;
   std::int64_t heads, capacity, d_head;
-  std::vector<float> keys, values, scores;  ///< scores: (tokens, heads, capacity), of one step
+  std::vector<float, HugePages<float>> keys, values;
+  std::vector<float> scores;  ///< (tokens, heads, capacity), of one step
 };
 
 /// Which keys a query may see.
@@ -101,10 +103,6 @@ class SelfAttention : public Layer {
   /// For decodes of up to `capacity` positions.
   virtual std::unique_ptr<AttentionCache> make_cache(int tokens, std::int64_t capacity) const = 0;
   virtual std::uint64_t cache_bytes(int tokens, std::int64_t capacity) const = 0;
-  /// Floats of shared workspace that step needs in such a decode, at most workspace_floats.
-  virtual std::int64_t decode_workspace(int tokens, int threads, std::int64_t /*capacity*/) const {
-    return workspace_floats(tokens, threads);
-  }
   /// Takes k, v at ctx.position into the cache (of make_cache) and attends over positions [0,
   /// ctx.position]. q, k, v, o: (tokens, d_model).
   virtual void step(const StepContext& ctx, AttentionCache& cache, const float* q, const float* k,

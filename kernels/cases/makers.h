@@ -65,11 +65,13 @@ Case layer_norm_case(const Setting& setting, std::int64_t d, float offset = 0);
 /// Inputs in (-spread, spread).
 Case softmax_case(const Setting& setting, std::int64_t n, float spread = 4);
 Case argmax_case(const Setting& setting, std::int64_t n);
-/// `heads` heads of one token over `length` cached positions; spread scales the query.
+/// `heads` heads of one token over `length` cached positions, of which each meets `met` anywhere,
+/// or with 0 all; spread scales the query.
 Case attend_case(const Setting& setting, std::int64_t heads, std::int64_t length,
-                 std::int64_t d_head, float spread = 1);
+                 std::int64_t d_head, float spread = 1, std::int64_t met = 0);
 Case attend_entmax_case(const Setting& setting, double alpha, std::int64_t heads,
-                        std::int64_t length, std::int64_t d_head, float spread = 1);
+                        std::int64_t length, std::int64_t d_head, float spread = 1,
+                        std::int64_t met = 0);
 
 /// A range whose negative end stands for `n`.
 inline Range whole_if_open(Range range, std::int64_t n) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
+#include <numeric>
+#include <random>
 
 #include "kernels/cases/makers.h"
 
@@ -125,12 +127,18 @@ class ArgmaxProblem : public ProblemBase {
 class AttendProblem : public ProblemBase {
  public:
   AttendProblem(const ProblemOptions& options, const Setting& g, std::int64_t heads,
-                std::int64_t length, std::int64_t d_head, float spread)
+                std::int64_t length, std::int64_t d_head, float spread, std::int64_t met)
       : ProblemBase(options, g.values),
         heads_(heads),
         length_of_cache_(length),
         d_head_(d_head),
-        q_(heads * d_head, g.misalign) {
+        q_(heads * d_head, g.misalign),
+        positions_(std::size_t(met)) {
+    // Any of them, each at most once, in an order of their own.
+    std::vector<std::int32_t> all(std::size_t(met > 0 ? length : 0));
+    std::iota(all.begin(), all.end(), 0);
+    std::shuffle(all.begin(), all.end(), std::mt19937(1));
+    std::copy_n(all.begin(), met, positions_.begin());
     // Keys and values stand where other kernels have weights: read once a call.
     weights_ = std::make_unique<RotatedWeights>(
         options, WeightType::f32,
@@ -147,9 +155,7 @@ class AttendProblem : public ProblemBase {
   void run(const KernelSet& set, std::int64_t call, int thread) override {
     const Range mine = part({0, heads_}, thread);
     for (std::int64_t head = mine.begin; head < mine.end; ++head) {
-      const std::int64_t at = head * length_of_cache_ * d_head_;
-      set.attend(q_.data() + head * d_head_, weights_->view(0, call).f32() + at,
-                 weights_->view(1, call).f32() + at, length_of_cache_, d_head_,
+      set.attend(q_.data() + head * d_head_, memory(call, head),
                  scores_[std::size_t(thread)].data(), output(0) + head * d_head_);
     }
   }
@@ -162,7 +168,7 @@ class AttendProblem : public ProblemBase {
   }
 
   Phase cost() const override {
-    const double cached = 2.0 * double(heads_ * length_of_cache_ * d_head_);
+    const double cached = 2.0 * double(heads_ * met() * d_head_);
     return {"attend", 0, 4 * cached, 2 * cached};
   }
 
@@ -177,13 +183,12 @@ class AttendProblem : public ProblemBase {
   /// The largest sum of magnitudes behind a logit of one head.
   double largest_logit(std::int64_t head) const {
     const float* q = q_.data() + head * d_head_;
-    const float* keys = weights_->view(0, 0).f32() + head * length_of_cache_ * d_head_;
+    const HeadMemory of_head = memory(0, head);
     double largest = 0;
-    for (std::int64_t j = 0; j < length_of_cache_; ++j) {
+    for (std::int64_t j = 0; j < of_head.length; ++j) {
+      const float* key = of_head.keys + of_head.position(j) * d_head_;
       double dot = 0;
-      for (std::int64_t c = 0; c < d_head_; ++c) {
-        dot += std::fabs(double(q[c]) * double(keys[j * d_head_ + c]));
-      }
+      for (std::int64_t c = 0; c < d_head_; ++c) dot += std::fabs(double(q[c]) * double(key[c]));
       largest = std::max(largest, dot / std::sqrt(double(d_head_)));
     }
     return largest;
@@ -196,19 +201,29 @@ class AttendProblem : public ProblemBase {
   double logit_error(std::int64_t head) const {
     return FLT_EPSILON * (4 + std::sqrt(double(d_head_))) * largest_[std::size_t(head)];
   }
-  double sums_error() const { return FLT_EPSILON * (16 + 2 * std::sqrt(double(length_of_cache_))); }
+  double sums_error() const { return FLT_EPSILON * (16 + 2 * std::sqrt(double(met()))); }
+  std::int64_t met() const {
+    return positions_.empty() ? length_of_cache_ : std::int64_t(positions_.size());
+  }
+  HeadMemory memory(std::int64_t call, std::int64_t head) const {
+    const std::int64_t at = head * length_of_cache_ * d_head_;
+    return {weights_->view(0, call).f32() + at, weights_->view(1, call).f32() + at, met(), d_head_,
+            positions_.empty() ? nullptr : positions_.data()};
+  }
   double largest_value() const { return values_ == Values::integers ? 2 : source_.scale(); }
 
   const std::int64_t heads_, length_of_cache_, d_head_;
   Guarded<float> q_;
   std::vector<Guarded<float>> scores_;
+  std::vector<std::int32_t> positions_;  ///< of every head; none: all are met
 };
 
 class AttendEntmaxProblem : public AttendProblem {
  public:
   AttendEntmaxProblem(const ProblemOptions& options, const Setting& g, double alpha,
-                      std::int64_t heads, std::int64_t length, std::int64_t d_head, float spread)
-      : AttendProblem(options, g, heads, length, d_head, spread), alpha_(alpha) {
+                      std::int64_t heads, std::int64_t length, std::int64_t d_head, float spread,
+                      std::int64_t met)
+      : AttendProblem(options, g, heads, length, d_head, spread, met), alpha_(alpha) {
     for (int t = 0; t < options.threads; ++t) survivors_.emplace_back(length, g.misalign);
     for (std::int64_t head = 0; head < heads; ++head) supports_.push_back(support_of(head));
   }
@@ -216,9 +231,7 @@ class AttendEntmaxProblem : public AttendProblem {
   void run(const KernelSet& set, std::int64_t call, int thread) override {
     const Range mine = part({0, heads_}, thread);
     for (std::int64_t head = mine.begin; head < mine.end; ++head) {
-      const std::int64_t at = head * length_of_cache_ * d_head_;
-      set.attend_entmax(alpha_, q_.data() + head * d_head_, weights_->view(0, call).f32() + at,
-                        weights_->view(1, call).f32() + at, length_of_cache_, d_head_,
+      set.attend_entmax(alpha_, q_.data() + head * d_head_, memory(call, head),
                         scores_[std::size_t(thread)].data(), survivors_[std::size_t(thread)].data(),
                         output(0) + head * d_head_);
     }
@@ -233,7 +246,7 @@ class AttendEntmaxProblem : public AttendProblem {
 
   /// All keys, and values whose probability is not zero.
   Phase cost() const override {
-    double rows = double(heads_ * length_of_cache_);
+    double rows = double(heads_ * met());
     for (const Support& support : supports_) rows += support.count;
     return {"attend_entmax", 0, 4 * rows * double(d_head_), 2 * rows * double(d_head_)};
   }
@@ -257,12 +270,12 @@ class AttendEntmaxProblem : public AttendProblem {
 
   Support support_of(std::int64_t head) const {
     const float* q = q_.data() + head * d_head_;
-    const float* keys = weights_->view(0, 0).f32() + head * length_of_cache_ * d_head_;
+    const HeadMemory of_head = memory(0, head);
     std::vector<double> x;
-    for (std::int64_t j = 0; j < length_of_cache_; ++j) {
+    for (std::int64_t j = 0; j < of_head.length; ++j) {
+      const float* key = of_head.keys + of_head.position(j) * d_head_;
       double dot = 0;
-      for (std::int64_t c = 0; c < d_head_; ++c)
-        dot += double(q[c]) * double(keys[j * d_head_ + c]);
+      for (std::int64_t c = 0; c < d_head_; ++c) dot += double(q[c]) * double(key[c]);
       x.push_back((alpha_ - 1) * dot / std::sqrt(double(d_head_)));
     }
     const double largest = *std::max_element(x.begin(), x.end());
@@ -306,17 +319,17 @@ Case argmax_case(const Setting& g, std::int64_t n) {
 }
 
 Case attend_case(const Setting& g, std::int64_t heads, std::int64_t length, std::int64_t d_head,
-                 float spread) {
+                 float spread, std::int64_t met) {
   return {"attend", g.shape, g.tokens, false, [=](const ProblemOptions& options) {
-            return std::make_unique<AttendProblem>(options, g, heads, length, d_head, spread);
+            return std::make_unique<AttendProblem>(options, g, heads, length, d_head, spread, met);
           }};
 }
 
 Case attend_entmax_case(const Setting& g, double alpha, std::int64_t heads, std::int64_t length,
-                        std::int64_t d_head, float spread) {
+                        std::int64_t d_head, float spread, std::int64_t met) {
   return {"attend_entmax", g.shape, g.tokens, false, [=](const ProblemOptions& options) {
             return std::make_unique<AttendEntmaxProblem>(options, g, alpha, heads, length, d_head,
-                                                         spread);
+                                                         spread, met);
           }};
 }
 

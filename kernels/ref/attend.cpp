@@ -8,22 +8,23 @@ namespace scaling::ref {
 namespace {
 
 /// scores = q k^T / sqrt(d_head).
-void score_keys(const float* q, const float* keys, std::int64_t length, std::int64_t d_head,
-                float* scores) {
-  for (std::int64_t j = 0; j < length; ++j) {
+void score_keys(const float* q, const HeadMemory& memory, float* scores) {
+  const std::int64_t d = memory.d_head;
+  for (std::int64_t j = 0; j < memory.length; ++j) {
+    const float* key = memory.keys + memory.position(j) * d;
     double dot = 0;
-    for (std::int64_t i = 0; i < d_head; ++i) dot += double(q[i]) * double(keys[j * d_head + i]);
-    scores[j] = float(dot / std::sqrt(double(d_head)));
+    for (std::int64_t i = 0; i < d; ++i) dot += double(q[i]) * double(key[i]);
+    scores[j] = float(dot / std::sqrt(double(d)));
   }
 }
 
 /// out = weights values.
-void mix_values(const float* weights, const float* values, std::int64_t length, std::int64_t d_head,
-                float* out) {
-  for (std::int64_t i = 0; i < d_head; ++i) {
+void mix_values(const float* weights, const HeadMemory& memory, float* out) {
+  const std::int64_t d = memory.d_head;
+  for (std::int64_t i = 0; i < d; ++i) {
     double sum = 0;
-    for (std::int64_t j = 0; j < length; ++j) {
-      sum += double(weights[j]) * double(values[j * d_head + i]);
+    for (std::int64_t j = 0; j < memory.length; ++j) {
+      sum += double(weights[j]) * double(memory.values[memory.position(j) * d + i]);
     }
     out[i] = float(sum);
   }
@@ -60,18 +61,17 @@ void entmax(double alpha, float* z, std::int64_t n) {
 
 }  // namespace
 
-void attend(const float* q, const float* keys, const float* values, std::int64_t length,
-            std::int64_t d_head, float* scores, float* out) {
-  score_keys(q, keys, length, d_head, scores);
-  softmax(scores, length);
-  mix_values(scores, values, length, d_head, out);
+void attend(const float* q, const HeadMemory& memory, float* scores, float* out) {
+  score_keys(q, memory, scores);
+  softmax(scores, memory.length);
+  mix_values(scores, memory, out);
 }
 
-void attend_entmax(double alpha, const float* q, const float* keys, const float* values,
-                   std::int64_t length, std::int64_t d_head, float* scores, float*, float* out) {
-  score_keys(q, keys, length, d_head, scores);
-  entmax(alpha, scores, length);
-  mix_values(scores, values, length, d_head, out);
+void attend_entmax(double alpha, const float* q, const HeadMemory& memory, float* scores, float*,
+                   float* out) {
+  score_keys(q, memory, scores);
+  entmax(alpha, scores, memory.length);
+  mix_values(scores, memory, out);
 }
 
 }  // namespace scaling::ref

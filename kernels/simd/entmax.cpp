@@ -12,6 +12,7 @@
 #include "kernels/entmax.h"
 #include "kernels/kernels.h"
 #include "kernels/simd/rows-inl.h"
+#include "kernels/simd/scattered-inl.h"
 #include "kernels/simd/simd.h"
 
 // Within, x is (alpha - 1) z: at most 0, and tau lies in [-1, 0).
@@ -394,46 +395,22 @@ HWY_INLINE std::int64_t keep_support(const Power& power, float* x, std::int64_t 
   return kept;
 }
 
-/// Rows of values that are asked for ahead of use: they lie anywhere, and are few.
-inline constexpr std::int64_t kValuesAhead = 3 * kShortStreams;
-
-/// out = sum of weights[i] values[positions[i]] over n >= 1.
-HWY_INLINE void mix_rows(const float* values, const float* weights, const float* positions,
-                         std::int64_t n, std::int64_t d, float* out) {
-  const auto row = [&](std::int64_t i) {
-    return values + std::bit_cast<std::int32_t>(positions[std::min(i, n - 1)]) * d;
-  };
-  const std::int64_t lead = std::min(d, kLongLead / std::int64_t(sizeof(float)));
-  for (std::int64_t i = 0; i < std::min(n, kValuesAhead); ++i) {
-    for (std::int64_t c = 0; c < lead; c += kLine<float>) prefetch(row(i) + c);
-  }
-  std::fill(out, out + d, 0.0f);
-  for (std::int64_t i = 0; i < n; i += kShortStreams) {
-    const float* rows[kShortStreams];
-    const float* next[kShortStreams];
-    float factors[kShortStreams];
-    for (int k = 0; k < kShortStreams; ++k) {
-      rows[k] = row(i + k);
-      next[k] = row(i + kValuesAhead + k);
-      factors[k] = i + k < n ? weights[i + k] : 0.0f;
-    }
-    accumulate_rows<kLongLead>(rows, next, factors, d, out);
-  }
-}
-
-void AttendEntmax(double alpha, const float* q, const float* keys, const float* values,
-                  std::int64_t length, std::int64_t d_head, float* scores, float* survivors,
-                  float* out, Prefetch by) {
-  Range rest = {0, length};
-  if (by == Prefetch::by_processor) {
-    rest = score_keys<kFewRows, kNoLead>(q, keys, rest, d_head, scores);
+void AttendEntmax(double alpha, const float* q, const HeadMemory& memory, float* scores,
+                  float* survivors, float* out, Prefetch by) {
+  const std::int64_t length = memory.length, d = memory.d_head;
+  const auto key = [&](std::int64_t i) { return memory.keys + memory.position(i) * d; };
+  if (memory.positions) {
+    score_scattered(length, d, key, q, scores);
   } else {
-    rest = score_keys<kShortStreams, kLongLead>(q, keys, rest, d_head, scores);
+    Range rest = {0, length};
+    if (by == Prefetch::by_processor) {
+      rest = score_keys<kFewRows, kNoLead>(q, memory.keys, rest, d, scores);
+    } else {
+      rest = score_keys<kShortStreams, kLongLead>(q, memory.keys, rest, d, scores);
+    }
+    for (std::int64_t i = rest.begin; i < rest.end; ++i) scores[i] = dot_row(key(i), q, d);
   }
-  for (std::int64_t i = rest.begin; i < rest.end; ++i) {
-    scores[i] = dot_row(keys + i * d_head, q, d_head);
-  }
-  const float scale = scale_of(alpha) / std::sqrt(float(d_head));
+  const float scale = scale_of(alpha) / std::sqrt(float(d));
   const std::int64_t few = find_survivors(scale, scores, length, survivors);
   const float threshold = float(threshold_of_survivors(alpha, survivors, few));
   std::int64_t n = 0;
@@ -444,7 +421,10 @@ void AttendEntmax(double alpha, const float* q, const float* keys, const float* 
   } else {
     n = keep_support(AnyPower(alpha, threshold), scores, length, survivors);
   }
-  mix_rows(values, scores, survivors, n, d_head, out);
+  const auto value = [&](std::int64_t i) {
+    return memory.values + memory.position(std::bit_cast<std::int32_t>(survivors[i])) * d;
+  };
+  mix_scattered(n, d, value, scores, out);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -456,11 +436,9 @@ namespace scaling {
 namespace simd {
 HWY_EXPORT(AttendEntmax);
 
-void attend_entmax(double alpha, const float* q, const float* keys, const float* values,
-                   std::int64_t length, std::int64_t d_head, float* scores, float* survivors,
-                   float* out) {
-  HWY_DYNAMIC_DISPATCH(AttendEntmax)
-  (alpha, q, keys, values, length, d_head, scores, survivors, out, prefetch_by());
+void attend_entmax(double alpha, const float* q, const HeadMemory& memory, float* scores,
+                   float* survivors, float* out) {
+  HWY_DYNAMIC_DISPATCH(AttendEntmax)(alpha, q, memory, scores, survivors, out, prefetch_by());
 }
 }  // namespace simd
 

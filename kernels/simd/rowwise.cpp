@@ -8,6 +8,7 @@
 #include "hwy/contrib/math/math-inl.h"
 #include "kernels/kernels.h"
 #include "kernels/simd/rows-inl.h"
+#include "kernels/simd/scattered-inl.h"
 #include "kernels/simd/simd.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -72,54 +73,68 @@ void Softmax(float* x, std::int64_t n) {
   for (; i < n; ++i) x[i] *= inverse;
 }
 
-/// Rows of keys and of values that attention asks for ahead of use: rows are short.
-inline constexpr std::int64_t kRowsAhead = 4 * kFewRows;
+/// Rows of keys and of values that are asked for ahead of use where they are neighbours: rows are
+/// short.
+inline constexpr std::int64_t kNeighboursAhead = 4 * kFewRows;
 
-/// kAhead: bytes ahead of its use that a stream is asked for; kNoLead: the processor's own
-/// prefetching does it.
+/// The first rows of a memory. kAhead: bytes ahead of its use that a stream is asked for; kNoLead:
+/// the processor's own prefetching does it.
 template <int kAhead>
-void attend_by(const float* q, const float* keys, const float* values, std::int64_t length,
-               std::int64_t d_head, float* scores, float* out) {
-  const float scale = 1.0f / std::sqrt(float(d_head));
+void attend_first(const float* q, const HeadMemory& memory, float* scores, float* out) {
+  const std::int64_t length = memory.length, d = memory.d_head;
   const auto rows_at = [&](const float* rows, std::int64_t i, const float*(&at)[kFewRows]) {
-    for (int s = 0; s < kFewRows; ++s) at[s] = rows + std::min(i + s, length - 1) * d_head;
+    for (int s = 0; s < kFewRows; ++s) at[s] = rows + std::min(i + s, length - 1) * d;
   };
   const float* rows[kFewRows];
   const float* next[kFewRows];
   const float* qs[kFewRows];
   std::fill(qs, qs + kFewRows, q);
   // What the loops do not ask for: short memories are all of it, and come from far away one by one.
-  const std::int64_t ahead = std::min(length, kRowsAhead) * d_head;
-  for (const float* start : {keys, values}) {
+  const std::int64_t ahead = std::min(length, kNeighboursAhead) * d;
+  for (const float* start : {memory.keys, memory.values}) {
     for (std::int64_t c = 0; c < ahead; c += kLine<float>) prefetch(start + c);
   }
+  const float scale = 1.0f / std::sqrt(float(d));
   std::int64_t i = 0;
   for (; i + kFewRows <= length; i += kFewRows) {
-    rows_at(keys, i, rows);
-    rows_at(keys, i + kRowsAhead, next);
+    rows_at(memory.keys, i, rows);
+    rows_at(memory.keys, i + kNeighboursAhead, next);
     float dots[kFewRows];
-    dot_rows<kAhead>(rows, next, qs, d_head, dots);
+    dot_rows<kAhead>(rows, next, qs, d, dots);
     for (int s = 0; s < kFewRows; ++s) scores[i + s] = dots[s] * scale;
   }
-  for (; i < length; ++i) scores[i] = dot_row(keys + i * d_head, q, d_head) * scale;
+  for (; i < length; ++i) scores[i] = dot_row(memory.keys + i * d, q, d) * scale;
   Softmax(scores, length);
-  std::fill(out, out + d_head, 0.0f);
+  std::fill(out, out + d, 0.0f);
   for (i = 0; i + kFewRows <= length; i += kFewRows) {
-    rows_at(values, i, rows);
-    rows_at(values, i + kRowsAhead, next);
+    rows_at(memory.values, i, rows);
+    rows_at(memory.values, i + kNeighboursAhead, next);
     float weights[kFewRows];
     std::copy(scores + i, scores + i + kFewRows, weights);
-    accumulate_rows<kAhead>(rows, next, weights, d_head, out);
+    accumulate_rows<kAhead>(rows, next, weights, d, out);
   }
-  for (; i < length; ++i) accumulate_row(values + i * d_head, scores[i], d_head, out);
+  for (; i < length; ++i) accumulate_row(memory.values + i * d, scores[i], d, out);
 }
 
-void Attend(const float* q, const float* keys, const float* values, std::int64_t length,
-            std::int64_t d_head, float* scores, float* out, Prefetch by) {
-  if (by == Prefetch::by_kernel) {
-    attend_by<kLead>(q, keys, values, length, d_head, scores, out);
+void attend_scattered(const float* q, const HeadMemory& memory, float* scores, float* out) {
+  const std::int64_t length = memory.length, d = memory.d_head;
+  const auto row_of = [&](const float* rows) {
+    return [&memory, rows, d](std::int64_t i) { return rows + memory.position(i) * d; };
+  };
+  score_scattered(length, d, row_of(memory.keys), q, scores);
+  const float scale = 1.0f / std::sqrt(float(d));
+  for (std::int64_t i = 0; i < length; ++i) scores[i] *= scale;
+  Softmax(scores, length);
+  mix_scattered(length, d, row_of(memory.values), scores, out);
+}
+
+void Attend(const float* q, const HeadMemory& memory, float* scores, float* out, Prefetch by) {
+  if (memory.positions) {
+    attend_scattered(q, memory, scores, out);
+  } else if (by == Prefetch::by_kernel) {
+    attend_first<kLead>(q, memory, scores, out);
   } else {
-    attend_by<kNoLead>(q, keys, values, length, d_head, scores, out);
+    attend_first<kNoLead>(q, memory, scores, out);
   }
 }
 
@@ -140,9 +155,8 @@ void layer_norm(const float* x, const float* scale, const float* bias, int token
 
 void softmax(float* x, std::int64_t n) { HWY_DYNAMIC_DISPATCH(Softmax)(x, n); }
 
-void attend(const float* q, const float* keys, const float* values, std::int64_t length,
-            std::int64_t d_head, float* scores, float* out) {
-  HWY_DYNAMIC_DISPATCH(Attend)(q, keys, values, length, d_head, scores, out, prefetch_by());
+void attend(const float* q, const HeadMemory& memory, float* scores, float* out) {
+  HWY_DYNAMIC_DISPATCH(Attend)(q, memory, scores, out, prefetch_by());
 }
 }  // namespace scaling::simd
 #endif

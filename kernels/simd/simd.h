@@ -33,11 +33,9 @@ void module_convolution(const WeightView& w, const Frames& frames, int module_ta
 void layer_norm(const float* x, const float* scale, const float* bias, int tokens, std::int64_t d,
                 float* y);
 void softmax(float* x, std::int64_t n);
-void attend(const float* q, const float* keys, const float* values, std::int64_t length,
-            std::int64_t d_head, float* scores, float* out);
-void attend_entmax(double alpha, const float* q, const float* keys, const float* values,
-                   std::int64_t length, std::int64_t d_head, float* scores, float* survivors,
-                   float* out);
+void attend(const float* q, const HeadMemory& memory, float* scores, float* out);
+void attend_entmax(double alpha, const float* q, const HeadMemory& memory, float* scores,
+                   float* survivors, float* out);
 std::int64_t argmax(const float* x, std::int64_t n);
 
 }  // namespace scaling::simd

@@ -147,7 +147,7 @@ void SelfAttentionBranch::pretend(const StepContext& ctx, BranchState& state, st
 
 std::int64_t SelfAttentionBranch::workspace_floats(const DecodeSizes& sizes, int threads) const {
   return std::max(projection_->workspace_floats(sizes.tokens, threads),
-                  attention_->decode_workspace(sizes.tokens, threads, sizes.positions));
+                  attention_->workspace_floats(sizes.tokens, threads));
 }
 
 void SelfAttentionBranch::step(const StepContext& ctx, BranchState& state, const float* x,

@@ -97,11 +97,10 @@ std::vector<std::pair<std::string, KernelSet>> wrong_sets() {
     };
   });
   add("softer_attention", [](KernelSet& set) {
-    set.attend = [](const float* q, const float* keys, const float* values, std::int64_t length,
-                    std::int64_t d_head, float* scores, float* out) {
-      std::vector<float> half(q, q + d_head);
+    set.attend = [](const float* q, const HeadMemory& memory, float* scores, float* out) {
+      std::vector<float> half(q, q + memory.d_head);
       for (float& v : half) v *= 0.5f;
-      simd_kernels().attend(half.data(), keys, values, length, d_head, scores, out);
+      simd_kernels().attend(half.data(), memory, scores, out);
     };
   });
   add("not_a_number", [](KernelSet& set) {

@@ -33,8 +33,8 @@ void FullCrossAttention::step(const StepContext& ctx, AttentionCache& of_branch,
   for (std::int64_t unit = share.begin; unit < share.end; ++unit) {
     const int token = int(unit / tiles_.heads);
     const std::int64_t head = unit % tiles_.heads, at = unit * d;
-    ctx.kernels.attend(q + at, cache.keys_of(token, head), cache.values_of(token, head), length, d,
-                       cache.scores_of(token, head), o + at);
+    const HeadMemory memory = {cache.keys_of(token, head), cache.values_of(token, head), length, d};
+    ctx.kernels.attend(q + at, memory, cache.scores_of(token, head), o + at);
   }
   ctx.sync();
 }

@@ -75,8 +75,7 @@ class LshAttention : public SelfAttention {
   };
 
   /// Each thread's share of a step: keys and values of the chosen positions.
-  std::int64_t workspace_floats(int tokens, int threads) const override;
-  std::int64_t decode_workspace(int tokens, int threads, std::int64_t capacity) const override;
+  std::int64_t workspace_floats(int, int) const override { return 0; }
   std::unique_ptr<Activations> make_activations() const override;
   using SelfAttention::forward;
   /// As many keys as queries. In training every
@@ -124,10 +123,6 @@ class LshAttention : public SelfAttention {
   /// Stream of rotations in evaluation; passes count theirs from 0.
   static constexpr std::uint64_t kFixedRotations = 0x6c73682d726f7461;
 
-  /// Floats of a thread's chosen keys, or values.
-  std::int64_t chosen_floats(std::int64_t capacity) const {
-    return padded(std::min(slots(), capacity) * d_head_);
-  }
   double hashing_flops(std::int64_t length) const;
   LshCut cut_of(std::int64_t length) const;
   LshCall call_of(const Pass& pass, const AttentionMask& mask, Kept& kept, std::int64_t pair,

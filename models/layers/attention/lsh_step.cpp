@@ -38,15 +38,9 @@ struct LshAttention::Cache : KeyValueCache {
   std::vector<float> rotations;       // (heads, d_head, rounds * columns)
   std::vector<std::int32_t> buckets;  // (tokens * heads, capacity, rounds)
   std::vector<float> scratch;         // (tokens * heads, d_head + rounds * columns), of one step
+  /// (tokens * heads, slots): who is met. A thread uses those of its first token and head.
+  std::vector<std::int32_t> chosen;
 };
-
-std::int64_t LshAttention::workspace_floats(int, int threads) const {
-  return threads * 2 * chosen_floats(slots());
-}
-
-std::int64_t LshAttention::decode_workspace(int, int threads, std::int64_t capacity) const {
-  return threads * 2 * chosen_floats(capacity);
-}
 
 std::unique_ptr<AttentionCache> LshAttention::make_cache(int tokens, std::int64_t capacity) const {
   auto cache = std::make_unique<Cache>(tokens, heads_, capacity, d_head_);
@@ -63,6 +57,7 @@ std::unique_ptr<AttentionCache> LshAttention::make_cache(int tokens, std::int64_
     bucket = std::int32_t(rng.below(std::uint32_t(cache->hashing.buckets())));
   }
   cache->scratch.resize(std::size_t(units * (d_head_ + columns)));
+  cache->chosen.resize(std::size_t(units * std::min(slots(), capacity)));
   return cache;
 }
 
@@ -70,7 +65,8 @@ std::uint64_t LshAttention::cache_bytes(int tokens, std::int64_t capacity) const
   const std::int64_t columns = rounds_ * hashing_of(capacity).columns(), units = tokens * heads_;
   const std::int64_t rotations = heads_ * d_head_ * columns, scratch = units * (d_head_ + columns);
   return KeyValueCache::bytes(tokens, heads_, capacity, d_head_) +
-         std::uint64_t(units * capacity * rounds_) * sizeof(std::int32_t) +
+         std::uint64_t(units * (capacity * rounds_ + std::min(slots(), capacity))) *
+             sizeof(std::int32_t) +
          std::uint64_t(rotations + scratch) * sizeof(float);
 }
 
@@ -114,22 +110,19 @@ void LshAttention::step_head(const StepContext& ctx, Cache& cache, std::int64_t 
     return;
   }
   if (others == position) {
-    ctx.kernels.attend(qk, keys, values, position, d_head_, scores, o);
+    ctx.kernels.attend(qk, {keys, values, position, d_head_}, scores, o);
     return;
   }
-  const std::int64_t floats = chosen_floats(cache.capacity);
-  float* chosen_keys = ctx.workspace + ctx.thread * 2 * floats;
-  float* chosen_values = chosen_keys + floats;
+  const std::int64_t first = ctx.share(cache.tokens * heads_).begin;
+  std::int32_t* chosen = cache.chosen.data() + first * std::min(slots(), cache.capacity);
   std::int64_t n = 0;
   for (const bool alike : {true, false}) {
     for (std::int64_t at = position - 1; at >= 0 && n < others; --at) {
       if (shares_bucket(all_buckets + at * rounds_, buckets, rounds_) != alike) continue;
-      std::copy_n(keys + at * d_head_, d_head_, chosen_keys + n * d_head_);
-      std::copy_n(values + at * d_head_, d_head_, chosen_values + n * d_head_);
-      ++n;
+      chosen[n++] = std::int32_t(at);
     }
   }
-  ctx.kernels.attend(qk, chosen_keys, chosen_values, n, d_head_, scores, o);
+  ctx.kernels.attend(qk, {keys, values, n, d_head_, chosen}, scores, o);
 }
 
 void LshAttention::step(const StepContext& ctx, AttentionCache& of_branch, const float* q,

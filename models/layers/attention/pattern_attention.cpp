@@ -93,6 +93,7 @@ void PatternAttention::step(const StepContext& ctx, AttentionCache& of_branch, c
       keys += ranges[0].begin * d;
       values += ranges[0].begin * d;
     } else {
+      // Copied together, since runs of neighbours stream faster than rows that are asked for.
       float* all_keys = cache.gathered.data() + 2 * share.begin * cache.apart * d;
       float* all_values = all_keys + cache.apart * d;
       n = 0;
@@ -106,10 +107,10 @@ void PatternAttention::step(const StepContext& ctx, AttentionCache& of_branch, c
     }
     if (tiles_.normaliser) {
       float* sorted = cache.sorted.data() + unit * cache.capacity;
-      ctx.kernels.attend_entmax(tiles_.normaliser->alpha(), q + at, keys, values, n, d, scores,
+      ctx.kernels.attend_entmax(tiles_.normaliser->alpha(), q + at, {keys, values, n, d}, scores,
                                 sorted, o + at);
     } else {
-      ctx.kernels.attend(q + at, keys, values, n, d, scores, o + at);
+      ctx.kernels.attend(q + at, {keys, values, n, d}, scores, o + at);
     }
   }
   ctx.sync();

@@ -73,7 +73,7 @@ void RoutingAttention::step_head(const StepContext& ctx, Cache& cache, std::int6
   std::copy_n(item, d, keys + slot * d);
   std::copy_n(v, d, values + slot * d);
   ++count;
-  ctx.kernels.attend(item, keys, values, std::min(count, cache.window), d,
+  ctx.kernels.attend(item, {keys, values, std::min(count, cache.window), d},
                      cache.scores_of(token, head), o);
 }
 

@@ -1,5 +1,4 @@
-// Decoding: a head's prediction is bits of cached positions; the rows that they mark are copied
-// together, unless that is all of them.
+// Decoding: a head's prediction is bits of cached positions, of which attention is given a list.
 #include <algorithm>
 #include <bit>
 #include <string>
@@ -60,7 +59,7 @@ struct SparsefinderAttention::Cache : KeyValueCache {
   struct Thread {
     std::vector<std::int32_t> query, key;  // their numbers
     std::vector<std::uint64_t> bits;
-    std::vector<float> keys, values;  // (capacity, d_head): what is met, one after another
+    std::vector<std::int32_t> positions;  // (capacity): those that are met
     SparsefinderScratch scratch;
   };
 
@@ -81,8 +80,7 @@ std::unique_ptr<AttentionCache> SparsefinderAttention::make_cache(int tokens,
     thread.query.resize(std::size_t(predictor_->numbers()));
     thread.key.resize(thread.query.size());
     thread.bits.resize(std::size_t((capacity + 63) / 64));
-    thread.keys.resize(std::size_t(capacity * tiles_.d_head));
-    thread.values.resize(thread.keys.size());
+    thread.positions.resize(std::size_t(capacity));
   }
   return cache;
 }
@@ -90,11 +88,11 @@ std::unique_ptr<AttentionCache> SparsefinderAttention::make_cache(int tokens,
 std::uint64_t SparsefinderAttention::cache_bytes(int tokens, std::int64_t capacity) const {
   const std::int64_t units = tokens * tiles_.heads;
   const std::int64_t sorted = tiles_.normaliser ? units * capacity : 0;
-  const std::int64_t copies = 2 * units * capacity * tiles_.d_head;
-  const std::int64_t floats = sorted + copies + units * predictor_->memory_floats(capacity);
+  const std::int64_t floats = sorted + units * predictor_->memory_floats(capacity);
   const std::int64_t words = units * (predictor_->memory_words(capacity) + (capacity + 63) / 64);
   return KeyValueCache::bytes(tokens, tiles_.heads, capacity, tiles_.d_head) +
-         std::uint64_t(floats) * sizeof(float) + std::uint64_t(words) * sizeof(std::uint64_t);
+         std::uint64_t(floats) * sizeof(float) + std::uint64_t(words) * sizeof(std::uint64_t) +
+         std::uint64_t(units * capacity) * sizeof(std::int32_t);
 }
 
 /// unit: token * heads + head; q, k, v, o: of this head. Returns how many keys are met.
@@ -104,8 +102,6 @@ std::int64_t SparsefinderAttention::step_head(const StepContext& ctx, Cache& cac
   const std::int64_t head = unit % cache.heads, d = cache.d_head, position = ctx.position;
   const int token = int(unit / cache.heads);
   Cache::Thread& own = cache.threads[std::size_t(ctx.share(cache.units()).begin)];
-  const float* keys = cache.keys_of(token, head);
-  const float* values = cache.values_of(token, head);
   std::copy_n(k, d, cache.keys_of(token, head) + position * d);
   std::copy_n(v, d, cache.values_of(token, head) + position * d);
 
@@ -135,24 +131,22 @@ std::int64_t SparsefinderAttention::step_head(const StepContext& ctx, Cache& cac
     std::fill_n(o, d, 0.0f);
     return 0;
   }
+  HeadMemory met = {cache.keys_of(token, head), cache.values_of(token, head), n, d};
   if (n < position + 1) {
-    float *to_keys = own.keys.data(), *to_values = own.values.data();
+    std::int32_t* to = own.positions.data();
+    met.positions = to;
     for (std::int64_t word = 0; word < words; ++word) {
       for (std::uint64_t left = bits[word]; left != 0; left &= left - 1) {
-        const std::int64_t j = word * 64 + std::countr_zero(left);
-        to_keys = std::copy_n(keys + j * d, d, to_keys);
-        to_values = std::copy_n(values + j * d, d, to_values);
+        *to++ = std::int32_t(word * 64 + std::countr_zero(left));
       }
     }
-    keys = own.keys.data();
-    values = own.values.data();
   }
   float* scores = cache.scores_of(token, head);
   if (tiles_.normaliser) {
     float* sorted = cache.sorted.data() + unit * cache.capacity;
-    ctx.kernels.attend_entmax(tiles_.normaliser->alpha(), q, keys, values, n, d, scores, sorted, o);
+    ctx.kernels.attend_entmax(tiles_.normaliser->alpha(), q, met, scores, sorted, o);
   } else {
-    ctx.kernels.attend(q, keys, values, n, d, scores, o);
+    ctx.kernels.attend(q, met, scores, o);
   }
   return n;
 }

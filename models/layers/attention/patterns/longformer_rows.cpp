@@ -290,10 +290,10 @@ void LongformerAttention::step(const StepContext& ctx, AttentionCache& cache, co
     std::copy_n(own.v.data() + at, d, values + ctx.position * d);
     if (normaliser) {
       float* sorted = own.sorted.data() + unit * own.global.capacity;
-      ctx.kernels.attend_entmax(normaliser->alpha(), own.q.data() + at, keys, values, length, d,
+      ctx.kernels.attend_entmax(normaliser->alpha(), own.q.data() + at, {keys, values, length, d},
                                 scores, sorted, o + at);
     } else {
-      ctx.kernels.attend(own.q.data() + at, keys, values, length, d, scores, o + at);
+      ctx.kernels.attend(own.q.data() + at, {keys, values, length, d}, scores, o + at);
     }
   }
   ctx.sync();
