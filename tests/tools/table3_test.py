@@ -12,6 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "plots")]
 import records as rec  # noqa: E402
 import table3 as tool  # noqa: E402
+import table_steps  # noqa: E402
 
 
 def record(task, row, rate, accuracy):
@@ -94,20 +95,20 @@ class FilesTest(WithFolder):
             *("MNLI/train_3k.tsv", "MNLI/dev_matched.tsv", "MNLI/more.tsv"),
             *("QNLI/dev.tsv", "QNLI/split_dev.tsv", "QNLI/split_train.tsv", "SST-2/dev.tsv"),
         )
-        trained, evaluated = tool.files_of(glue, "mnli")
+        trained, evaluated = table_steps.files_of(glue, "mnli")
         self.assertEqual([f.name for f in trained], ["more.tsv", "train_3k.tsv"])
         self.assertEqual(evaluated.name, "dev_matched.tsv")
-        trained, evaluated = tool.files_of(glue, "qnli")
+        trained, evaluated = table_steps.files_of(glue, "qnli")
         self.assertEqual([f.name for f in trained], ["split_train.tsv"])
         self.assertEqual(evaluated.name, "split_dev.tsv")
         for task in ("sst2", "rte"):
             with self.assertRaises(ValueError):
-                tool.files_of(glue, task)
+                table_steps.files_of(glue, task)
 
     def test_links_are_those_of_now(self):
         glue = self.glue("a/1.tsv", "a/2.tsv")
         for names in (("1.tsv", "2.tsv"), ("2.tsv",)):
-            tool.linked([glue / "a" / name for name in names], self.folder / "links")
+            table_steps.linked([glue / "a" / name for name in names], self.folder / "links")
             found = sorted((self.folder / "links").glob("*.tsv"))
             self.assertEqual([f.resolve().name for f in found], list(names))
 

@@ -1,0 +1,219 @@
+"""What tables from texts to records share: steps of commands one after another, curves, and abstracts with their scores."""
+
+import argparse
+import pathlib
+import re
+import shlex
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+CONFIGS = ROOT / "experiments" / "configs" / "training"
+SCORING = ROOT / "experiments" / "scoring"
+# Below GLUE, to train on and to evaluate on; where copies differ, the first that is there.
+GLUE = {
+    "sst2": ("SST-2/train.tsv", "SST-2/dev.tsv"),
+    "qqp": ("QQP*/train.tsv", "QQP*/dev.tsv"),
+    "qnli": ("QNLI/*train.tsv", "QNLI/split_dev.tsv", "QNLI/dev.tsv"),
+    "mnli": ("MNLI/*.tsv", "MNLI/dev_matched.tsv"),
+    "mrpc": ("MRPC/train.tsv", "MRPC/dev.tsv"),
+    "rte": ("RTE/train.tsv", "RTE/dev.tsv"),
+    "cola": ("CoLA/train.tsv", "CoLA/dev.tsv"),
+    "stsb": ("STS-B/train.tsv", "STS-B/dev.tsv"),
+}
+BEAM = ("--beam", "4", "--length_penalty", "gnmt", "--alpha", "0.8", "--block_trigrams")
+
+
+def run(plan, steps, dry_run):
+    """Exit status: 1 if a command of a step failed; the step goes on, those behind it do not begin."""
+    for step in steps:
+        failed = 0
+        try:
+            for command in getattr(plan, step)():
+                words = [str(word) for word in command]
+                print(shlex.join(words), flush=True)
+                if not dry_run:
+                    failed += subprocess.run(words, check=False).returncode != 0
+        except ValueError as error:
+            if not dry_run:
+                raise
+            print(f"# {step}: {error}")
+        if failed:
+            return 1
+    return 0
+
+
+def parser_of(description, steps):
+    """With the flags that every table has."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--text", help="to pre-train on (of step pretrain)")
+    parser.add_argument("--validation", help="text to evaluate pre-training on")
+    parser.add_argument("--results", type=pathlib.Path, required=True, help="folder of records")
+    parser.add_argument("--step", choices=steps, help="one step (all)")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
+    parser.add_argument("--dry-run", action="store_true")
+    return parser
+
+
+def add_python(parser):
+    parser.add_argument(
+        "--python",
+        type=pathlib.Path,
+        default=ROOT / "build" / "scoring" / "bin" / "python",
+        help="with the scorers (build/scoring/bin/python)",
+    )
+
+
+def require_texts(parser, args):
+    if args.step in (None, "pretrain") and not (args.text and args.validation):
+        parser.error("step pretrain wants --text and --validation (tools/pool_text.py makes both)")
+
+
+def rows_of(config):
+    """Names of a config's rows, in its order."""
+    return re.findall(r"^row = ([^:\s]+)", config.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def seeds_of(config):
+    (seeds,) = re.findall(r"^seeds = ([\d,]+)$", config.read_text(encoding="utf-8"), re.MULTILINE)
+    return seeds.split(",")
+
+
+def files_of(glue, task):
+    """(files to train on, file to evaluate on); ValueError names what is missing."""
+    train, *evaluated = GLUE[task]
+    found = next((f for name in evaluated for f in sorted(glue.glob(name))), None)
+    trained = [f for f in sorted(glue.glob(train)) if f != found]
+    if found is None or not trained:
+        raise ValueError(
+            f"{glue} lacks files of {task}: {train} to train on, {evaluated[0]} to evaluate on"
+        )
+    return trained, found
+
+
+def linked(paths, folder):
+    """Links to files in a folder of their own, so that a glob names them all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for older in folder.glob("*.tsv"):
+        older.unlink()
+    for number, path in enumerate(paths, 1):
+        (folder / f"{number}.tsv").symlink_to(path.resolve())
+
+
+def part(folder, name):
+    """A file of a set of articles; ValueError names what is missing."""
+    for ending in (".jsonl.gz", ".jsonl"):
+        path = folder / f"{name}{ending}"
+        if path.is_file():
+            return path
+    raise ValueError(f"{folder} has no {name}.jsonl.gz, nor {name}.jsonl")
+
+
+def texts(corpus, validation):
+    return ("--corpus", corpus, "--validation", validation)
+
+
+class Curves:
+    """Commands that train; args as parser_of has them."""
+
+    def __init__(self, args):
+        self.args = args
+        self.results = args.results.resolve()
+
+    def curve(self, config, *flags):
+        return [
+            *(self.args.build / "experiments" / "perplexity", "--config", CONFIGS / config),
+            *("--results", self.results, "--scratch", self.results),
+            *("--threads", str(self.args.threads), *flags),
+        ]
+
+    def checkpoint(self, experiment, row, seed):
+        return self.results / "checkpoints" / experiment / f"{row}.{seed}" / "best.ckpt"
+
+    def glue_texts(self, task):
+        """Of --glue."""
+        trained, evaluated = files_of(self.args.glue, task)
+        if len(trained) == 1:
+            return texts(trained[0], evaluated)
+        folder = self.results / "texts" / task
+        if not self.args.dry_run:
+            linked(trained, folder)
+        return texts(folder / "*.tsv", evaluated)
+
+
+class Abstracts(Curves):
+    """Commands that write abstracts of --articles and score them, by a --python that has the scorers.
+
+    A plan says in written() what is written: {row: [(seed, experiment, its row, file)]}.
+    """
+
+    scored_as = ""  # experiment of the scores
+    sentences = 0  # of a baseline: about as many words as the set's abstracts have
+
+    def __init__(self, args, set_name):
+        super().__init__(args)
+        self.texts = self.results / "abstracts" / set_name
+
+    def written(self):
+        raise NotImplementedError
+
+    def files(self, config, experiment, ending=""):
+        """{row + ending: what written() says of it} of a config's rows and seeds."""
+        return {
+            row + ending: [
+                (seed, experiment, row, self.texts / f"{row}{ending}.{seed}.txt")
+                for seed in seeds_of(config)
+            ]
+            for row in rows_of(config)
+        }
+
+    def generate(self):
+        test = part(self.args.articles, "test")
+        if not self.args.dry_run:
+            self.texts.mkdir(parents=True, exist_ok=True)
+        for files in self.written().values():
+            for seed, experiment, row, out in files:
+                yield [
+                    *(self.args.build / "apps" / "generate", "--threads", str(self.args.threads)),
+                    *("--checkpoint", self.checkpoint(experiment, row, seed)),
+                    *("--sources", test, "--text_key", "article", "--out", out, *BEAM),
+                ]
+
+    def scorer(self, program, *flags):
+        return [self.args.python, SCORING / program, *flags]
+
+    def another(self, path):
+        return path.with_name(f"another.{path.name}")
+
+    def baselines(self):
+        test = part(self.args.articles, "test")
+        for kind in ("lead", "random", "oracle"):
+            yield self.scorer(
+                "baseline_summaries.py",
+                *(kind, "--sentences", str(self.sentences), "--out", self.texts / f"{kind}.txt"),
+                *("--articles", test, "--key", "article"),
+                *(("--references_key", "abstract") if kind == "oracle" else ()),
+            )
+        for files in self.written().values():
+            for _, _, _, path in files:
+                yield self.scorer(
+                    "baseline_summaries.py",
+                    *("another", "--hypotheses", path, "--out", self.another(path)),
+                )
+
+    def scored(self, row, files, *flags):
+        return self.scorer(
+            "score_summaries.py",
+            *("--results", self.results, "--experiment", self.scored_as),
+            *("--references", part(self.args.articles, "test"), "--key", "abstract"),
+            *("--row", row, "--hypotheses", *files, *flags),
+        )
+
+    def score(self):
+        for kind in ("lead", "random", "oracle"):
+            yield self.scored(kind, [self.texts / f"{kind}.txt"])
+        for row, files in self.written().items():
+            paths = [path for _, _, _, path in files]
+            yield self.scored(row, paths, "--against", *map(self.another, paths))
