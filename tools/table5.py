@@ -41,8 +41,6 @@ from table_steps import (  # noqa: E402
 STEPS = ("pretrain", "finetune", "few", "generate", "baselines", "score", "page")
 SETS = ("sumpubmed", "scisummnet")
 FEW = (10, 100)
-# Sentences of a baseline: about as many words as the set's abstracts have.
-SENTENCES = {"sumpubmed": 10, "scisummnet": 4}
 
 
 def first_lines(path, count, out):
@@ -66,7 +64,6 @@ class Plan(Abstracts):
         self.name = f"table5_{args.set}"
         self.config = CONFIGS / f"{self.name}.cfg"
         self.scored_as = f"table5.{args.set}"
-        self.sentences = SENTENCES[args.set]
 
     def pretrain(self):
         yield self.curve("table5_pretrain.cfg", *texts(self.args.text, self.args.validation))

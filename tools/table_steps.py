@@ -20,6 +20,8 @@ GLUE = {
     "cola": ("CoLA/train.tsv", "CoLA/dev.tsv"),
     "stsb": ("STS-B/train.tsv", "STS-B/dev.tsv"),
 }
+# Sentences of a baseline: about as many words as the set's abstracts have.
+SENTENCES = {"sumpubmed": 10, "scisummnet": 4}
 BEAM = ("--beam", "4", "--length_penalty", "gnmt", "--alpha", "0.8", "--block_trigrams")
 
 
@@ -150,11 +152,12 @@ class Abstracts(Curves):
     """
 
     scored_as = ""  # experiment of the scores
-    sentences = 0  # of a baseline: about as many words as the set's abstracts have
 
-    def __init__(self, args, set_name):
+    def __init__(self, args, set_name, folder=None):
+        """set_name: one of SENTENCES; folder: of what is written, if not the set's."""
         super().__init__(args)
-        self.texts = self.results / "abstracts" / set_name
+        self.sentences = SENTENCES[set_name]
+        self.texts = self.results / "abstracts" / (folder or set_name)
 
     def written(self):
         raise NotImplementedError
