@@ -12,7 +12,7 @@ when it is done:
   finetune   each on QQP and on SumPubMed at equal steps (objectives_qqp.cfg, objectives_sumpubmed.cfg)
   generate   an abstract of every test article from every row, by a beam of 4 with GNMT's length penalty
   baselines  QQP's commonest label and a bag of words; the first, any and the best sentences; abstracts of other articles
-  score      ROUGE by rouge-score
+  score      ROUGE by rouge-score; how far a row is above its abstracts of other articles, and above those of `none`
 
 `--step` runs one of them, `--dry-run` prints the commands. Scoring has an environment of its own
 (experiments/scoring/requirements.txt): --python names it.
@@ -37,6 +37,7 @@ from table_steps import (  # noqa: E402
 
 STEPS = ("pretrain", "finetune", "generate", "baselines", "score")
 PRETRAIN, QQP, SUMPUBMED = "objectives_pretrain", "objectives_qqp", "objectives_sumpubmed"
+CONTROL = "none"
 
 
 class Plan(Abstracts):
@@ -74,6 +75,13 @@ class Plan(Abstracts):
             *(*self.glue_texts("qqp"), "--results", self.results),
         ]
         yield from super().baselines()
+
+    def score(self):
+        yield from super().score()
+        own = {row: [path for *_, path in files] for row, files in self.written().items()}
+        for row, paths in own.items():
+            if row != CONTROL:
+                yield self.scored(row, paths, "--against", *own[CONTROL])
 
 
 def parse(arguments=None):

@@ -85,7 +85,7 @@ class CommandsTest(unittest.TestCase):
     def test_the_steps_are_those_of_the_plan(self):
         with contextlib.redirect_stdout(io.StringIO()) as said:
             self.assertEqual(tool.run(self.plan("--dry-run"), tool.STEPS, True), 0)
-        self.assertEqual(len(said.getvalue().splitlines()), 1 + 12 + 6 + 1 + 3 + 6 + 3 + 6)
+        self.assertEqual(len(said.getvalue().splitlines()), 1 + 12 + 6 + 1 + 3 + 6 + 3 + 6 + 5)
         self.assertNotIn("#", said.getvalue())
 
     def test_each_row_starts_from_the_weights_of_its_name(self):
@@ -110,11 +110,15 @@ class CommandsTest(unittest.TestCase):
             checkpoint = pathlib.Path(command[command.index("--checkpoint") + 1])
             self.assertEqual(checkpoint.parent.parent.name, "objectives_sumpubmed")
             written[command[command.index("--out") + 1]] = checkpoint.parent.name
-        rows = {}
+        rows, against_none = {}, []
         for command in self.commands("score"):
             self.assertEqual(command[command.index("--experiment") + 1], "objectives")
-            rows[command[command.index("--row") + 1]] = command[command.index("--hypotheses") + 1]
+            row, path = (command[command.index(flag) + 1] for flag in ("--row", "--hypotheses"))
+            self.assertEqual(rows.setdefault(row, path), path)
+            if command[-1].endswith("/none.1.txt") and command[-2] == "--against":
+                against_none.append(row)
         self.assertEqual([*rows], ["lead", "random", "oracle", *config(tool.SUMPUBMED)[1]])
+        self.assertEqual(["none", *against_none], [*config(tool.SUMPUBMED)[1]])
         for row, path in rows.items():
             if row in config(tool.SUMPUBMED)[1]:
                 self.assertEqual(written[path], f"{row}.1")
