@@ -62,6 +62,24 @@ def interval(differences):
     return tuple(float(end) for end in numpy.quantile(means, (LEVEL / 2, 1 - LEVEL / 2)))
 
 
+def _mean(shares, records):
+    """Value of the mean of (seeds, test rows), one seed's ends infinite; records: what they were made from."""
+    seeds = len(shares)
+    low, high = interval(shares) if seeds > 1 else (-numpy.inf, numpy.inf)
+    sd = float(shares.mean(axis=1).std(ddof=1)) if seeds > 1 else 0.0
+    inputs = [of_record(record) for record in records]
+    value = combine(float(shares.mean()), "1", float(low), float(high), inputs, sd)
+    return value._replace(seeds=seeds)
+
+
+def accuracy(experiment, row):
+    """Value of the share that a row tells rightly, its interval over seeds and test rows; None of no or of unlike ones."""
+    told = told_by_seed(experiment, row).values()
+    if len({len(bits) for _, bits in told}) != 1:
+        return None
+    return _mean(numpy.stack([bits.astype(float) for _, bits in told]), [r for r, _ in told])
+
+
 def compare(experiment, row, dense="dense"):
     """The Comparison of a row with dense, of the seeds that both have; None without any."""
     ours, theirs = told_by_seed(experiment, row), told_by_seed(experiment, dense)
@@ -71,14 +89,11 @@ def compare(experiment, row, dense="dense"):
     differences = numpy.stack(
         [theirs[s][1].astype(float) - ours[s][1].astype(float) for s in shared]
     )
-    low, high = interval(differences) if len(shared) > 1 else (-numpy.inf, numpy.inf)
-    inputs = [of_record(each[s][0]) for each in (ours, theirs) for s in shared]
-    sd = float(differences.mean(axis=1).std(ddof=1)) if len(shared) > 1 else 0.0
-    value = combine(float(differences.mean()), "1", float(low), float(high), inputs, sd)
+    value = _mean(differences, [each[s][0] for each in (ours, theirs) for s in shared])
     items = differences.shape[1]
     of_rows = differences.mean(axis=0)
     least = NORMAL * float(of_rows.std(ddof=1)) / items**0.5 if items > 1 else 1.0
-    return Comparison(value._replace(seeds=len(shared)), len(shared), items, least)
+    return Comparison(value, len(shared), items, least)
 
 
 def verdict(comparison, dense, majority):
