@@ -50,6 +50,8 @@ struct ModelConfig {
   // Self-attention's (paper 4), or several (models/layers/attention_list.h); cross-attention's is
   // full.
   std::string attention = "full";
+  /// The encoder's, where it is another than the decoder's; empty: it is not.
+  std::string encoder_attention;
   std::string loss = "dense";  // paper 3
   ResidualStack residual_stack = ResidualStack::plain;
   std::int64_t attention_layers = 1;  // self-attentions of a decoder block
@@ -92,6 +94,8 @@ struct ModelConfig {
     visit("attention", c.attention,
           "implementation of self-attention between the projections; several with commas are those "
           "of blocks in turn, with plus signs they share heads, name:knob=value sets one's own");
+    visit("encoder_attention", c.encoder_attention,
+          "the encoder's attention, in the same words; empty: the decoder's");
     visit("loss", c.loss, "implementation of the layer to the vocabulary");
     visit("residual_stack", c.residual_stack,
           "plain, reversible, or reversible_stored: the latter's function, its activations kept");
@@ -128,6 +132,10 @@ struct ModelConfig {
   /// Two streams.
   bool is_reversible() const { return residual_stack != ResidualStack::plain; }
   std::int64_t d_head() const { return d_model / n_heads; }
+  /// Text of models/layers/attention_list.h of either stack.
+  const std::string& attention_of(bool in_encoder) const {
+    return in_encoder && !encoder_attention.empty() ? encoder_attention : attention;
+  }
 };
 
 /// A config with the sizes of a named shape; throws UserError that lists the known shapes.

@@ -110,6 +110,7 @@ READS = {
         "pairs": ("target_side", "join_pairs"),
     },
 }
+READS["encoder_attention"] = READS["attention"]
 READ_BY_SOME = {knob for choices in READS.values() for knobs in choices.values() for knob in knobs}
 # Knobs that published curves lack, and what all models had before there was a choice.
 LATER = {
@@ -145,6 +146,7 @@ LATER = {
     "sparsefinder_bins": 8,
     "adam_epsilon": 1e-5,
     "decay_steps": 0,
+    "encoder_attention": "",
     "future_tokens": 1,
     "future_weight": 1,
     "selector_rate": 1,

@@ -292,8 +292,15 @@ bool ChosenEntry::sets(const std::string& knob) const {
 
 std::vector<ChosenEntry> chosen_entries(const ModelConfig& config, const std::string& component) {
   const Component& c = find_component(component);
-  if (c.is_list) return entries_of_list(c, config.*c.chosen);
-  return {ChosenEntry{&find_entry(component, c.entries, config.*c.chosen)}};
+  if (!c.is_list) return {ChosenEntry{&find_entry(component, c.entries, config.*c.chosen)}};
+  std::vector<ChosenEntry> all = chosen_attentions(config, false);
+  if (config.encoder_attention.empty()) return all;
+  for (ChosenEntry& one : chosen_attentions(config, true)) all.push_back(std::move(one));
+  return all;
+}
+
+std::vector<ChosenEntry> chosen_attentions(const ModelConfig& config, bool in_encoder) {
+  return entries_of_list(find_component("attention"), config.attention_of(in_encoder));
 }
 
 const EntryInfo& chosen_entry(const ModelConfig& config, const std::string& component) {
@@ -302,21 +309,24 @@ const EntryInfo& chosen_entry(const ModelConfig& config, const std::string& comp
   return *all[0].entry;
 }
 
-std::int64_t attentions_in_turn(const ModelConfig& config) {
-  return std::int64_t(parse_attentions(config.attention).size());
+std::int64_t attentions_in_turn(const ModelConfig& config, bool in_encoder) {
+  return std::int64_t(parse_attentions(config.attention_of(in_encoder)).size());
 }
 
 void require_causal(const ModelConfig& config) {
   for (const Component& c : components()) {
-    const std::vector<ChosenEntry> chosen = chosen_entries(config, c.name);
+    const std::vector<ChosenEntry> chosen =
+        c.is_list ? chosen_attentions(config, false) : chosen_entries(config, c.name);
     const auto never = std::find_if(chosen.begin(), chosen.end(), [](const ChosenEntry& one) {
       return one.entry->traits.step == StepIs::none;
     });
     if (never == chosen.end()) continue;
+    const bool has_encoder = c.is_list && !config.decoder_only();
     throw UserError(std::string(c.name) + " " + never->entry->name +
                     " lets every position depend on later ones, so it neither decodes nor learns a "
                     "causal task; choose one of " +
                     listed(causal_implementations_of(c.name)) +
+                    (has_encoder ? ", or leave it to the encoder alone (encoder_attention)" : "") +
                     ", or a task that is read from both sides (masked)");
   }
 }
@@ -374,7 +384,7 @@ std::unique_ptr<SelfAttention> make_of_block(const HeadAttentions& all, const Mo
 }  // namespace
 
 std::unique_ptr<SelfAttention> make_self_attention(const ModelConfig& config, Where where) {
-  const std::vector<HeadAttentions> all = parse_attentions(config.attention);
+  const std::vector<HeadAttentions> all = parse_attentions(config.attention_of(where.in_encoder));
   return make_of_block(all[std::size_t(where.block) % all.size()], config);
 }
 

@@ -43,15 +43,18 @@ struct ChosenEntry {
   ModelConfig config_of(ModelConfig config) const;
   bool sets(const std::string& knob) const;
 };
-/// One; of attention as many as the text of models/layers/attention_list.h names. Throws UserError
-/// listing the known for an unknown name and for a knob of its own that an attention has not, and
-/// for attentions that are to share heads and cannot.
+/// One; of attention as many as the texts of models/layers/attention_list.h name, the decoder's
+/// first. Throws UserError listing the known for an unknown name and for a knob of its own that an
+/// attention has not, and for attentions that are to share heads and cannot.
 std::vector<ChosenEntry> chosen_entries(const ModelConfig& config, const std::string& component);
 /// The one; aborts if there are several.
 const EntryInfo& chosen_entry(const ModelConfig& config, const std::string& component);
-/// How many blocks it takes until attentions come round again.
-std::int64_t attentions_in_turn(const ModelConfig& config);
-/// Throws UserError that lists those that can be causal, if the config names one that cannot.
+/// The same of attention, of one of the stacks.
+std::vector<ChosenEntry> chosen_attentions(const ModelConfig& config, bool in_encoder);
+/// How many blocks of a stack it takes until attentions come round again.
+std::int64_t attentions_in_turn(const ModelConfig& config, bool in_encoder = false);
+/// Throws UserError that lists those that can be causal, if the config names one that cannot where
+/// a decoder has it.
 void require_causal(const ModelConfig& config);
 
 /// Where in a model a layer goes.
@@ -65,7 +68,7 @@ std::unique_ptr<FeedForward> make_feed_forward(const ModelConfig& config);
 std::unique_ptr<Projection> make_projection(const ModelConfig& config, Where where);
 std::unique_ptr<CrossProjection> make_cross_projection(const ModelConfig& config);
 std::unique_ptr<SelfAttention> make_self_attention(const ModelConfig& config, Where where);
-/// That of every block; throws UserError if blocks differ.
+/// That of every block of a decoder; throws UserError if blocks differ.
 std::unique_ptr<SelfAttention> make_self_attention(const ModelConfig& config);
 /// Always full.
 std::unique_ptr<CrossAttention> make_cross_attention(const ModelConfig& config);

@@ -71,29 +71,37 @@ bool is_read_of(const std::vector<ChosenEntry>& chosen, const std::string& knob)
 
 /// Blocks take their attentions in turn, whole rounds of them, and heads are shared equally.
 void validate_turns(const ModelConfig& config) {
-  const std::vector<HeadAttentions> all = parse_attentions(config.attention);
-  const auto turns = std::int64_t(all.size());
-  const auto require_rounds = [&](const char* name, std::int64_t blocks) {
+  const auto require_rounds = [&](const char* name, std::int64_t blocks, bool in_encoder) {
+    const std::int64_t turns = attentions_in_turn(config, in_encoder);
     if (blocks % turns == 0) return;
     throw UserError(std::string(name) + " " + std::to_string(blocks) + " is no multiple of the " +
-                    std::to_string(turns) + " attentions that '" + config.attention +
+                    std::to_string(turns) + " attentions that '" + config.attention_of(in_encoder) +
                     "' gives blocks in turn, so the last round would be cut off; change one of "
                     "the two, or write an attention for each block");
   };
-  require_rounds("decoder_layers", config.decoder_layers);
-  require_rounds("encoder_layers", config.encoder_layers);
-  require_rounds("blocks", config.blocks);
-  for (const HeadAttentions& of_block : all) {
-    require_divides("n_heads", config.n_heads, "attentions that share heads",
-                    std::int64_t(of_block.size()));
+  require_rounds("decoder_layers", config.decoder_layers, false);
+  require_rounds("encoder_layers", config.encoder_layers, true);
+  require_rounds("blocks", config.blocks, false);
+  for (const bool in_encoder : {false, true}) {
+    for (const HeadAttentions& of_block : parse_attentions(config.attention_of(in_encoder))) {
+      require_divides("n_heads", config.n_heads, "attentions that share heads",
+                      std::int64_t(of_block.size()));
+    }
   }
 }
 
+void validate_encoder_attention(const ModelConfig& config) {
+  if (config.encoder_attention.empty() || !config.decoder_only()) return;
+  throw UserError("encoder_attention '" + config.encoder_attention +
+                  "' is an encoder's, and with encoder_layers 0 there is none; leave it out, or "
+                  "give the model an encoder");
+}
+
 /// Each of them once, without sizes of its own; some twice, so that they divide the heads.
-void shrink_turns(ModelConfig& config) {
+std::string shrunk_turns(const ModelConfig& config, const std::string& attention) {
   std::vector<HeadAttentions> all;
   std::set<std::string> texts;
-  for (const HeadAttentions& of_block : parse_attentions(config.attention)) {
+  for (const HeadAttentions& of_block : parse_attentions(attention)) {
     HeadAttentions shared;
     std::set<std::string> parts;
     for (NamedAttention one : of_block) {
@@ -106,7 +114,7 @@ void shrink_turns(ModelConfig& config) {
     const std::vector<HeadAttentions> block(1, shared);
     if (texts.insert(print_attentions(block)).second) all.push_back(shared);
   }
-  config.attention = print_attentions(all);
+  return print_attentions(all);
 }
 
 /// Sizes come from the shape; components, how weights are stored and the seed stay.
@@ -208,7 +216,7 @@ void validate(const ModelConfig& config) {
                     " wants a decoder that attends to its source, not one with source "
                     "concatenated; set source cross_attention or future_tokens 1");
   }
-  for (const ChosenEntry& one : chosen_entries(config, "attention")) {
+  for (const ChosenEntry& one : chosen_attentions(config, false)) {
     if (config.future_tokens == 1 || one.entry->traits.has_streams) continue;
     throw UserError("future_tokens " + std::to_string(config.future_tokens) + " and attention " +
                     config.attention +
@@ -218,6 +226,7 @@ void validate(const ModelConfig& config) {
   require_divides("d_model", config.d_model, "n_heads", config.n_heads);
   require_not_negative("encoder_layers", config.encoder_layers);
   require_not_negative("blocks", config.blocks);
+  validate_encoder_attention(config);
   validate_turns(config);
   if (config.blocks > config.decoder_layers) {
     throw UserError("blocks " + std::to_string(config.blocks) + " exceeds decoder_layers " +
@@ -237,10 +246,13 @@ ModelConfig shrunk(ModelConfig config) {
   config.d_ff = 192;
   config.vocab_size = 200;
   config.max_length = 16;
-  shrink_turns(config);
-  const std::int64_t turns = attentions_in_turn(config);
-  config.encoder_layers = config.encoder_layers > 0 ? turns : 0;
-  config.decoder_layers = config.blocks = std::max<std::int64_t>(2, turns);
+  config.attention = shrunk_turns(config, config.attention);
+  if (!config.encoder_attention.empty()) {
+    config.encoder_attention = shrunk_turns(config, config.encoder_attention);
+  }
+  config.encoder_layers = config.encoder_layers > 0 ? attentions_in_turn(config, true) : 0;
+  config.decoder_layers = config.blocks =
+      std::max<std::int64_t>(2, attentions_in_turn(config, false));
   config.embedding_scale = 1;  // else logits would show little of the blocks
   config.seed = 1;
   for (const std::string& component : component_names()) {

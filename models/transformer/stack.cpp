@@ -41,7 +41,7 @@ Stack::Stack(const ModelConfig& config, Kind kind_)
       is_reversible_(config.is_reversible()),
       stores_(config.residual_stack != ResidualStack::reversible),
       reselects_(config.recompute_decisions),
-      in_turn_(std::size_t(attentions_in_turn(config))),
+      in_turn_(std::size_t(attentions_in_turn(config, kind_ == Kind::encoder))),
       encoder_swaps_(config.encoder_swaps) {
   positions =
       Parameter::make_matrix(std::string(name_of(kind)) + "_positions", config.max_length,

@@ -27,7 +27,7 @@ struct Size {
 /// Of as many blocks as it takes until their attentions come round again.
 Size size_of_round(const ModelConfig& config, Stack::Kind kind) {
   Size size;
-  for (std::int64_t i = 0; i < attentions_in_turn(config); ++i) {
+  for (std::int64_t i = 0; i < attentions_in_turn(config, kind == Stack::Kind::encoder); ++i) {
     const Block block(config, kind, std::size_t(i));
     block.visit_parameters([&](Parameter& p) { size.add(p, config.weight_type); });
   }
@@ -90,15 +90,16 @@ std::vector<Parameter*> Transformer::parameters() {
 }
 
 std::int64_t Transformer::parameter_count() const {
-  const std::int64_t turns = attentions_in_turn(config_);
   std::int64_t count = embedding_.count() + decoder_.positions.count() + decoder_.streams.count() +
                        2 * config_.d_model;
   if (config_.encoder_layers > 0) {
     count += encoder_.positions.count() + 2 * config_.d_model +
-             config_.encoder_layers / turns * size_of_round(config_, Stack::Kind::encoder).count;
+             config_.encoder_layers / attentions_in_turn(config_, true) *
+                 size_of_round(config_, Stack::Kind::encoder).count;
     if (config_.is_concatenated()) count += config_.d_model * (config_.d_model + 1);
   }
-  count += config_.decoder_layers / turns * size_of_round(config_, Stack::Kind::decoder).count;
+  count += config_.decoder_layers / attentions_in_turn(config_) *
+           size_of_round(config_, Stack::Kind::decoder).count;
   loss_->visit_parameters([&](Parameter& p) { count += p.count(); });
   return count;
 }

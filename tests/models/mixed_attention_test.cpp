@@ -27,6 +27,15 @@ ModelConfig config(const std::string& attention, std::int64_t layers = 4) {
   return c;
 }
 
+/// With an encoder whose attention is its own.
+ModelConfig encoded(const std::string& attention, const std::string& of_encoder,
+                    std::int64_t encoder_layers = 2) {
+  ModelConfig c = config(attention);
+  c.encoder_layers = encoder_layers;
+  c.encoder_attention = of_encoder;
+  return c;
+}
+
 std::string refusal(const ModelConfig& c) {
   try {
     validate(c);
@@ -92,6 +101,96 @@ TEST(AttentionList, EveryBlockMustBeCausal) {
   EXPECT_THROW(require_causal(config("full,linformer")), UserError);
   EXPECT_NO_THROW(require_causal(config("full,banded")));
   EXPECT_THROW(make_self_attention(config("full,banded")), UserError);
+}
+
+/// Only the decoder must, where the encoder has its own.
+TEST(EncoderAttention, NeedNotBeCausal) {
+  ModelConfig c = encoded("full", "linformer");
+  EXPECT_NO_THROW(require_causal(c));
+  c.encoder_attention.clear();
+  c.attention = "full,linformer";
+  try {
+    require_causal(c);
+    ADD_FAILURE();
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("encoder_attention"), std::string::npos);
+  }
+}
+
+TEST(EncoderAttention, WhatCannotBeIsRefused) {
+  expect_refused(encoded("full", "full,nonsense"), {"nonsense", "banded"});
+  expect_refused(encoded("full", "window,full,full", 2), {"encoder_layers 2", "3 attentions"});
+  expect_refused(encoded("full", "window:window_width=4"), {"window_width 4"});
+  expect_refused(encoded("full", "full+full+full+full"), {"n_heads 6", "4"});
+  ModelConfig c = encoded("full", "window");
+  c.encoder_layers = 0;
+  expect_refused(c, {"encoder_attention 'window'", "encoder_layers 0", "leave it out"});
+  // The decoder's list asks nothing of the encoder.
+  EXPECT_EQ(refusal(encoded("full,banded", "window", 3)), "");
+  c = encoded("full", "window,window");
+  c.future_tokens = 2;
+  EXPECT_EQ(refusal(c), "") << "streams are the decoder's";
+}
+
+TEST(EncoderAttention, ItsKnobsAreRead) {
+  const ModelConfig c = encoded("banded", "window,full:normaliser=entmax15");
+  for (const char* knob : {"window_width", "band_width", "normaliser"}) {
+    EXPECT_TRUE(is_relevant(c, knob)) << knob;
+  }
+  EXPECT_FALSE(is_relevant(c, "linformer_rank"));
+  EXPECT_FALSE(is_relevant(encoded("banded", "window:window_width=5"), "window_width"));
+}
+
+TEST(EncoderAttention, IsSmallInASmallModel) {
+  const ModelConfig small =
+      shrunk(encoded("full,banded", "window:window_width=33,window:window_width=65,full", 6));
+  EXPECT_EQ(small.encoder_attention, "window,full");
+  EXPECT_EQ(small.encoder_layers, 2);
+  EXPECT_EQ(small.decoder_layers, 2);
+  EXPECT_EQ(refusal(small), "");
+}
+
+/// To the bit, whatever is written.
+TEST(EncoderAttention, TheDecodersIsTheDefault) {
+  std::vector<Step> steps;
+  for (const char* own : {"", "window,full"}) {
+    const auto model = trainable(encoded("window,full", own));
+    steps.push_back(
+        step_of(*model, model_pass(true, 0.1f), batch_of(three_examples(model->config()))));
+  }
+  EXPECT_EQ(steps[0].sums.loss, steps[1].sums.loss);
+  ASSERT_EQ(steps[0].names, steps[1].names);
+  for (std::size_t i = 0; i < steps[0].names.size(); ++i) {
+    EXPECT_TRUE(steps[0].gradients[i] == steps[1].gradients[i]) << steps[0].names[i];
+  }
+}
+
+/// Encoder blocks alone are another, and take their own turns; in a reversible stack too.
+TEST(EncoderAttention, IsTheEncodersAlone) {
+  for (const ResidualStack stack : {ResidualStack::plain, ResidualStack::reversible}) {
+    ModelConfig c =
+        encoded("full", "linformer:linformer_rank=3,full,linformer:linformer_rank=5", 3);
+    c.residual_stack = stack;
+    Transformer model(c);
+    std::vector<std::string> found;
+    std::int64_t visited = 0;
+    model.visit_parameters([&](Parameter& p) {
+      visited += p.count();
+      if (p.name.ends_with("attention.e")) found.push_back(p.name);
+    });
+    EXPECT_EQ(found, (std::vector<std::string>{"encoder.0.attention.e", "encoder.2.attention.e"}));
+    EXPECT_EQ(model.parameter_count(), visited);
+    EXPECT_EQ(parameters_of(c), visited);
+    ModelConfig baseline = encoded("full", "", 3);
+    baseline.residual_stack = stack;
+    EXPECT_EQ(visited - parameters_of(baseline), 2 * (3 + 5) * c.max_length);
+    const auto trained = trainable(c);
+    const Step step = step_of(*trained, model_pass(true), batch_of(three_examples(c)));
+    for (std::size_t i = 0; i < step.names.size(); ++i) {
+      if (!step.names[i].ends_with("attention.e")) continue;
+      EXPECT_FALSE(step.gradients[i].isZero(0)) << step.names[i];
+    }
+  }
 }
 
 TEST(AttentionList, KnobsThatEachSetsItselfAreOfNoUse) {

@@ -523,6 +523,7 @@ TEST(ConfigTest, AShapeTakesSizesOnly) {
                          {"projection", "conv"},
                          {"cross_projection", "mult_conv"},
                          {"attention", "lsh"},
+                         {"encoder_attention", "window"},
                          {"normaliser", "entmax15"},
                          {"entmax_alpha", "1.7"},
                          {"bigbird_blocks", "plan"},
