@@ -72,6 +72,8 @@ READS = {
             "longformer_projections",
         ),
         "linformer": ("linformer_rank", "linformer_length", "linformer_sharing"),
+        "paragraph": ("normaliser", "entmax_alpha", "paragraph_length"),
+        "inter_paragraph": ("paragraph_length",),
         "performer": ("performer_features", "performer_directions", "performer_redraw"),
         "routing": (
             "routing_clusters",
@@ -133,6 +135,7 @@ LATER = {
     "linformer_rank": 128,
     "linformer_length": 0,
     "linformer_sharing": "headwise",
+    "paragraph_length": 128,
     "routing_clusters": 8,
     "routing_window": 0,
     "routing_decay": 0.999,

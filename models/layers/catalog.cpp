@@ -7,12 +7,14 @@
 
 #include "kernels/check.h"
 #include "models/layers/attention/full.h"
+#include "models/layers/attention/inter_paragraph.h"
 #include "models/layers/attention/linformer.h"
 #include "models/layers/attention/lsh.h"
 #include "models/layers/attention/patterns/banded.h"
 #include "models/layers/attention/patterns/bigbird.h"
 #include "models/layers/attention/patterns/fixed.h"
 #include "models/layers/attention/patterns/longformer.h"
+#include "models/layers/attention/patterns/paragraph.h"
 #include "models/layers/attention/patterns/strided.h"
 #include "models/layers/attention/patterns/window.h"
 #include "models/layers/attention/performer.h"
@@ -92,6 +94,8 @@ Entries<SelfAttention>& entries() {
       entry<SelfAttention, FixedAttention>("fixed"),
       entry<SelfAttention, BigBirdAttention>("bigbird"),
       entry<SelfAttention, LongformerAttention>("longformer"),
+      entry<SelfAttention, ParagraphAttention>("paragraph"),
+      entry<SelfAttention, InterParagraphAttention>("inter_paragraph"),
       entry<SelfAttention, PerformerAttention>("performer"),
       entry<SelfAttention, LinformerAttention>("linformer"),
       entry<SelfAttention, RoutingAttention>("routing"),

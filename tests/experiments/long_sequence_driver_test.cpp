@@ -249,6 +249,7 @@ TEST(CoreCosts, PairsAreThoseOfTheDefinitions) {
       {"longformer",
        {{"window_width", "5"}, {"longformer_global", "2"}},
        [](auto i, auto j) { return std::abs(i - j) <= 2 || i < 2 || j < 2; }},
+      {"paragraph", {{"paragraph_length", "8"}}, [](auto i, auto j) { return i / 8 == j / 8; }},
       {"banded", {{"band_width", "4"}}, [](auto i, auto j) { return std::abs(i - j) < 4; }},
       {"strided",
        {{"attention_stride", "5"}},

@@ -75,6 +75,7 @@ inline ModelConfig small_config() {
   set_field(c, "bigbird_random", 1);
   set_field(c, "window_width", 3);
   set_field(c, "longformer_dilation", 2);
+  set_field(c, "paragraph_length", 4);
   set_field(c, "routing_clusters", 2);
   set_field(c, "sparsefinder_rank", 2);
   set_field(c, "sparsefinder_density", 0.4);

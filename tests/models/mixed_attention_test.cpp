@@ -340,6 +340,37 @@ TEST(OwnGlobalProjections, StartAsTheLocalOnes) {
   });
 }
 
+/// A decoder behind an encoder of local and global layers; paragraphs of four, of which two have
+/// padding and one has nothing else.
+TEST(EncoderAttention, DecodesBehindAHierarchy) {
+  const auto model = decodable(encoded("full,banded", "paragraph,inter_paragraph"));
+  const std::vector<int> source = {5, 9, 1, 0, 8, 1, 0, 0, 0, 0, 0, 0, 12, 40, 33, 17};
+  const Mat expected = model->forward(source, kTarget);
+  Team team(2);
+  Decoder decoder(*model, find_kernel_set("simd"), team, 1, std::int64_t(kTarget.size()),
+                  std::int64_t(source.size()));
+  decoder.begin(source);
+  Mat made(expected.rows(), expected.cols());
+  std::vector<int> next;
+  for (std::size_t t = 0; t < kTarget.size(); ++t) {
+    decoder.step({t == 0 ? 0 : kTarget[t - 1]}, next);
+    made.row(std::int64_t(t)) =
+        Eigen::Map<const Eigen::RowVectorXf>(decoder.logits().data(), expected.cols());
+  }
+  expect_close(made, expected, "logits");
+}
+
+/// Without the global layer a paragraph says the same beside any other; with it, not.
+TEST(EncoderAttention, OnlyGlobalLayersJoinParagraphs) {
+  const std::vector<int> source = {5, 9, 1, 0, 8, 30, 1, 0}, other = {5, 9, 1, 0, 8, 31, 1, 0};
+  for (const bool has_global : {false, true}) {
+    const auto model =
+        decodable(encoded("full", has_global ? "paragraph,inter_paragraph" : "paragraph"));
+    const bool is_same = model->encode(source).topRows(3) == model->encode(other).topRows(3);
+    EXPECT_EQ(is_same, !has_global);
+  }
+}
+
 // -- what is counted ------------------------------------------------------------------------------
 
 double mean(double a, double b) { return (a + b) / 2; }
