@@ -127,6 +127,15 @@ void check_texts(const GenerateKnobs& knobs, const ModelConfig& config) {
   }
 }
 
+/// A single text is read as it is, and such a model wants paragraphs.
+void check_paragraphs(const GenerateKnobs& knobs, const TrainConfig& train) {
+  if (train.paragraph_tokens == 0 || knobs.source.empty()) return;
+  throw UserError("this model reads sources in paragraphs of " +
+                  std::to_string(train.paragraph_tokens) +
+                  " tokens (paragraph_tokens), and --source is one text; give --sources, a file of "
+                  "JSON lines whose texts have blank lines between paragraphs");
+}
+
 void check_length(const char* what, std::size_t ids, std::int64_t room) {
   if (std::int64_t(ids) <= room) return;
   throw UserError(std::string(what) + " is " + std::to_string(ids) +
@@ -192,15 +201,12 @@ struct Counts {
 
 /// As in training: with an end, or cut, which is counted; padded.
 std::vector<int> padded_source(const Tokenizer& tokenizer, const std::string& text,
-                               std::int64_t length, Counts& counts) {
-  std::vector<int> ids;
-  tokenizer.encode(text, ids);
-  counts.source_tokens += ids.size();
-  counts.cut_tokens += ids.size() - std::min(ids.size(), std::size_t(length));
-  ids = with_end(std::move(ids), length);
-  counts.cut_sources += ids.back() != kEndOfText;
-  ids.resize(std::size_t(length), 0);
-  return ids;
+                               const ChunkShape& shape, Counts& counts) {
+  SourceIds source = lay_out_source(tokenizer, text, shape);
+  counts.source_tokens += source.tokens;
+  counts.cut_tokens += source.cut;
+  counts.cut_sources += is_cut(source.ids, shape);
+  return std::move(source.ids);
 }
 
 /// A line has no line ends within.
@@ -257,7 +263,9 @@ void report(const Counts& counts, const Lengths& lengths, std::int64_t tokens, i
 
 /// A text for each source, into a file.
 int generate_lines(const GenerateKnobs& options, const CheckpointInfo& info, const Lengths& lengths,
-                   const Tokenizer& tokenizer, int threads, bool has_tokens) {
+                   std::int64_t paragraph_tokens, const Tokenizer& tokenizer, int threads,
+                   bool has_tokens) {
+  const ChunkShape shape{.source = lengths.source, .paragraph = paragraph_tokens};
   const std::int64_t tokens = has_tokens ? std::min(options.tokens, lengths.input) : lengths.input;
   const KernelSet& kernels = find_kernel_set(options.kernels);
   const std::vector<std::string> sources =
@@ -279,7 +287,7 @@ int generate_lines(const GenerateKnobs& options, const CheckpointInfo& info, con
   Counts counts;
   while (out.lines() < sources.size()) {
     const std::vector<int> source =
-        padded_source(tokenizer, sources[std::size_t(out.lines())], lengths.source, counts);
+        padded_source(tokenizer, sources[std::size_t(out.lines())], shape, counts);
     decoder.set_sampling_seed(seed_of(options.seed, out.lines()));
     const Generated text = options.beam > 0 ? search_text(decoder, source, {}, how)
                                             : continue_prompt(decoder, source, {}, tokens, how);
@@ -319,9 +327,12 @@ int generate(int argc, char** argv) {
   check_task(run.config, needs);
   const auto tokenizer = tokenizer_of(options.checkpoint, info, options.tokenizer);
   check_texts(options, info.model);
-  if (options.sources.empty()) return generate_one(options, info, *tokenizer, threads);
-  return generate_lines(options, info, needs.evaluated, *tokenizer, threads,
-                        given.count("tokens") > 0);
+  if (options.sources.empty()) {
+    check_paragraphs(options, run.config);
+    return generate_one(options, info, *tokenizer, threads);
+  }
+  return generate_lines(options, info, needs.evaluated, run.config.paragraph_tokens, *tokenizer,
+                        threads, given.count("tokens") > 0);
 }
 
 }  // namespace

@@ -55,10 +55,11 @@ struct TrainConfig {
   double gap_share_max = 0.3;
   double gap_noise = 0;     // on scores
   double gap_unmasked = 0;  // share of the chosen that can be read all the same
-  // Of pairs: the ending of the targets' files, or their key in JSON lines; and so many tokens of
-  // targets are put together of consecutive pairs.
+  // Of pairs: the ending of the targets' files, or their key in JSON lines; so many tokens of
+  // targets are put together of consecutive pairs; and positions of each paragraph of a source.
   std::string target_side;
   std::int64_t join_pairs = 0;
+  std::int64_t paragraph_tokens = 0;
   std::int64_t digits_min = 1;  // of a copied number, or of both addends together
   std::int64_t digits_max = 16;
   std::int64_t eval_digits_min = 32;  // the same in evaluation
@@ -131,6 +132,9 @@ struct TrainConfig {
     visit("join_pairs", c.join_pairs,
           "pairs: consecutive ones are joined until their targets have so many tokens, as long as "
           "both sides fit; 0: none are");
+    visit("paragraph_tokens", c.paragraph_tokens,
+          "pairs: positions of each paragraph of a source, which blank lines part; 0: a source is "
+          "one text");
     visit("digits_min", c.digits_min, "least digits to copy, or of both addends together");
     visit("digits_max", c.digits_max, "most digits to copy, or of both addends together");
     visit("eval_digits_min", c.eval_digits_min, "digits_min in evaluation");

@@ -109,7 +109,7 @@ READS = {
             "gap_noise",
             "gap_unmasked",
         ),
-        "pairs": ("target_side", "join_pairs"),
+        "pairs": ("target_side", "join_pairs", "paragraph_tokens"),
     },
 }
 READS["encoder_attention"] = READS["attention"]
@@ -169,6 +169,7 @@ LATER = {
     "gap_unmasked": 0,
     "target_side": "",
     "join_pairs": 0,
+    "paragraph_tokens": 0,
 }
 NOTCH = 1.57
 WHISKER = 1.5

@@ -15,7 +15,12 @@ namespace scaling {
 namespace {
 
 constexpr int kEnd = 1;
-constexpr const char* kKnobs[] = {"join_pairs"};
+constexpr const char* kKnobs[] = {"join_pairs", "paragraph_tokens"};
+
+/// Without paragraphs as it was before there were any, so that such curves are still the same.
+std::string recipe(const TrainConfig& config) {
+  return recipe_of(config, std::span(kKnobs).first(config.paragraph_tokens > 0 ? 2 : 1));
+}
 
 /// What some chunks hold.
 struct Held {
@@ -37,7 +42,7 @@ class Pairs : public TextTask {
     };
     return TextTask::description() + "; cut: " + std::to_string(trained.cut_sources) + " and " +
            std::to_string(held_out.cut_sources) + " sources at length " +
-           std::to_string(config().length) +
+           std::to_string(config().length) + of_paragraphs() +
            share(lost.sources, trained.source_tokens + held_out.source_tokens) + ", " +
            std::to_string(trained.cut_targets) + " and " + std::to_string(held_out.cut_targets) +
            " targets at target_length " + std::to_string(config().target_length) +
@@ -59,8 +64,14 @@ class Pairs : public TextTask {
     return bytes;
   }
 
+  std::string of_paragraphs() const {
+    const std::int64_t room = config().paragraph_tokens;
+    if (room == 0) return "";
+    return " of " + plural(std::uint64_t(config().length / room), "paragraph") + " of " +
+           std::to_string(room);
+  }
+
   Held held(std::uint64_t chunks, TextStore::Chunk (TextStore::*chunk)(std::uint64_t) const) const {
-    const auto is_cut = [](int last) { return last != 0 && last != kEnd; };
     const auto tokens = [](auto from, auto to) {
       return std::uint64_t(std::count_if(from, to, [](int id) { return id != 0 && id != kEnd; }));
     };
@@ -69,14 +80,32 @@ class Pairs : public TextTask {
     const auto targets = ids.begin() + config().length;
     for (std::uint64_t i = 0; i < chunks; ++i) {
       store().read((store().*chunk)(i), ids.data());
-      all.cut_sources += is_cut(targets[-1]);
-      all.cut_targets += is_cut(ids.back());
+      all.cut_sources += is_cut({ids.begin(), targets}, store().chunk_shape());
+      all.cut_targets += is_cut({targets, ids.end()}, {});
       all.source_tokens += tokens(ids.begin(), targets);
       all.target_tokens += tokens(targets, ids.end());
     }
     return all;
   }
 };
+
+void require_paragraphs(const TrainConfig& config) {
+  const std::int64_t room = config.paragraph_tokens;
+  require_at_least("paragraph_tokens", room, 0);
+  if (room == 0) return;
+  if (config.length % room != 0) {
+    throw UserError("length " + std::to_string(config.length) +
+                    " is no multiple of paragraph_tokens " + std::to_string(room) +
+                    ", so the last paragraph would have less room than others; give a number of "
+                    "paragraphs times paragraph_tokens as length");
+  }
+  if (config.join_pairs > 0) {
+    throw UserError("paragraph_tokens " + std::to_string(room) + " and join_pairs " +
+                    std::to_string(config.join_pairs) +
+                    " do not go together: a joined source would have paragraphs of several texts; "
+                    "set one of them 0");
+  }
+}
 
 }  // namespace
 
@@ -88,12 +117,13 @@ Needs needs_of_pairs(const TrainConfig& config) {
   }
   require_at_least("target_length", config.target_length, 2);
   require_at_least("join_pairs", config.join_pairs, 0);
+  require_paragraphs(config);
   const Lengths lengths{config.length, config.target_length};
   return {.text = TextStore::Layout::pairs,
           .trained = lengths,
           .evaluated = lengths,
           .length_knobs = "length, target_length",
-          .recipe = recipe_of(config, kKnobs)};
+          .recipe = recipe(config)};
 }
 
 std::unique_ptr<Task> make_pairs(const TrainConfig& config, std::int64_t vocab_size,

@@ -18,10 +18,17 @@ constexpr std::uint64_t kHoldOut = 50;  // one chunk of so many is for validatio
 
 ChunkShape shape_of(const TrainConfig& config, TextStore::Layout layout) {
   if (layout != TextStore::Layout::pairs) return {.source = config.length};
-  return {.source = config.length, .target = config.target_length, .joined = config.join_pairs};
+  return pair_shape(config);
 }
 
 }  // namespace
+
+ChunkShape pair_shape(const TrainConfig& config) {
+  return {.source = config.length,
+          .target = config.target_length,
+          .joined = config.join_pairs,
+          .paragraph = config.paragraph_tokens};
+}
 
 Corpus corpus_of(const TrainConfig& config, const std::string& name, TextStore::Layout layout,
                  const ReadWatch& watch) {
@@ -129,6 +136,8 @@ std::unique_ptr<TokenFile> TextStore::tokenised(const Corpus& corpus, std::uint6
   identity.number(std::uint64_t(stride));
   if (layout == Layout::pairs) {
     identity.number(std::uint64_t(shape_.source)).number(std::uint64_t(shape_.joined));
+    // Caches without paragraphs keep their names.
+    if (shape_.paragraph > 0) identity.number(std::uint64_t(shape_.paragraph));
   }
   const std::uint64_t key = identity.value();
   const std::string path = cache_folder + "/tokens-" + hex_of(key) + ".bin";

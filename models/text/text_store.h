@@ -21,7 +21,7 @@ class TextStore {
   /// most `length` tokens, padded with 0; a rest of one token is left out. table: the task reads
   /// the rows itself (models/text/table.h); there are no chunks and no cache, only a tokenizer and
   /// what the texts are known by. pairs: a source of at most `length` tokens and its target of at
-  /// most `target_length`, see PairChunks.
+  /// most `target_length`, or paragraphs of paragraph_tokens each, see PairChunks.
   enum class Layout { windows, documents, table, pairs };
 
   /// Reads, tokenises and caches config's corpus and validation text unless the cache has them;
@@ -43,6 +43,7 @@ class TextStore {
   Chunk training_chunk(std::uint64_t index) const;
   Chunk validation_chunk(std::uint64_t index) const;
   std::int64_t chunk_length() const { return shape_.length(); }
+  const ChunkShape& chunk_shape() const { return shape_; }
   /// The same for people: "128", of pairs "128 + 64".
   std::string chunk_size() const;
   /// The chunk's chunk_length() ids. May be called by several threads.
@@ -76,6 +77,9 @@ class TextStore {
   bool is_generated_ = false;
   std::string tokenizer_model_, description_;
 };
+
+/// Of Layout::pairs.
+ChunkShape pair_shape(const TrainConfig& config);
 
 /// A corpus by its name, read as the config says; its documents come in pairs in that layout.
 Corpus corpus_of(const TrainConfig& config, const std::string& name, TextStore::Layout layout,

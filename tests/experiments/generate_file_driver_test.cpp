@@ -42,13 +42,8 @@ struct Untrained {
   std::string checkpoint;
 };
 
-Untrained untrained(const Folder& folder, const std::string& name, std::uint64_t seed,
-                    std::int64_t encoder_layers, const std::string& training) {
-  ModelConfig config = config_of_shape("tiny");
-  config.vocab_size = kVocab;
-  config.encoder_layers = encoder_layers;
-  config.feed_forward = "sparse";
-  config.seed = seed;
+Untrained untrained(const Folder& folder, const ModelConfig& config, const std::string& name,
+                    const std::string& training) {
   Untrained made{std::make_unique<Transformer>(config), folder / name};
   {
     Team team(1);
@@ -62,6 +57,16 @@ Untrained untrained(const Folder& folder, const std::string& name, std::uint64_t
   return made;
 }
 
+Untrained untrained(const Folder& folder, const std::string& name, std::uint64_t seed,
+                    std::int64_t encoder_layers, const std::string& training) {
+  ModelConfig config = config_of_shape("tiny");
+  config.vocab_size = kVocab;
+  config.encoder_layers = encoder_layers;
+  config.feed_forward = "sparse";
+  config.seed = seed;
+  return untrained(folder, config, name, training);
+}
+
 Untrained of_pairs(const Folder& folder, const std::string& name = "pairs.ckpt",
                    std::uint64_t seed = 1) {
   return untrained(folder, name, seed, 1,
@@ -71,12 +76,9 @@ Untrained of_pairs(const Folder& folder, const std::string& name = "pairs.ckpt",
 }
 
 /// The likeliest token each time, all of the target so far read anew.
-std::string greedy(const Transformer& model, const std::string& source) {
+std::string greedy(const Transformer& model, const std::vector<int>& ids) {
   const auto tokenizer = make_byte_tokenizer(kVocab);
-  std::vector<int> ids, found;
-  tokenizer->encode(source, ids);
-  ids.push_back(1);
-  ids.resize(std::min(ids.size(), kLength));
+  std::vector<int> found;
   while (found.size() < kTargetLength) {
     std::vector<int> target = found;
     target.push_back(0);  // not read
@@ -89,6 +91,14 @@ std::string greedy(const Transformer& model, const std::string& source) {
   std::string text = tokenizer->decode(found);
   for (char& c : text) c = c == '\n' || c == '\r' ? ' ' : c;
   return text;
+}
+
+std::string greedy(const Transformer& model, const std::string& source) {
+  std::vector<int> ids;
+  make_byte_tokenizer(kVocab)->encode(source, ids);
+  ids.push_back(1);
+  ids.resize(std::min(ids.size(), kLength));
+  return greedy(model, ids);
 }
 
 std::string as_lines(const std::vector<std::string>& lines) {
@@ -202,6 +212,41 @@ TEST(GenerateFile, NeverMixesTwoRuns) {
   EXPECT_EQ(contents(out), lines);
   fs::remove(out);
   EXPECT_EQ(run(other, "b.en").status, 0);
+}
+
+/// A hierarchical encoder reads paragraphs where training had them.
+TEST(GenerateFile, ParagraphsAreLaidOutAsInTraining) {
+  const Folder folder;
+  ModelConfig config = config_of_shape("tiny");
+  config.vocab_size = kVocab;
+  config.encoder_layers = 2;
+  config.encoder_attention = "paragraph,inter_paragraph";
+  set_field(config, "paragraph_length", 8);
+  const Untrained made = untrained(
+      folder, config, "paragraphs.ckpt",
+      R"({"task": "pairs", "target_side": "abstract", "length": "24", "target_length": "12",
+          "paragraph_tokens": "8"})");
+  std::ofstream(folder / "test.jsonl") << R"({"article": "A cat.\n\nTwo dogs run."})"
+                                       << "\n"
+                                       << R"({"article": "a\n\nb\n\nc\n\nd"})"
+                                       << "\n";
+  const auto ids = [](const std::string& shown) {
+    std::vector<int> all;
+    for (const char c : shown) all.push_back(c == '_' ? 0 : c == '|' ? 1 : 3 + c);
+    return all;
+  };
+  const std::string command = "--checkpoint " + quoted(made.checkpoint);
+  const Outcome outcome =
+      generate(command + "--text_key article --sources " + quoted(folder / "test.jsonl") +
+               "--out " + quoted(folder / "out.txt"));
+  ASSERT_EQ(outcome.status, 0) << outcome.text;
+  EXPECT_EQ(contents(folder / "out.txt"),
+            as_lines({greedy(*made.model, ids("A cat.|_Two dogs________")),
+                      greedy(*made.model, ids("a|______b|______c_______"))}));
+  expect_mentions(outcome.text, {"2 sources cut at 24 tokens (6 of 23 tokens)"});
+  const Outcome single = generate(command + "--source x");
+  EXPECT_EQ(single.status, 2);
+  expect_mentions(single.text, {"paragraphs of 8 tokens", "--sources"});
 }
 
 TEST(GenerateFile, MistakesExitWithTwoAndASentence) {

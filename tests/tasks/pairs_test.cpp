@@ -215,6 +215,110 @@ TEST(Pairs, AVocabularyOfPiecesIsThatOfBothSides) {
   for (const auto& [source, target] : seen_in(*task)) EXPECT_EQ(targets.count(source), 1u);
 }
 
+/// Articles of up to six sections, each a heading and a line.
+Texts articles(int count, std::uint64_t seed) {
+  Texts texts;
+  Rng rng(seed);
+  for (int i = 0; i < count; ++i) {
+    std::string source;
+    const std::uint32_t sections = 1 + rng.below(6);
+    for (std::uint32_t section = 0; section < sections; ++section) {
+      if (section > 0) source += "\n\n";
+      source += random_words(rng, 'a') + "\n" + random_words(rng, 'a');
+    }
+    texts.emplace_back(source, random_words(rng, 'n'));
+  }
+  return texts;
+}
+
+TrainConfig config_of_paragraphs(const Folder& folder) {
+  TrainConfig config = config_for(folder);
+  for (const auto& [name, count] : std::map<std::string, int>{{"train", 300}, {"valid", 30}}) {
+    std::ofstream out(folder / ("sections_" + name + ".jsonl"));
+    for (auto [source, target] : articles(count, std::uint64_t(count))) {
+      for (std::size_t at = 0; (at = source.find('\n', at)) != std::string::npos; at += 2) {
+        source.replace(at, 1, "\\n");
+      }
+      out << R"({"article": ")" << source << R"(", "abstract": ")" << target << "\"}\n";
+    }
+  }
+  config.corpus = folder / "sections_train.jsonl";
+  config.validation = folder / "sections_valid.jsonl";
+  config.text_key = "article";
+  config.target_side = "abstract";
+  config.length = 160;
+  config.paragraph_tokens = 40;
+  return config;
+}
+
+/// Each section at its place, the first four of them and of each the first 40 bytes.
+TEST(Pairs, ParagraphsAreTheSectionsOfASource) {
+  const Folder folder;
+  const TrainConfig config = config_of_paragraphs(folder);
+  std::map<std::string, std::vector<int>> laid_out;  // by the first paragraph and the target
+  int cut_sources[2] = {0, 0};
+  std::size_t lost = 0, all = 0;
+  for (const int count : {300, 30}) {
+    for (const auto& [source, target] : articles(count, std::uint64_t(count))) {
+      std::vector<int> ids;
+      bool is_cut = false;
+      for (std::size_t begin = 0; begin < source.size();) {
+        const std::size_t end = std::min(source.find("\n\n", begin), source.size());
+        const std::string section = source.substr(begin, end - begin);
+        all += section.size();
+        const std::size_t room = ids.size() < 160 ? 40 : 0;
+        const std::size_t kept = std::min(section.size(), room);
+        lost += section.size() - kept;
+        if (room == 0) {
+          if (const auto last = std::find(ids.begin() + 120, ids.end(), 1); last != ids.end()) {
+            *last = 0;
+          }
+        }
+        is_cut |= section.size() >= room;
+        for (std::size_t i = 0; i < kept; ++i) ids.push_back(3 + section[i]);
+        if (kept < room) ids.push_back(1);
+        ids.resize((ids.size() + 39) / 40 * 40, 0);
+        begin = end + 2;
+      }
+      ids.resize(160, 0);
+      cut_sources[count == 30] += is_cut;
+      laid_out[source.substr(0, 40) + target] = ids;
+    }
+  }
+  ASSERT_GT(laid_out.size(), 320u);
+  EXPECT_GT(cut_sources[0], 20);
+  const auto task = make_task(config, kVocab, folder / "cache");
+  Batch batch;
+  const Tokenizer& tokenizer = task->text()->tokenizer();
+  int met = 0;
+  for (std::int64_t step = 0; step < 50; ++step) {
+    task->train_batch(step, 0, 1, batch);
+    for (std::int64_t e = 0; e < batch.examples; ++e) {
+      const std::vector<int> source = example_of(batch.source, e, batch.source_length);
+      const std::string target = text_of(example_of(batch.target, e, 60), tokenizer);
+      for (const auto& [key, ids] : laid_out) met += key.ends_with(target) && ids == source;
+    }
+  }
+  EXPECT_GE(met, 300);
+  expect_mentions(
+      task->description(),
+      {"cut: " + std::to_string(cut_sources[0]) + " and " + std::to_string(cut_sources[1]) +
+       " sources at length 160 of 4 paragraphs of 40 (" + scaled(double(lost)) + " of " +
+       scaled(double(all)) + " tokens)"});
+}
+
+TEST(Pairs, ParagraphsResumeAndAreKnown) {
+  const Folder folder;
+  const TrainConfig config = config_of_paragraphs(folder);
+  expect_function_of_index(config, kVocab, folder);
+  expect_resumes(config, kVocab, folder);
+  expect_knobs_in_identity(config, kVocab, folder, {{"paragraph_tokens", "20"}});
+  // What has none is what it was before there were any.
+  TrainConfig none = config;
+  none.paragraph_tokens = 0;
+  EXPECT_EQ(needs_of(none).recipe, "join_pairs=0");
+}
+
 TEST(Pairs, ExamplesAreAFunctionOfSeedAndIndex) {
   const Folder folder;
   TrainConfig config = config_for(folder);
@@ -282,6 +386,12 @@ TEST(Pairs, RefusesWhatIsNoPair) {
   expect_mentions(refusal({{"target_side", ""}}), {"target_side is empty", "train.de", "key"});
   expect_mentions(refusal({{"join_pairs", "-1"}}), {"join_pairs -1", "at least 0"});
   expect_mentions(refusal({{"target_length", "1"}}), {"target_length 1", "2"});
+  expect_mentions(refusal({{"paragraph_tokens", "-1"}}), {"paragraph_tokens -1", "at least 0"});
+  expect_mentions(
+      refusal({{"paragraph_tokens", "25"}}),
+      {"length 60", "no multiple of paragraph_tokens 25", "give a number of paragraphs"});
+  expect_mentions(refusal({{"paragraph_tokens", "20"}, {"join_pairs", "9"}}),
+                  {"paragraph_tokens 20", "join_pairs 9", "set one of them 0"});
   expect_mentions(refusal({{"corpus", "generated"}}), {"generated", "no pairs"});
   expect_mentions(refusal({{"target_side", "fr"}}), {"train.fr", "not there"});
   expect_mentions(refusal({{"validation", folder / "none.en"}}), {"none.en"});

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -119,6 +120,50 @@ TEST(PairChunks, AnEndHasRoomOrTheTextIsCut) {
   EXPECT_EQ(with_end({5, 6, 7}, 3), (std::vector<int>{5, 6, 7}));
   EXPECT_EQ(with_end({5, 6, 7, 8}, 3), (std::vector<int>{5, 6, 7}));
   EXPECT_EQ(with_end({}, 3), (std::vector<int>{1}));
+}
+
+TEST(Paragraphs, ArePartedByLinesWithoutText) {
+  using Parts = std::vector<std::string_view>;
+  EXPECT_EQ(paragraphs_of("A head\nits text\n\nanother"), (Parts{"A head\nits text", "another"}));
+  EXPECT_EQ(paragraphs_of("\n\n a \n \t\r\n\n\nb\r\nc\n"), (Parts{" a ", "b\r\nc"}));
+  EXPECT_EQ(paragraphs_of("one"), (Parts{"one"}));
+  EXPECT_EQ(paragraphs_of(""), Parts{});
+  EXPECT_EQ(paragraphs_of(" \n\n\t"), Parts{});
+}
+
+/// A source of four positions a paragraph; letters are their bytes, | an end, . padding.
+std::string laid_out(const std::string& text, std::int64_t length, std::int64_t paragraph = 4) {
+  const std::unique_ptr<Tokenizer> bytes = make_byte_tokenizer(259);
+  const ChunkShape shape{.source = length, .paragraph = paragraph};
+  const SourceIds source = lay_out_source(*bytes, text, shape);
+  std::string shown;
+  for (const int id : source.ids) shown += id == 0 ? '.' : id == 1 ? '|' : char(id - 3);
+  return shown + (is_cut(source.ids, shape) ? " cut " : " whole ") + std::to_string(source.cut) +
+         " of " + std::to_string(source.tokens);
+}
+
+TEST(Paragraphs, BeginWhereTheirRoomDoes) {
+  EXPECT_EQ(laid_out("ab\n\nc\n\nde", 12), "ab|.c|..de|. whole 0 of 5");
+  EXPECT_EQ(laid_out("ab\n\nc", 12), "ab|.c|...... whole 0 of 3");
+  EXPECT_EQ(laid_out("a\nb\n\n\n\nc", 12), "a\nb|c|...... whole 0 of 4");
+  // One that is too long, or fills its room, has no end; others have theirs.
+  EXPECT_EQ(laid_out("abcdef\n\ng", 8), "abcdg|.. cut 2 of 7");
+  EXPECT_EQ(laid_out("abcd\n\ng", 8), "abcdg|.. cut 0 of 5");
+  // Of more than there is room for, the last has none either.
+  EXPECT_EQ(laid_out("ab\n\nc\n\nde", 8), "ab|.c... cut 2 of 5");
+  EXPECT_EQ(laid_out("ab\n\nc\n\nde\n\nfgh", 8), "ab|.c... cut 5 of 8");
+  EXPECT_EQ(laid_out("abcde\n\nfghij\n\nk", 8), "abcdfghi cut 3 of 11");
+  // None: one text.
+  EXPECT_EQ(laid_out("ab\n\nc", 8, 0), "ab\n\nc|.. whole 0 of 5");
+  EXPECT_EQ(laid_out("ab\n\ncdefg", 8, 0), "ab\n\ncdef cut 1 of 9");
+}
+
+TEST(Paragraphs, AreChunksWithTheirTargets) {
+  const Chunks chunks =
+      chunks_of({{"ab\n\ncdefg", "x"}, {"h", "yz"}}, {.source = 8, .target = 3, .paragraph = 4});
+  const auto b = [](char c) { return 3 + c; };
+  EXPECT_EQ(chunks, (Chunks{{b('a'), b('b'), 1, 0, b('c'), b('d'), b('e'), b('f'), b('x'), 1, 0},
+                            {b('h'), 1, 0, 0, 0, 0, 0, 0, b('y'), b('z'), 1}}));
 }
 
 }  // namespace
