@@ -71,11 +71,36 @@ std::string picture_of_pairs() {
          "\n";
 }
 
+/// An article's paragraphs and what is read of them.
+std::string picture_of_paragraphs() {
+  const Folder folder;
+  TrainConfig config = sentences_config("pairs", folder);
+  config.corpus = folder / "train.jsonl";
+  config.validation = folder / "val.jsonl";
+  config.text_key = "article";
+  config.target_side = "abstract";
+  config.length = 16;
+  config.paragraph_tokens = 8;
+  config.batch = 1;
+  for (const std::string name : {"train", "val"}) {
+    std::ofstream(folder / (name + ".jsonl"))
+        << R"({"article": "One.\n\nTwo of them.\n\nThree.", "abstract": "Three."})"
+        << "\n";
+  }
+  Batch batch;
+  make_task(config, 260, folder / "cache")->validation_batch(0, 0, batch);
+  std::string source;
+  for (const int id : batch.source) source += id == 0 ? '_' : id == 1 ? '|' : char(id - 3);
+  return "article     One.\n\n            Two of them.\n\n            Three.\nsource      " +
+         source + "\n";
+}
+
 TEST(Pictures, AreWhatTheTasksMake) {
   const std::string guide = contents(std::string(SOURCE_DIR) + "/docs/training.md");
   for (const std::string& part :
        {"text    " + kText + "\n", "denoising\n" + picture("denoising", "[MASK]"),
-        "gap_sentences\n" + picture("gap_sentences", "[MASK1]"), picture_of_pairs()}) {
+        "gap_sentences\n" + picture("gap_sentences", "[MASK1]"), picture_of_pairs(),
+        picture_of_paragraphs()}) {
     EXPECT_NE(guide.find(part), std::string::npos) << part;
   }
 }
