@@ -10,9 +10,8 @@ namespace scaling::simd {
 enum class Prefetch { by_kernel, by_processor };
 
 /// The faster way on this processor. AMD's prefetchers follow rows at the rate of memory, and
-/// asking as well costs a fifth of it (Zen 5), of gathered rows a twentieth at 4 KiB a row and a
-/// seventh at 36 KiB (Zen 4); on Intel's the kernel asks, for 16 rows, a sixth faster than for four
-/// (Xeon with AVX-512).
+/// asking as well costs a fifth of it (Zen 5), of gathered rows the more, the longer they are (Zen
+/// 4); on Intel's the kernel asks, for 16 rows, a sixth faster than for four (Xeon with AVX-512).
 Prefetch prefetch_by();
 /// For tests and comparisons: what prefetch_by returns from now on. Not while kernels run.
 void set_prefetch_by(Prefetch by);
