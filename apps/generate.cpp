@@ -164,10 +164,10 @@ int generate_one(const GenerateKnobs& options, const CheckpointInfo& info,
 
   Transformer model(config);
   Team team(threads);
-  model.allocate(team);
+  const KernelSet& kernels = find_kernel_set(options.kernels);
+  model.allocate(team, kernels.dense_layout);
   load_weights(options.checkpoint, model.parameters());
-  Decoder decoder(model, find_kernel_set(options.kernels), team, rows_of(options), window,
-                  std::int64_t(source.size()));
+  Decoder decoder(model, kernels, team, rows_of(options), window, std::int64_t(source.size()));
   decoder.set_sampling_seed(options.seed);
   const GenerationOptions how = options_of(options, tokens);
   const Generated all = options.beam > 0 ? search_text(decoder, source, prompt, how)
@@ -280,7 +280,7 @@ int generate_lines(const GenerateKnobs& options, const CheckpointInfo& info, con
 
   Transformer model(config_of(options, info));
   Team team(threads);
-  model.allocate(team);
+  model.allocate(team, kernels.dense_layout);
   load_weights(options.checkpoint, model.parameters());
   Decoder decoder(model, kernels, team, rows_of(options), tokens, lengths.source);
   const GenerationOptions how = options_of(options, tokens);

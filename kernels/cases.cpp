@@ -54,11 +54,14 @@ void test_dense(List& list) {
     list.push_back(dense_case({numbered("page_from", in), 1}, {in, 60, {5, 58}}));
     list.push_back(dense_transposed_case({numbered("page_from", in), 1}, {60, in, {5, 58}}));
   }
-  // Activations beyond a first-level cache.
-  for (const std::int64_t out : {5, 6, 19}) {
-    const std::string name = numbered("wide", out);
-    list.push_back(dense_case({name, 1}, {8201, out}));
-    list.push_back(dense_transposed_case({name, 1}, {out, 8201}));
+  // Several strips, the last of one column, a few or all; with a bias, and zero where it is less.
+  for (const std::int64_t in : {1025, 2048, 3077}) {
+    for (const int tokens : {1, 2, 5}) {
+      const std::string name = numbered("strips", in);
+      list.push_back(
+          dense_case({name, tokens, Values::normal, 1}, {in, 19, {2, 18}, 1, true, true}));
+      list.push_back(dense_transposed_case({name, tokens, Values::normal, 1}, {19, in, {2, 18}}));
+    }
   }
   for (const NamedValues& v : kEveryValues) {
     for (const int tokens : {1, 5}) {

@@ -21,7 +21,8 @@ struct ProblemOptions {
   /// Distinct copies of the weights are made until they exceed this many bytes, so that a call
   /// finds its weights cold; 0: one copy, between guards.
   std::uint64_t rotate_bytes = 0;
-  int threads = 1;        ///< calls are shared by so many
+  int threads = 1;                     ///< calls are shared by so many
+  Layout dense_layout = Layout::rows;  ///< of the weights of dense products
   bool absolute = false;  ///< every number drawn is made positive (gives magnitudes to tolerances)
 };
 

@@ -69,13 +69,16 @@ struct KernelSet {
   /// Whether its dense products lose nothing by being asked for a few rows at a time. Libraries do:
   /// each call has a cost, and some prepare every new shape.
   bool takes_pieces = false;
+  /// How weights that only its dense products read are best stored: in rows or in strips. Sets of
+  /// libraries take rows alone, the others both.
+  Layout dense_layout = Layout::rows;
 
-  /// y[t][o] = sum_i w(o, i) x[t][i] + bias[o] for o in outputs; relu if asked. w: Layout::rows
+  /// y[t][o] = sum_i w(o, i) x[t][i] + bias[o] for o in outputs; relu if asked. w: rows or strips
   /// (out, in). bias may be null. x: (tokens, in), y: (tokens, out).
   void (*dense)(const WeightView& w, const float* bias, const float* x, int tokens, float* y,
                 Range outputs, bool relu);
 
-  /// Adds sum_{j in inputs} h[t][j] w(j, c) to y[t][c] for every c. w: Layout::rows (in, out).
+  /// Adds sum_{j in inputs} h[t][j] w(j, c) to y[t][c] for every c. w: rows or strips (in, out).
   /// h: (tokens, in), y: (tokens, out). Reads every weight of `inputs`, zero activation or not.
   void (*dense_transposed)(const WeightView& w, const float* h, int tokens, float* y, Range inputs);
 

@@ -99,7 +99,8 @@ void fill_rows(const Parameter& p, std::uint64_t seed, Range rows, std::vector<f
     }
     return;
   }
-  // Whole rows, then panel by panel; the columns past the end stay zero as the arena left them.
+  // Whole rows, then panel by panel or strip by strip; the columns past the end stay zero as the
+  // arena left them.
   row_buffer.resize(std::size_t(p.cols));
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     float* values = row_buffer.data();
@@ -108,7 +109,7 @@ void fill_rows(const Parameter& p, std::uint64_t seed, Range rows, std::vector<f
     } else {
       draw(seed, stream, p.init, row * p.cols, p.cols, values);
     }
-    const std::int64_t step = p.layout == Layout::rows ? p.cols : kPanel;
+    const std::int64_t step = run_length(p.layout, p.cols);
     for (std::int64_t col = 0; col < p.cols; col += step) {
       store(p, element_offset(p.layout, p.rows, p.cols, row, col), values + col,
             std::min(step, p.cols - col));
@@ -121,6 +122,12 @@ void fill_rows(const Parameter& p, std::uint64_t seed, Range rows, std::vector<f
 void draw_values(std::uint64_t seed, const std::string& name, Initializer init, std::int64_t begin,
                  std::int64_t n, float* out) {
   draw(seed, stream_of(name), init, begin, n, out);
+}
+
+void lay_out(const std::vector<Parameter*>& parameters, Layout dense) {
+  for (Parameter* p : parameters) {
+    if (p->is_dense && p->cols > kStrip) p->layout = dense;
+  }
 }
 
 std::uint64_t arena_bytes(const std::vector<Parameter*>& parameters, WeightType type) {

@@ -16,6 +16,10 @@ namespace scaling {
 void draw_values(std::uint64_t seed, const std::string& name, Initializer init, std::int64_t begin,
                  std::int64_t n, float* out);
 
+/// Gives weights that only dense products read (Parameter::is_dense) the layout `dense`, where
+/// their rows are longer than a strip.
+void lay_out(const std::vector<Parameter*>& parameters, Layout dense);
+
 /// Bytes an arena needs for these parameters.
 std::uint64_t arena_bytes(const std::vector<Parameter*>& parameters, WeightType type);
 

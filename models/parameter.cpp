@@ -65,6 +65,15 @@ Parameter Parameter::make_matrix(std::string name, std::int64_t rows, std::int64
   return p;
 }
 
+Parameter Parameter::make_dense(std::string name, std::int64_t rows, std::int64_t cols,
+                                Initializer init, std::vector<std::int64_t> shape,
+                                std::vector<std::int64_t> strides) {
+  Parameter p = make_matrix(std::move(name), rows, cols, Layout::rows, init, std::move(shape),
+                            std::move(strides));
+  p.is_dense = true;
+  return p;
+}
+
 Parameter Parameter::make_vector(std::string name, std::int64_t n, Initializer init,
                                  std::vector<std::int64_t> shape) {
   Parameter p;

@@ -41,6 +41,7 @@ struct Parameter {
   Layout layout = Layout::rows;
   Initializer init;
   bool is_vector = false;
+  bool is_dense = false;  ///< only dense products read it while decoding
   Role role = Role::ordinary;
 
   WeightType type = WeightType::f32;  ///< of `data`, once allocated
@@ -74,6 +75,10 @@ struct Parameter {
                                Layout layout, Initializer init,
                                std::vector<std::int64_t> shape = {},
                                std::vector<std::int64_t> strides = {});
+  /// A matrix that only dense products read while decoding: allocated in the layout that they like.
+  static Parameter make_dense(std::string name, std::int64_t rows, std::int64_t cols,
+                              Initializer init, std::vector<std::int64_t> shape = {},
+                              std::vector<std::int64_t> strides = {});
   static Parameter make_vector(std::string name, std::int64_t n, Initializer init,
                                std::vector<std::int64_t> shape = {});
 };

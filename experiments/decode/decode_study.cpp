@@ -268,7 +268,8 @@ class DecodeStudy : public ModelStudy {
     check_interrupt();
     sink.live(model.row.name + ": drawing " + readable_bytes(double(bytes_of(model))) +
               " of weights");
-    model.model->allocate(team(most_threads_));
+    model.model->allocate(team(most_threads_),
+                          find_kernel_set(model.row.decode.kernels).dense_layout);
     std::vector<int> source;
     for (std::int64_t i = 0; i < model.row.decode.source_length; ++i) {
       source.push_back(int(1 + i % (model.row.model.vocab_size - 1)));

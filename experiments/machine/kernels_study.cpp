@@ -51,7 +51,8 @@ class KernelBench {
   /// Throws UserError if the set differs from ref or memory does not hold the case.
   void run(benchmark::State& state, const Case& c, const KernelSet& set, WeightType type,
            bool warm) {
-    prepare(c, type);
+    const bool is_dense = c.kernel.starts_with("dense");
+    prepare(c, type, is_dense ? set.dense_layout : Layout::rows);
     if (const std::string wrong = problem_->check(set); !wrong.empty()) {
       throw UserError("it differs from ref: " + wrong);
     }
@@ -75,16 +76,18 @@ class KernelBench {
   }
 
  private:
-  void prepare(const Case& c, WeightType type) {
-    if (case_ == &c && type_ == type) return;
+  void prepare(const Case& c, WeightType type, Layout layout) {
+    if (case_ == &c && type_ == type && layout_ == layout) return;
     problem_.reset();  // before the next is made: two may not fit
     case_ = nullptr;
     ProblemOptions options;
     options.type = type;
     options.rotate_bytes = rotation_;
+    options.dense_layout = layout;
     problem_ = std::make_unique<CheckedProblem>(c, options, team_);
     case_ = &c;
     type_ = type;
+    layout_ = layout;
     measured_ = {};
   }
 
@@ -113,6 +116,7 @@ class KernelBench {
   const std::uint64_t rotation_;
   const Case* case_ = nullptr;
   WeightType type_ = WeightType::f32;
+  Layout layout_ = Layout::rows;
   std::unique_ptr<CheckedProblem> problem_;
   std::int64_t cold_call_ = 0, warm_call_ = 0;
   Clock::time_point measured_;

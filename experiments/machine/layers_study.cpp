@@ -104,7 +104,7 @@ const std::vector<Component>& components() {
 /// As many copies of a layer as make its weights cold, in one arena.
 struct Copies {
   Copies(const std::function<std::unique_ptr<Layer>()>& make, const Component& component,
-         const ModelConfig& config, Team& team) {
+         const ModelConfig& config, Team& team, Layout dense) {
     std::vector<Parameter*> parameters;
     const auto add = [&] {
       const std::string prefix = std::to_string(layers.size()) + ".";
@@ -127,6 +127,7 @@ struct Copies {
     require_memory(bytes, "the layer's copies",
                    "choose a smaller --shape or bf16 (filter by name)");
     arena = Arena(bytes);
+    lay_out(parameters, dense);
     initialize(parameters, config.weight_type, 1, arena, team);
   }
   Arena arena;
@@ -195,7 +196,7 @@ class LayerStudy : public StopwatchStudy {
         if (held_ != title) {
           copies_.reset();
           const auto make = [&] { return component.make(layer, config); };
-          copies_ = std::make_unique<Copies>(make, component, config, team);
+          copies_ = std::make_unique<Copies>(make, component, config, team, kernels.dense_layout);
           held_ = title;
         }
         run(bench, component, config, team, kernels);

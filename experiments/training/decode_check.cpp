@@ -122,7 +122,7 @@ std::vector<Metric> check_decode(Transformer& trained, const Task& task, const G
     ModelConfig config = trained.config();
     config.weight_type = type;
     Transformer model(config);
-    model.allocate(team);
+    model.allocate(team, simd_kernels().dense_layout);
     copy_weights(trained, model);
     const std::string name = std::string("decode_log_perplexity.") + name_of(type);
     const auto add = [&](const std::string& metric, const KernelSet& kernels) {

@@ -68,13 +68,10 @@ SCALING_BF16 void round_all(const float* x, std::int64_t n, bf16* to) {
   }
 }
 
-void dense(const WeightView& w, const float* bias, const float* x, int tokens, float* y,
-           Range outputs, bool relu) {
-  if (w.type != WeightType::bf16) return simd::dense(w, bias, x, tokens, y, outputs, relu);
-  const std::int64_t in = w.cols, out = w.rows;
-  thread_local std::vector<bf16> rounded;
-  rounded.resize(std::size_t(in * tokens));
-  round_all(x, in * tokens, rounded.data());
+/// put(o, t, w[o] . x[t]) for every output and token; w in rows, tokens x_stride apart.
+template <class Put>
+void dot_all(const WeightView& w, const bf16* x, std::int64_t x_stride, int tokens, Range outputs,
+             const Put& put) {
   const bool asks = simd::prefetch_by() == simd::Prefetch::by_kernel;
   // Rows of a quarter each, far apart: neighbours would be one stream to the processor's
   // prefetching.
@@ -82,18 +79,36 @@ void dense(const WeightView& w, const float* bias, const float* x, int tokens, f
   for (std::int64_t i = 0; i < quarter; ++i) {
     const bf16* rows[kRows];
     for (int s = 0; s < kRows; ++s) {
-      rows[s] = w.half() + std::min(outputs.begin + s * quarter + i, outputs.end - 1) * in;
+      rows[s] = w.half() + std::min(outputs.begin + s * quarter + i, outputs.end - 1) * w.cols;
     }
     for (int t = 0; t < tokens; ++t) {
       float sums[kRows];
-      (asks ? dot_rows<true> : dot_rows<false>)(rows, rounded.data() + t * in, in, sums);
+      (asks ? dot_rows<true> : dot_rows<false>)(rows, x + t * x_stride, w.cols, sums);
       for (int s = 0; s < kRows; ++s) {
         const std::int64_t o = outputs.begin + s * quarter + i;
-        if (o >= outputs.end) break;
-        const float z = bias ? sums[s] + bias[o] : sums[s];
-        y[t * out + o] = relu && z < 0 ? 0.0f : z;
+        if (o < outputs.end) put(o, t, sums[s]);
       }
     }
+  }
+}
+
+void dense(const WeightView& w, const float* bias, const float* x, int tokens, float* y,
+           Range outputs, bool relu) {
+  if (w.type != WeightType::bf16) return simd::dense(w, bias, x, tokens, y, outputs, relu);
+  const std::int64_t in = w.cols, out = w.rows;
+  thread_local std::vector<bf16> rounded;
+  rounded.resize(std::size_t(in * tokens));
+  round_all(x, in * tokens, rounded.data());
+  for (std::int64_t i = 0; i < strip_count(w); ++i) {
+    const WeightView part = strip(w, i);
+    const bool is_first = i == 0, is_last = i + 1 == strip_count(w);
+    dot_all(part, rounded.data() + i * kStrip, in, tokens, outputs,
+            [&](std::int64_t o, int t, float sum) {
+              float& to = y[t * out + o];
+              if (!is_first) sum += to;
+              if (is_first && bias) sum += bias[o];
+              to = is_last && relu && sum < 0 ? 0.0f : sum;
+            });
   }
 }
 

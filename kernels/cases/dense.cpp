@@ -14,8 +14,9 @@ class DenseProblem : public ProblemBase {
         x_(g.tokens * s.in, g.misalign),
         bias_(s.out, g.misalign) {
     weights_ = std::make_unique<RotatedWeights>(
-        options, options.type, std::vector<RotatedWeights::Shape>{{Layout::rows, s.out, s.in}},
-        source_, g.misalign);
+        options, options.type,
+        std::vector<RotatedWeights::Shape>{{options.dense_layout, s.out, s.in}}, source_,
+        g.misalign);
     source_.fill(x_);
     source_.fill(bias_);
     overwrite_outputs(g.tokens * s.out, g.misalign);
@@ -55,8 +56,9 @@ class DenseTransposedProblem : public ProblemBase {
         range_(whole_if_open(s.range, s.in)),
         h_(g.tokens * s.in, g.misalign) {
     weights_ = std::make_unique<RotatedWeights>(
-        options, options.type, std::vector<RotatedWeights::Shape>{{Layout::rows, s.in, s.out}},
-        source_, g.misalign);
+        options, options.type,
+        std::vector<RotatedWeights::Shape>{{options.dense_layout, s.in, s.out}}, source_,
+        g.misalign);
     source_.fill(h_);
     add_outputs(g.tokens * s.out, g.misalign, 2);
     length_ = double(range_.size());

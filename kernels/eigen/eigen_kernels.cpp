@@ -2,6 +2,7 @@
 #include <Eigen/Core>
 #include <string>
 
+#include "kernels/check.h"
 #include "kernels/libraries.h"
 #include "kernels/openmp_threads.h"
 
@@ -19,6 +20,7 @@ using MutableVector = Eigen::Map<Eigen::VectorXf>;
 
 void dense(const WeightView& w, const float* bias, const float* x, int tokens, float* y,
            Range outputs, bool relu) {
+  SCALING_CHECK(w.layout == Layout::rows);
   if (w.type != WeightType::f32) {
     return simd_kernels().dense(w, bias, x, tokens, y, outputs, relu);
   }
@@ -41,6 +43,7 @@ void dense(const WeightView& w, const float* bias, const float* x, int tokens, f
 }
 
 void dense_transposed(const WeightView& w, const float* h, int tokens, float* y, Range inputs) {
+  SCALING_CHECK(w.layout == Layout::rows);
   if (w.type != WeightType::f32) {
     return simd_kernels().dense_transposed(w, h, tokens, y, inputs);
   }
@@ -97,6 +100,7 @@ const KernelSet& kernels() {
     set_threads(1);
     KernelSet s = simd_kernels();
     s.takes_pieces = false;
+    s.dense_layout = Layout::rows;
     s.name = "eigen";
     s.description = description() + ": f32 dense products; the rest is simd's";
     s.own = {"dense", "dense_transposed"};

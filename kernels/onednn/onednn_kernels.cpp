@@ -33,6 +33,7 @@ const void* weight_row(const WeightView& w, std::int64_t row) {
 
 void dense(const WeightView& w, const float* bias, const float* x, int tokens, float* y,
            Range outputs, bool relu) {
+  SCALING_CHECK(w.layout == Layout::rows);
   if (outputs.size() <= 0) return;
   use_openmp_threads(threads_of_calls);
   const bool half = w.type == WeightType::bf16;
@@ -56,6 +57,7 @@ void dense(const WeightView& w, const float* bias, const float* x, int tokens, f
 }
 
 void dense_transposed(const WeightView& w, const float* h, int tokens, float* y, Range inputs) {
+  SCALING_CHECK(w.layout == Layout::rows);
   if (inputs.size() <= 0) return;
   use_openmp_threads(threads_of_calls);
   const bool half = w.type == WeightType::bf16;
@@ -98,6 +100,7 @@ const KernelSet& kernels() {
   static const KernelSet set = [] {
     KernelSet s = simd_kernels();
     s.takes_pieces = false;
+    s.dense_layout = Layout::rows;
     s.name = "onednn";
     s.description = description() +
                     ": dense products, activations rounded to bf16 for bf16 weights; the rest is "

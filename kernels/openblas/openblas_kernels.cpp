@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <string>
 
+#include "kernels/check.h"
 #include "kernels/libraries.h"
 #include "kernels/openblas/functions.h"
 #include "kernels/openmp_threads.h"
@@ -13,6 +14,7 @@ int threads_of_calls = 1;
 
 void dense(const WeightView& w, const float* bias, const float* x, int tokens, float* y,
            Range outputs, bool relu) {
+  SCALING_CHECK(w.layout == Layout::rows);
   if (w.type != WeightType::f32) {
     return simd_kernels().dense(w, bias, x, tokens, y, outputs, relu);
   }
@@ -37,6 +39,7 @@ void dense(const WeightView& w, const float* bias, const float* x, int tokens, f
 }
 
 void dense_transposed(const WeightView& w, const float* h, int tokens, float* y, Range inputs) {
+  SCALING_CHECK(w.layout == Layout::rows);
   if (w.type != WeightType::f32) {
     return simd_kernels().dense_transposed(w, h, tokens, y, inputs);
   }
@@ -80,6 +83,7 @@ const KernelSet& kernels() {
     set_threads(1);
     KernelSet s = simd_kernels();
     s.takes_pieces = false;
+    s.dense_layout = Layout::rows;
     s.name = "openblas";
     s.description = description() + ": f32 dense products; the rest is simd's";
     s.own = {"dense", "dense_transposed"};

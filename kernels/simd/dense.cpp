@@ -41,15 +41,6 @@ struct Streams {
   }
 };
 
-/// Activations of more than a first-level cache: they come from the second level, for a line of
-/// bf16 twice as many as for one of f32, so more rows have to share them; of f32, where that
-/// matters less, the processor follows three streams better than four (Zen 4).
-HWY_INLINE bool are_wide(std::int64_t floats) { return floats > 8192; }
-template <class T>
-inline constexpr int kWideDotStreams = sizeof(T) == 2 ? 6 : 3;
-template <class T>
-inline constexpr int kWideSumStreams = sizeof(T) == 2 ? 6 : 4;
-
 /// A weight vector in a register serves this many tokens before the next is loaded.
 inline constexpr int kTokenGroup = 4;
 
@@ -109,10 +100,10 @@ HWY_INLINE Range dot_one_token(const T* w, std::int64_t in, const float* x, Rang
   return streams.rest();
 }
 
-/// The same for several tokens.
+/// The same for several tokens, whose activations are x_stride apart.
 template <int kBytes, class T, class Put>
-HWY_INLINE Range dot_tokens(const T* w, std::int64_t in, const float* x, int tokens, Range outputs,
-                            bool neighbours, const Put& put) {
+HWY_INLINE Range dot_tokens(const T* w, std::int64_t in, const float* x, std::int64_t x_stride,
+                            int tokens, Range outputs, bool neighbours, const Put& put) {
   const Streams<kFewRows> streams(outputs, neighbours);
   for (std::int64_t i = 0; i < streams.steps; ++i) {
     const T* rows[kFewRows];
@@ -120,7 +111,7 @@ HWY_INLINE Range dot_tokens(const T* w, std::int64_t in, const float* x, int tok
     for (int t0 = 0; t0 < tokens; t0 += kTokenGroup) {
       const int group = std::min(kTokenGroup, tokens - t0);
       float sums[kFewRows][kTokenGroup];
-      dot_rows_tokens<kBytes>(rows, x + t0 * in, in, group, in, sums);
+      dot_rows_tokens<kBytes>(rows, x + t0 * x_stride, x_stride, group, in, sums);
       for (int s = 0; s < kFewRows; ++s) {
         for (int t = 0; t < group; ++t) put(streams.row(i, s), t0 + t, sums[s][t]);
       }
@@ -129,20 +120,16 @@ HWY_INLINE Range dot_tokens(const T* w, std::int64_t in, const float* x, int tok
   return streams.rest();
 }
 
-template <class T>
-void dense_typed(const T* w, std::int64_t in, std::int64_t out, const float* bias, const float* x,
-                 int tokens, float* y, Range outputs, bool relu, Prefetch by) {
-  const auto put = [&](std::int64_t o, int t, float v) {
-    if (bias) v += bias[o];
-    y[t * out + o] = relu ? std::max(v, 0.0f) : v;
-  };
+/// put(o, t, w[o] . x[t]) for every output and token.
+template <class T, class Put>
+HWY_INLINE void dot_all(const T* w, std::int64_t in, const float* x, std::int64_t x_stride,
+                        int tokens, Range outputs, Prefetch by, const Put& put) {
   const std::int64_t row_bytes = in * std::int64_t(sizeof(T));
   Range rest = outputs;
   if (by == Prefetch::by_processor) {
     // Far apart: of neighbours in bf16, and after every barrier, prefetchers make less.
-    rest = tokens > 1     ? dot_tokens<kNoLead>(w, in, x, tokens, rest, false, put)
-           : are_wide(in) ? dot_one_token<kWideDotStreams<T>, kNoLead>(w, in, x, rest, false, put)
-                          : dot_one_token<kFewRows, kNoLead>(w, in, x, rest, false, put);
+    rest = tokens > 1 ? dot_tokens<kNoLead>(w, in, x, x_stride, tokens, rest, false, put)
+                      : dot_one_token<kFewRows, kNoLead>(w, in, x, rest, false, put);
   } else if (tokens == 1) {
     const bool neighbours = !are_short(row_bytes);
     rest = neighbours ? dot_one_token<kStreams, kLead>(w, in, x, rest, neighbours, put)
@@ -150,20 +137,34 @@ void dense_typed(const T* w, std::int64_t in, std::int64_t out, const float* bia
     rest = dot_one_token<kFewRows, kLongLead>(w, in, x, rest, neighbours, put);
   } else {
     // In a share each row runs on into its next, which the loop asks for.
-    rest = dot_tokens<kLongLead>(w, in, x, tokens, rest, row_bytes > 8192, put);
+    rest = dot_tokens<kLongLead>(w, in, x, x_stride, tokens, rest, row_bytes > 8192, put);
   }
   for (std::int64_t o = rest.begin; o < rest.end; ++o) {
-    for (int t = 0; t < tokens; ++t) put(o, t, dot_row(w + o * in, x + t * in, in));
+    for (int t = 0; t < tokens; ++t) put(o, t, dot_row(w + o * in, x + t * x_stride, in));
+  }
+}
+
+template <class T>
+void dense_typed(const WeightView& w, const float* bias, const float* x, int tokens, float* y,
+                 Range outputs, bool relu, Prefetch by) {
+  const std::int64_t strips = strip_count(w);
+  for (std::int64_t i = 0; i < strips; ++i) {
+    const WeightView part = strip(w, i);
+    const bool is_first = i == 0, ends_in_relu = relu && i + 1 == strips;
+    dot_all(static_cast<const T*>(part.data), part.cols, x + i * kStrip, w.cols, tokens, outputs,
+            by, [&](std::int64_t o, int t, float v) {
+              float& to = y[t * w.rows + o];
+              if (!is_first) v += to;
+              if (is_first && bias) v += bias[o];
+              to = ends_in_relu ? std::max(v, 0.0f) : v;
+            });
   }
 }
 
 void Dense(const WeightView& w, const float* bias, const float* x, int tokens, float* y,
            Range outputs, bool relu, Prefetch by) {
-  if (w.type == WeightType::f32) {
-    dense_typed(w.f32(), w.cols, w.rows, bias, x, tokens, y, outputs, relu, by);
-  } else {
-    dense_typed(w.half(), w.cols, w.rows, bias, x, tokens, y, outputs, relu, by);
-  }
+  const auto typed = w.type == WeightType::f32 ? dense_typed<float> : dense_typed<bf16>;
+  typed(w, bias, x, tokens, y, outputs, relu, by);
 }
 
 /// A tile of weights, converted and copied, serves all tokens: rows a power of two apart would
@@ -213,10 +214,11 @@ HWY_INLINE void accumulate_tile(const float* tile, std::int64_t rows, const floa
   }
 }
 
-/// For several tokens: every weight comes from memory once, in tiles.
+/// For several tokens, whose sums are y_stride apart: every weight comes from memory once, in
+/// tiles.
 template <class T>
-void dense_transposed_tokens(const T* w, std::int64_t in, std::int64_t out, const float* h,
-                             int tokens, float* y, Range inputs) {
+void accumulate_tokens(const T* w, std::int64_t in, std::int64_t out, const float* h, int tokens,
+                       float* y, std::int64_t y_stride, Range inputs) {
   alignas(64) float tile[kTileRows * kTileWidth];
   for (std::int64_t j = inputs.begin; j < inputs.end; j += kTileRows) {
     const std::int64_t rows = std::min(kTileRows, inputs.end - j);
@@ -229,13 +231,13 @@ void dense_transposed_tokens(const T* w, std::int64_t in, std::int64_t out, cons
       const T* const next = !last ? here + kTileWidth : below ? w + (j + kTileRows) * out : here;
       copy_tile(here, next, out, rows, tile);
       for (int t = 0; t < tokens; t += kTokenGroup) {
-        accumulate_tile(tile, rows, h + t * in + j, in, std::min(kTokenGroup, tokens - t), out,
-                        y + t * out + c);
+        accumulate_tile(tile, rows, h + t * in + j, in, std::min(kTokenGroup, tokens - t), y_stride,
+                        y + t * y_stride + c);
       }
     }
     for (std::int64_t i = j; i < j + rows; ++i) {
       for (int t = 0; t < tokens; ++t) {
-        accumulate_row(w + i * out + c, h[t * in + i], out - c, y + t * out + c);
+        accumulate_row(w + i * out + c, h[t * in + i], out - c, y + t * y_stride + c);
       }
     }
   }
@@ -243,8 +245,8 @@ void dense_transposed_tokens(const T* w, std::int64_t in, std::int64_t out, cons
 
 /// y += sum_j h[j] w[j] over inputs j, kRows at a time; returns what is left over.
 template <int kRows, int kBytes, class T>
-HWY_INLINE Range accumulate_one_token(const T* w, std::int64_t out, const float* h, float* y,
-                                      Range inputs, bool neighbours) {
+HWY_INLINE Range accumulate_side_by_side(const T* w, std::int64_t out, const float* h, float* y,
+                                         Range inputs, bool neighbours) {
   const Streams<kRows> streams(inputs, neighbours);
   for (std::int64_t i = 0; i < streams.steps; ++i) {
     const T* rows[kRows];
@@ -257,35 +259,43 @@ HWY_INLINE Range accumulate_one_token(const T* w, std::int64_t out, const float*
   return streams.rest();
 }
 
+/// y += sum_j h[j] w[j] over inputs j.
 template <class T>
-void dense_transposed_typed(const T* w, std::int64_t in, std::int64_t out, const float* h,
-                            int tokens, float* y, Range inputs, Prefetch by) {
-  if (tokens > 1) {
-    dense_transposed_tokens(w, in, out, h, tokens, y, inputs);
-    return;
-  }
+HWY_INLINE void accumulate_one_token(const T* w, std::int64_t out, const float* h, float* y,
+                                     Range inputs, Prefetch by) {
   Range rest = inputs;
   if (by == Prefetch::by_processor) {
-    rest = are_wide(out)
-               ? accumulate_one_token<kWideSumStreams<T>, kNoLead>(w, out, h, y, rest, false)
-               : accumulate_one_token<kFewRows, kNoLead>(w, out, h, y, rest, false);
+    rest = accumulate_side_by_side<kFewRows, kNoLead>(w, out, h, y, rest, false);
   } else {
     const bool neighbours = !are_short(out * std::int64_t(sizeof(T)));
     rest = neighbours
-               ? accumulate_one_token<kStreams, kLead>(w, out, h, y, rest, neighbours)
-               : accumulate_one_token<kShortStreams, kLongLead>(w, out, h, y, rest, neighbours);
-    rest = accumulate_one_token<kFewRows, kLongLead>(w, out, h, y, rest, neighbours);
+               ? accumulate_side_by_side<kStreams, kLead>(w, out, h, y, rest, neighbours)
+               : accumulate_side_by_side<kShortStreams, kLongLead>(w, out, h, y, rest, neighbours);
+    rest = accumulate_side_by_side<kFewRows, kLongLead>(w, out, h, y, rest, neighbours);
   }
   for (std::int64_t j = rest.begin; j < rest.end; ++j) accumulate_row(w + j * out, h[j], out, y);
 }
 
+template <class T>
+void dense_transposed_typed(const WeightView& w, const float* h, int tokens, float* y, Range inputs,
+                            Prefetch by) {
+  for (std::int64_t i = 0; i < strip_count(w); ++i) {
+    const WeightView part = strip(w, i);
+    const T* const weights = static_cast<const T*>(part.data);
+    float* const to = y + i * kStrip;
+    if (tokens > 1) {
+      accumulate_tokens(weights, w.rows, part.cols, h, tokens, to, w.cols, inputs);
+    } else {
+      accumulate_one_token(weights, part.cols, h, to, inputs, by);
+    }
+  }
+}
+
 void DenseTransposed(const WeightView& w, const float* h, int tokens, float* y, Range inputs,
                      Prefetch by) {
-  if (w.type == WeightType::f32) {
-    dense_transposed_typed(w.f32(), w.rows, w.cols, h, tokens, y, inputs, by);
-  } else {
-    dense_transposed_typed(w.half(), w.rows, w.cols, h, tokens, y, inputs, by);
-  }
+  const auto typed =
+      w.type == WeightType::f32 ? dense_transposed_typed<float> : dense_transposed_typed<bf16>;
+  typed(w, h, tokens, y, inputs, by);
 }
 
 }  // namespace HWY_NAMESPACE

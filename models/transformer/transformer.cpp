@@ -112,8 +112,9 @@ std::uint64_t Transformer::held_bytes() const {
   return size.bytes;
 }
 
-void Transformer::allocate(Team& team) {
+void Transformer::allocate(Team& team, Layout dense) {
   const std::vector<Parameter*> all = parameters();
+  lay_out(all, dense);
   const std::uint64_t bytes = arena_bytes(all, config_.weight_type);
   require_memory(bytes,
                  "the model " + config_.shape + " with " + std::to_string(blocks()) +

@@ -2,6 +2,7 @@
 // every instruction set that it was compiled for, and no kernel is without a case.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <set>
 
@@ -30,14 +31,28 @@ std::set<std::string> kernels_of(const std::vector<Case>& cases) {
   return names;
 }
 
+bool is_dense(const std::string& kernel) { return kernel.starts_with("dense"); }
+
+/// Those that a set takes in its dense products.
+std::vector<Layout> layouts_of(const KernelSet& set, const std::string& kernel) {
+  const auto& names = library_names();
+  const bool is_library = std::find(names.begin(), names.end(), set.name) != names.end();
+  if (is_library || !is_dense(kernel)) return {Layout::rows};
+  return {Layout::rows, Layout::strips};
+}
+
 void agrees_with_ref(const KernelSet& set, const std::string& kernel, int threads) {
   Team team(threads);
   int checked = 0;
   for (const Case& c : test_cases()) {
     if (c.kernel != kernel) continue;
     for (const WeightType type : weight_types(c)) {
-      CheckedProblem problem(c, {.type = type, .seed = std::uint64_t(++checked)}, team);
-      EXPECT_EQ(problem.check(set), "") << c.name(type) << " in " << set.name;
+      for (const Layout layout : layouts_of(set, kernel)) {
+        CheckedProblem problem(
+            c, {.type = type, .seed = std::uint64_t(++checked), .dense_layout = layout}, team);
+        EXPECT_EQ(problem.check(set), "")
+            << c.name(type) << " in " << set.name << (layout == Layout::rows ? "" : ", in strips");
+      }
     }
   }
   EXPECT_GT(checked, 0);

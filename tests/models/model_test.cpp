@@ -171,6 +171,39 @@ TEST(DecoderTest, StepsAreForward) {
   }
 }
 
+/// The weights of dense layers in strips, of which the last is narrow, are the same weights.
+TEST(DecoderTest, StepsOverStripsAreForward) {
+  for (const Components& components : {kBaseline, kAllSparse}) {
+    for (const WeightType type : {WeightType::f32, WeightType::bf16}) {
+      ModelConfig c = with(components);
+      c.d_model = kStrip + 32;
+      c.encoder_layers = c.decoder_layers = 1;
+      c.weight_type = type;
+      Transformer rows(c), strips(c);
+      Team team(2);
+      rows.allocate(team);
+      strips.allocate(team, Layout::strips);
+      std::int64_t in_strips = 0;
+      const std::vector<Parameter*> same = rows.parameters();
+      for (std::size_t i = 0; i < same.size(); ++i) {
+        const Parameter& p = *strips.parameters()[i];
+        in_strips += p.layout == Layout::strips;
+        EXPECT_EQ(p.matrix(), same[i]->matrix()) << p.name;
+      }
+      EXPECT_GT(in_strips, 0);
+      const Mat expected = rows.forward(kSource, kTarget);
+      expect_close(strips.forward(kSource, kTarget), expected, "forward");
+      const std::int64_t compared =
+          same_selections(choices_of_forward(strips), decoded(strips, 2, 1));
+      ASSERT_GT(compared, 0);
+      for (const int tokens : {1, 3}) {
+        const Decoded made = decoded(strips, 2, tokens);
+        expect_close(made.logits[0].topRows(compared), expected.topRows(compared), "steps");
+      }
+    }
+  }
+}
+
 /// Selections that are not forward's are found.
 TEST(DecoderTest, ADifferentSelectionIsNoTie) {
   Transformer model(with(kAllSparse));
@@ -384,7 +417,7 @@ TEST(InitializeTest, DrawsAreTheCounterBasedOnes) {
 
 TEST(InitializeTest, ValuesDoNotDependOnLayoutThreadsOrType) {
   const auto make = [](Layout layout, WeightType type, int threads, Initializer init) {
-    Parameter p = Parameter::make_matrix("some.name", 37, 53, layout, init);
+    Parameter p = Parameter::make_matrix("some.name", 37, 1100, layout, init);
     Arena arena(arena_bytes({&p}, type));
     Team team(threads);
     initialize({&p}, type, 9, arena, team);
@@ -396,9 +429,11 @@ TEST(InitializeTest, ValuesDoNotDependOnLayoutThreadsOrType) {
     const Mat plain = make(Layout::rows, WeightType::f32, 1, init);
     EXPECT_GT(plain.cwiseAbs().maxCoeff(), 0.1f);
     EXPECT_EQ(plain, make(Layout::panels, WeightType::f32, 3, init));
+    EXPECT_EQ(plain, make(Layout::strips, WeightType::f32, 2, init));
     const Mat half = plain.unaryExpr([](float v) { return to_float(to_bf16(v)); });
     EXPECT_EQ(half, make(Layout::rows, WeightType::bf16, 2, init));
     EXPECT_EQ(half, make(Layout::panels, WeightType::bf16, 1, init));
+    EXPECT_EQ(half, make(Layout::strips, WeightType::bf16, 3, init));
   }
 }
 

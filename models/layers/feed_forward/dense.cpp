@@ -22,10 +22,9 @@ struct DenseActivations : Activations {
 DenseFeedForward::DenseFeedForward(const ModelConfig& config)
     : d_(config.d_model),
       f_(config.d_ff),
-      w1_(Parameter::make_matrix("w1", f_, d_, Layout::rows, glorot_uniform(d_, f_), {d_, f_},
-                                 {1, d_})),
+      w1_(Parameter::make_dense("w1", f_, d_, glorot_uniform(d_, f_), {d_, f_}, {1, d_})),
       b1_(Parameter::make_vector("b1", f_, kBias)),
-      w2_(Parameter::make_matrix("w2", f_, d_, Layout::rows, glorot_uniform(f_, d_))),
+      w2_(Parameter::make_dense("w2", f_, d_, glorot_uniform(f_, d_))),
       b2_(Parameter::make_vector("b2", d_, kBias)) {}
 
 void DenseFeedForward::visit_parameters(const ParameterVisitor& visit) {

@@ -11,7 +11,9 @@ namespace scaling {
 class DenseReluSkipFeedForward : public DenseFeedForward {
  public:
   static constexpr Traits kTraits{};
-  using DenseFeedForward::DenseFeedForward;
+  explicit DenseReluSkipFeedForward(const ModelConfig& config) : DenseFeedForward(config) {
+    w2_.is_dense = false;  // gathered
+  }
   std::unique_ptr<LayerState> make_state(int tokens) const override;
   /// W2 is counted as the expected union of rows if each activation is zero half of the time.
   Cost step_cost(int tokens, WeightType type) const override;

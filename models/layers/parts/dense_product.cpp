@@ -8,8 +8,8 @@ namespace scaling {
 
 DenseProduct::DenseProduct(const std::string& weight, const std::string& bias, std::int64_t d_in,
                            std::int64_t d_out)
-    : w_(Parameter::make_matrix(weight, d_out, d_in, Layout::rows, glorot_uniform(d_in, d_out),
-                                {d_in, d_out}, {1, d_in})),
+    : w_(Parameter::make_dense(weight, d_out, d_in, glorot_uniform(d_in, d_out), {d_in, d_out},
+                               {1, d_in})),
       b_(Parameter::make_vector(bias, d_out, kBias)) {}
 
 void DenseProduct::visit_parameters(const ParameterVisitor& visit) {

@@ -23,7 +23,7 @@ constexpr std::int64_t kSumsAtOnce = 1024, kRowsOfGroup = 64;
 void rows_of(const Parameter& w, std::int64_t begin, std::int64_t n, Mat& out) {
   out.resize(n, w.cols);
   const WeightView view = w.view();
-  const std::int64_t step = w.layout == Layout::rows ? w.cols : kPanel;
+  const std::int64_t step = run_length(w.layout, w.cols);
   for (std::int64_t i = 0; i < n; ++i) {
     for (std::int64_t col = 0; col < w.cols; col += step) {
       const std::int64_t at = element_offset(w.layout, w.rows, w.cols, begin + i, col);
