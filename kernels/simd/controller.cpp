@@ -20,18 +20,20 @@ inline constexpr int kSideBySide = HWY_MAX(2, kStreams / kVectorsOfPanel);
 /// Fewer of them where too few are left; of short panels every second one, so that a stream has two
 /// in a row: where sums are few that would leave too few multiply-adds under way.
 inline constexpr int kFewPanels = HWY_MAX(1, kSideBySide / 4);
+/// Panels far apart, each followed by its neighbours, which the processor's prefetching takes for
+/// one long stream.
+inline constexpr int kFarPanels = kFewRows;
 inline constexpr bool kHalvesShort = kVectorsOfPanel == 1;
 
-/// Logits of kPanels panels, every kPitch-th, for one token, bias included, into `to`. ahead:
-/// panels that are wanted next; their first kLead bytes are asked for if anything is.
-template <int kPanels, int kPitch, bool kAsks, class T>
-HWY_INLINE void logits_of(const T* w, const T* ahead, std::int64_t rank, const float* hidden,
-                          const float* bias, float* to) {
-  constexpr std::int64_t kColumns = kPitch * kPanel;
-  const std::int64_t pitch = rank * kColumns;
+/// Logits of kPanels panels, `columns` columns apart, for one token, bias included, into `to`.
+/// ahead: panels that are wanted next; their first kLead bytes are asked for if anything is.
+template <int kPanels, bool kAsks, class T>
+HWY_INLINE void logits_of(const T* w, std::int64_t columns, const T* ahead, std::int64_t rank,
+                          const float* hidden, const float* bias, float* to) {
+  const std::int64_t pitch = rank * columns;
   Vector sums[kPanels][kVectorsOfPanel];
   for (int p = 0; p < kPanels; ++p) {
-    for (int v = 0; v < kVectorsOfPanel; ++v) sums[p][v] = load(bias + p * kColumns + v * kLanes);
+    for (int v = 0; v < kVectorsOfPanel; ++v) sums[p][v] = load(bias + p * columns + v * kLanes);
   }
   constexpr std::int64_t kAhead = kLead / std::int64_t(sizeof(T)) / kPanel;  // input rows
   constexpr std::int64_t kStep = HWY_MAX(1, kLine<T> / kPanel);
@@ -64,7 +66,7 @@ HWY_INLINE void logits_of(const T* w, const T* ahead, std::int64_t rank, const f
     }
   }
   for (int p = 0; p < kPanels; ++p) {
-    for (int v = 0; v < kVectorsOfPanel; ++v) store(sums[p][v], to + p * kColumns + v * kLanes);
+    for (int v = 0; v < kVectorsOfPanel; ++v) store(sums[p][v], to + p * columns + v * kLanes);
   }
 }
 
@@ -100,7 +102,7 @@ std::int64_t Argmax(const float* x, std::int64_t n) {
 template <bool kAsks, class T>
 void controller_typed(const T* w, std::int64_t rank, std::int64_t d_ff, const float* bias,
                       const float* hidden, int tokens, std::int64_t block, float* logits,
-                      std::int32_t* selected, Range blocks) {
+                      std::int32_t* selected, Range blocks, bool is_far) {
   constexpr std::int64_t kGroup = kSideBySide * kPanel;
   const std::int64_t count = d_ff / block;
   const std::int64_t begin = blocks.begin * block, end = blocks.end * block;
@@ -116,23 +118,32 @@ void controller_typed(const T* w, std::int64_t rank, std::int64_t d_ff, const fl
       const float* h = hidden + t * rank;
       std::int64_t j = from;
       for (; j < to && j % kPanel != 0; ++j) logits[j] = bias[j] + logit(w, rank, h, j);
+      if (tokens == 1 && is_far) {
+        const std::int64_t share = (to - j) / (kFarPanels * kPanel) * kPanel;
+        for (std::int64_t i = j; i < j + share; i += kPanel) {
+          logits_of<kFarPanels, false>(w + i * rank, share, w + i * rank, rank, h, bias + i,
+                                       logits + i);
+        }
+        j += kFarPanels * share;
+      }
       for (; j + kGroup <= to; j += kGroup) {
         const T* const here = w + j * rank;
         const T* const ahead = t == 0 && j + 2 * kGroup <= end ? here + kGroup * rank : here;
         if (!halves) {
-          logits_of<kSideBySide, 1, kAsks>(here, ahead, rank, h, bias + j, logits + j);
+          logits_of<kSideBySide, kAsks>(here, kPanel, ahead, rank, h, bias + j, logits + j);
           continue;
         }
         const T* const second = here + kPanel * rank;
-        logits_of<kSideBySide / 2, 2, kAsks>(here, second, rank, h, bias + j, logits + j);
-        logits_of<kSideBySide / 2, 2, kAsks>(second, ahead, rank, h, bias + j + kPanel,
-                                             logits + j + kPanel);
+        logits_of<kSideBySide / 2, kAsks>(here, 2 * kPanel, second, rank, h, bias + j, logits + j);
+        logits_of<kSideBySide / 2, kAsks>(second, 2 * kPanel, ahead, rank, h, bias + j + kPanel,
+                                          logits + j + kPanel);
       }
       for (; j + kFewPanels * kPanel <= to; j += kFewPanels * kPanel) {
-        logits_of<kFewPanels, 1, kAsks>(w + j * rank, w + j * rank, rank, h, bias + j, logits + j);
+        logits_of<kFewPanels, kAsks>(w + j * rank, kPanel, w + j * rank, rank, h, bias + j,
+                                     logits + j);
       }
       for (; j + kPanel <= to; j += kPanel) {
-        logits_of<1, 1, kAsks>(w + j * rank, w + j * rank, rank, h, bias + j, logits + j);
+        logits_of<1, kAsks>(w + j * rank, kPanel, w + j * rank, rank, h, bias + j, logits + j);
       }
       for (; j < to; ++j) logits[j] = bias[j] + logit(w, rank, h, j);
       for (std::int64_t b = from / block; b < to / block; ++b) {
@@ -147,7 +158,7 @@ void Controller(const WeightView& w, const float* bias, const float* hidden, int
                 Prefetch by) {
   const auto run = [&]<bool kAsks>(const auto* weights) HWY_ATTR {
     controller_typed<kAsks>(weights, w.rows, w.cols, bias, hidden, tokens, block, logits, selected,
-                            blocks);
+                            blocks, by == Prefetch::by_processor);
   };
   // Short streams of bf16 are over before the processor's prefetching has found them.
   if (w.type == WeightType::bf16) {
