@@ -49,7 +49,7 @@ TEST_P(InterruptTest, ChangesNoProduct) {
     std::atomic<bool> sent = false;
     std::thread sender([&] {
       std::this_thread::sleep_for(std::chrono::microseconds(50 + 37 * (i % 60)));
-      pthread_kill(here, SIGTERM);
+      pthread_kill(here, SIGINT);
       sent = true;
     });
     do {
