@@ -99,6 +99,7 @@ std::int64_t Argmax(const float* x, std::int64_t n) {
   return 0;  // only NaNs
 }
 
+/// is_far: whether the panels of one token go by kFarPanels, the rest as kAsks says.
 template <bool kAsks, class T>
 void controller_typed(const T* w, std::int64_t rank, std::int64_t d_ff, const float* bias,
                       const float* hidden, int tokens, std::int64_t block, float* logits,
@@ -160,7 +161,8 @@ void Controller(const WeightView& w, const float* bias, const float* hidden, int
     controller_typed<kAsks>(weights, w.rows, w.cols, bias, hidden, tokens, block, logits, selected,
                             blocks, by == Prefetch::by_processor);
   };
-  // Short streams of bf16 are over before the processor's prefetching has found them.
+  // For several tokens: short streams of bf16 are over before the processor's prefetching has found
+  // them.
   if (w.type == WeightType::bf16) {
     run.template operator()<true>(w.half());
   } else if (by == Prefetch::by_kernel) {
