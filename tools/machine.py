@@ -39,6 +39,20 @@ def last_level_cache(root, processors):
     return list(found.values())
 
 
+def cpu(root=Path("/")):
+    """A processor's model name and family-model-stepping, as in records: "AMD EPYC (25-17-1)"; virtual machines give
+    processors of several generations one name."""
+    cpuinfo = _read(root, "proc/cpuinfo")
+    name, generation = _after(cpuinfo, "model name"), _generation(cpuinfo)
+    if not name:
+        return "unknown"
+    return f"{name} ({generation})" if _after(cpuinfo, "cpu family") else name
+
+
+def _generation(cpuinfo):
+    return "-".join(_after(cpuinfo, key) for key in ("cpu family", "model\t", "stepping"))
+
+
 def describe(root=Path("/"), processors=None):
     """{"cpu", "processors", "l3_bytes", "l3_shared_by", "memory_bytes", "virtual", "huge_pages", "kernel"}; root: of another
     machine's /proc and /sys."""
@@ -49,9 +63,7 @@ def describe(root=Path("/"), processors=None):
     pages = _read(root, "sys/kernel/mm/transparent_hugepage/enabled")
     return {
         "cpu": _after(cpuinfo, "model name"),
-        "family_model_stepping": "-".join(
-            _after(cpuinfo, key) for key in ("cpu family", "model\t", "stepping")
-        ),
+        "family_model_stepping": _generation(cpuinfo),
         "processors": processors,
         "l3_bytes": sum(size for size, _ in caches),
         "l3_shared_by": [shared for _, shared in caches],

@@ -11,6 +11,8 @@ import json
 import subprocess
 from pathlib import Path
 
+import machine as describe_machine
+
 PUBLISHED = Path("results/published")
 
 
@@ -18,14 +20,12 @@ def _output(*command):
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 
 
-def _words(path, key=""):
-    """The first line of a system's file, or what stands behind a key's colon; empty if there is none."""
+def _boot():
+    """Changes when the machine is restarted; empty if the system does not tell."""
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
     except OSError:
         return ""
-    found = (line for line in lines if line.startswith(key))
-    return next(found, "").partition(":")[2].strip() if key else lines[0]
 
 
 class Sitting:
@@ -37,8 +37,8 @@ class Sitting:
             "kind": kind,
             "commit": _output("git", "rev-parse", "--short=12", "HEAD"),
             "machine": machine,
-            "cpu": _words("/proc/cpuinfo", "model name"),
-            "boot": _words("/proc/sys/kernel/random/boot_id"),
+            "cpu": describe_machine.cpu(),
+            "boot": _boot(),
         }
         self.folder = self.home / "sittings" / now.strftime("%Y-%m-%dT%H%M%SZ")
         self.goes_on = False

@@ -7,13 +7,14 @@ recorded, not compared.
 import datetime
 import json
 import os
-import platform
 import subprocess
 import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+sys.path.insert(0, str(ROOT / "tools"))
+import machine  # noqa: E402
 
 
 def fingerprint(data):
@@ -38,12 +39,6 @@ def git(*words):
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def cpu_model():
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
-    return names[0] if names else platform.processor()
-
-
 class RecordFile:
     """Records of one experiment of a results folder; exits with a sentence if it cannot be one."""
 
@@ -58,7 +53,7 @@ class RecordFile:
             "flags": "",
             "commit": git("rev-parse", "--short=12", "HEAD"),
             "dirty": bool(changed),
-            "cpu": cpu_model(),
+            "cpu": machine.cpu(),
             "cores": len(os.sched_getaffinity(0)),
         }
         try:

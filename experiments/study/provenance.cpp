@@ -45,8 +45,7 @@ void read_git(Provenance* p) {
 }
 
 /// The text after the colon of the first line that starts with `name`.
-std::string proc_value(const char* file, const std::string& name) {
-  std::ifstream in(file);
+std::string value_of(std::istream&& in, const std::string& name) {
   for (std::string line; std::getline(in, line);) {
     const std::size_t colon = line.find(':');
     if (line.rfind(name, 0) != 0 || colon == std::string::npos) continue;
@@ -70,6 +69,16 @@ std::string fingerprint(const std::string& text) {
   std::string digits(16, '0');
   for (std::size_t i = 0; i < 16; ++i) digits[15 - i] = "0123456789abcdef"[(hash >> (4 * i)) & 15];
   return digits;
+}
+
+std::string cpu_name(const std::string& cpuinfo) {
+  const auto told = [&](const char* name) { return value_of(std::istringstream(cpuinfo), name); };
+  const std::string name = told("model name"), family = told("cpu family");
+  if (name.empty()) return "unknown";
+  // "model" alone begins "model name", too.
+  return family.empty()
+             ? name
+             : name + " (" + family + "-" + told("model\t") + "-" + told("stepping") + ")";
 }
 
 std::string machine_key(const std::string& cpu, int cores, std::uint64_t memory_bytes) {
@@ -123,10 +132,10 @@ Provenance read_provenance() {
 #ifdef SCALING_NATIVE
   p.native = true;
 #endif
-  p.cpu = proc_value("/proc/cpuinfo", "model name");
-  if (p.cpu.empty()) p.cpu = "unknown";
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  p.cpu = cpu_name({std::istreambuf_iterator<char>(cpuinfo), {}});
   p.cores = available_threads();
-  std::istringstream(proc_value("/proc/meminfo", "MemTotal")) >> p.memory_bytes;
+  std::istringstream(value_of(std::ifstream("/proc/meminfo"), "MemTotal")) >> p.memory_bytes;
   p.memory_bytes *= 1024;
   p.machine = machine_key(p.cpu, p.cores, p.memory_bytes);
   return p;

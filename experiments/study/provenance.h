@@ -15,7 +15,7 @@ struct Provenance {
   std::string compiler;     ///< "GNU 12.2.0"
   std::string flags;
   bool native = false;  ///< compiled for this machine's instruction set
-  std::string cpu;      ///< model name
+  std::string cpu;      ///< cpu_name()
   int cores = 0;        ///< processors this process may use
   std::uint64_t memory_bytes = 0;
   std::string machine;  ///< eight digits from cpu, cores and memory in GiB
@@ -30,6 +30,11 @@ std::string git_ids(const std::vector<std::string>& paths);
 
 /// A short, stable name for a text: 16 hexadecimal digits of its 64-bit FNV-1a hash.
 std::string fingerprint(const std::string& text);
+
+/// A processor's model name and family-model-stepping, "AMD EPYC (25-17-1)", from the text of
+/// /proc/cpuinfo: virtual machines give processors of several generations one name. "unknown" if it
+/// tells none.
+std::string cpu_name(const std::string& cpuinfo);
 
 /// The machine's short name from the facts that make timings comparable.
 std::string machine_key(const std::string& cpu, int cores, std::uint64_t memory_bytes);

@@ -250,12 +250,26 @@ TEST(ResultsDir, RefusesWhatCannotBeWritten) {
                   {"/proc/none", "--results"});
 }
 
+/// What /proc/cpuinfo tells of one processor.
+std::string cpuinfo(const std::string& family, const std::string& model) {
+  return "processor\t: 0\ncpu family\t: " + family + "\nmodel\t\t: " + model +
+         "\nmodel name\t: A Processor\nstepping\t: 1\n\n";
+}
+
+TEST(Provenance, NamesProcessorsByGenerationToo) {
+  EXPECT_EQ(cpu_name(cpuinfo("25", "17") + cpuinfo("25", "17")), "A Processor (25-17-1)");
+  EXPECT_EQ(cpu_name("processor\t: 0\nmodel name\t: Other Processor\n"), "Other Processor");
+  EXPECT_EQ(cpu_name(""), "unknown");
+}
+
 TEST(Provenance, KeysMachinesByWhatMakesTimingsComparable) {
   const std::string key = machine_key("Some CPU", 2, 24ull << 30);
   EXPECT_EQ(key.size(), 8u);
   EXPECT_EQ(key, machine_key("Some CPU", 2, (24ull << 30) - 1000000));
   EXPECT_NE(key, machine_key("Some CPU", 4, 24ull << 30));
   EXPECT_NE(key, machine_key("Other CPU", 2, 24ull << 30));
+  EXPECT_NE(machine_key(cpu_name(cpuinfo("25", "17")), 2, 24ull << 30),
+            machine_key(cpu_name(cpuinfo("26", "2")), 2, 24ull << 30));
   const Provenance p = read_provenance();
   EXPECT_GT(p.memory_bytes, 1ull << 28);
   EXPECT_GE(p.cores, 1);

@@ -55,6 +55,13 @@ class MachineTest(unittest.TestCase):
             },
         )
 
+    def test_a_processor_is_named_by_generation_too(self):
+        self.assertEqual(machine.cpu(self.root), "unknown")
+        self.file("proc/cpuinfo", "model name\t: Other Processor\n")
+        self.assertEqual(machine.cpu(self.root), "Other Processor")
+        self.file("proc/cpuinfo", CPUINFO + "\n" + CPUINFO)
+        self.assertEqual(machine.cpu(self.root), "A Processor (25-17-1)")
+
     def test_a_system_that_tells_nothing(self):
         found = machine.describe(self.root, [0])
         self.assertEqual(
