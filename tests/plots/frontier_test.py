@@ -10,7 +10,7 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1] / "plots")]
 import chart  # noqa: E402
 import curves_test as made_up  # noqa: E402
 import summarise  # noqa: E402
-from plots_test import record  # noqa: E402
+from made_up import record  # noqa: E402
 from report import Report  # noqa: E402
 from sections import frontier  # noqa: E402
 

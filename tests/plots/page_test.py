@@ -19,7 +19,7 @@ import page  # noqa: E402
 import readme_table  # noqa: E402
 import records as rec  # noqa: E402
 from document import Line, Rule  # noqa: E402
-from plots_test import TABLE1, record  # noqa: E402
+from made_up import TABLE1, record  # noqa: E402
 from with_folder import WithFolder  # noqa: E402
 
 VOID = ("meta", "br", "img", "hr", "input", "link")

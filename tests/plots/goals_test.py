@@ -1,0 +1,156 @@
+"""Goals and their verdicts."""
+
+import math
+import pathlib
+import re
+import sys
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(HERE), str(ROOT / "plots")]
+
+import decode  # noqa: E402
+import goals  # noqa: E402
+import legacy  # noqa: E402
+import make_report  # noqa: E402
+import values  # noqa: E402
+from made_up import TABLE1, TABLE6, ceilings, record, row  # noqa: E402
+from sections import tables  # noqa: E402
+from with_folder import WithFolder  # noqa: E402
+
+
+class GoalsTest(WithFolder):
+    def lines(self, items):
+        return {(line[1], line[0].comparison): line for line in goals.judged(self.load(items))}
+
+    def verdict(self, items, name, comparison=">="):
+        return self.lines(items)[name, comparison][3]
+
+    def test_met_missed_and_not_measured(self):
+        name = "table1.800m.ff_qkv.token_speedup"
+        self.assertEqual(self.verdict(TABLE6, name), "not measured")
+        self.assertEqual(self.verdict(TABLE1, name), "met")  # 4 of 3
+        slow = [
+            dict(r, value=14.0) if (r["row"], r["metric"]) == ("ff_qkv", "token_ms") else r
+            for r in TABLE1
+        ]
+        self.assertEqual(self.verdict(slow, name), "missed")  # 2.86
+
+    def test_the_end_of_the_interval_decides(self):
+        goal = goals.Goal("", ">=", 3.0, ())
+        least = goals.Goal("", "<=", 3.0, ())
+        sure, unsure = (values.Value(3.2, "x", low, 3.4, "ok", "c") for low in (3.1, 2.9))
+        self.assertEqual([goals.verdict(goal, v) for v in (sure, unsure)], ["met", "missed"])
+        self.assertEqual(
+            goals.verdict(least, values.Value(2.8, "x", 2.7, 3.1, "ok", "c")), "missed"
+        )
+
+    def test_a_doubted_figure_says_so_in_its_verdict(self):
+        name = "table1.800m.ff_qkv.token_speedup"
+        doubted = [
+            dict(r, status="untrusted") if (r["row"], r["metric"]) == ("ff_qkv", "token_ms") else r
+            for r in TABLE1
+        ]
+        self.assertEqual(self.verdict(doubted, name), "met but untrusted")
+
+    def test_a_speed_up_between_two_bandwidths_is_doubted_its_share_is_not(self):
+        def figures(rate):
+            items = row("table1_800m", "baseline", 40.0, 4.0, 100, 3.6, **ceilings(50.0)) + row(
+                "table1_800m", "ff_qkv", 10.0, 0.8, 20, 0.6, **ceilings(rate)
+            )
+            return decode.row_figures(self.load(items), "table1_800m", "ff_qkv", 2)
+
+        for rate, status in ((52.0, "ok"), (80.0, "untrusted")):
+            found = figures(rate)
+            self.assertEqual(
+                {found[n].status for n in ("token_speedup", "block_speedup", "roofline_limit")},
+                {status},
+            )
+            self.assertEqual(found["share_of_roofline"].status, "ok")
+
+    def test_rows_measured_long_after_their_baseline_or_again_say_so(self):
+        def at(name, metric, value, date, **more):
+            return record("table7", name, metric, value, date=date, **more)
+
+        items = [
+            at("baseline", "token_ms", 2.0, "2026-01-01T10:00:00Z"),
+            at("s2", "token_ms", 1.0, "2026-01-01T10:20:00Z"),
+            at("s4", "token_ms", 1.1, "2026-01-01T10:20:00Z"),
+            at("s4", "token_ms", 1.0, "2026-01-01T11:00:00Z"),
+        ]
+        text = make_report.make(self.load(items))
+        self.assertEqual(text.count("60 minutes apart from `baseline`"), 1)
+        self.assertEqual(text.count("minutes apart"), 1)
+        self.assertEqual(text.count("the last of 2 measurements by this code"), 1)
+
+    def test_a_missed_time_tells_what_the_hardware_allows(self):
+        name = "table6.ff_qkv_loss4.bf16"
+        items = row(
+            "table6_17b_bf16", "ff_qkv_loss4.bf16", 20.0, 2.0, 10, 1.25, **ceilings(24.0)
+        ) + [
+            record("table6_17b_bf16", "ff_qkv_loss4.bf16", metric, value, **ceilings(24.0))
+            for metric, value in (("token_bytes", 3e8), ("token_flops", 3.2e9))
+        ]
+        self.assertEqual(self.verdict(items, f"{name}.token_ms", "<="), "missed")
+        text = make_report.make(self.load(items, published=True))
+        self.assertIn(
+            f"| `{name}.token_ms` | 20.0 ms | ≤ 10 ms | **missed** | token 20.0 ms, "
+            "floor 12.5 ms at 24.0 GB/s and 300 GFLOP/s for 300 MB and 3,200 MFLOP |",
+            text,
+        )
+
+    def test_a_library_counts_at_equal_bandwidth_where_that_is_known(self):
+        items = [
+            record("peers_800m", "baseline", "block_ms", 2.0, **ceilings(40.0)),
+            record("peers_800m", "eigen", "block_ms", 1.8, **ceilings(44.0)),
+            record("peers_800m", "onednn", "block_ms", 1.8),
+        ]
+        name = "peers.800m.eigen.over_ours_at_equal_bandwidth"
+        self.assertEqual(self.verdict(items, name), "met")  # 0.99
+        self.assertEqual(self.verdict(items, "peers.800m.onednn.over_ours"), "missed")  # 0.90
+
+    def test_differences_over_seeds_go_by_their_interval(self):
+        goal = goals.Goal("", ">", 0, ())
+
+        def verdict(value, half, seeds=5):
+            made = values.Value(value, "1", value - half, value + half, "ok", "c", seeds=seeds)
+            return goals.verdict(goal, made)
+
+        self.assertEqual(
+            [verdict(0.3, 0.1), verdict(0.1, 0.1), verdict(0.3, math.inf, 1), verdict(0, 0)],
+            ["met", "missed", "undecided, one seed", "missed"],
+        )
+
+    def test_every_figure_of_a_table_is_one_of_its_config(self):
+        ids = {
+            name: known[3]
+            for name, known in legacy.EXPERIMENTS.items()
+            if known[:2] == ("decode", "")
+        }
+        rows = {
+            experiment: re.findall(
+                r"^row = ([^:\s]+)",
+                (ROOT / "experiments" / "configs" / "decode" / f"{experiment}.cfg").read_text(),
+                re.MULTILINE,
+            )
+            for experiment in ids
+        }
+        known = {
+            f"{prefix}.{name}.{ending}"
+            for experiment, prefix in ids.items()
+            for name in rows[experiment]
+            for ending in tables.ENDINGS
+        }
+        named = [
+            name
+            for goal in goals.GOALS
+            for name in goal.ids
+            if name.startswith("table") and not name.startswith("table4")
+        ]
+        self.assertGreater(len(named), 20)
+        self.assertEqual([name for name in named if name not in known], [])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,225 @@
+"""The report as a whole: cells, statuses, claims, headline, programs."""
+
+import json
+import math
+import pathlib
+import re
+import subprocess
+import sys
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(HERE), str(ROOT / "plots")]
+
+import headline  # noqa: E402
+import make_report  # noqa: E402
+import report as report_cells  # noqa: E402
+import values  # noqa: E402
+from made_up import STACKS, TABLE1, TABLE2, TABLE6, record, row  # noqa: E402
+from sections import tables  # noqa: E402
+from with_folder import WithFolder  # noqa: E402
+
+
+class ReportTest(WithFolder):
+    def test_numbers_have_three_digits_without_exponent(self):
+        for value, text in (
+            (1595, "1,595"),
+            (12.34, "12.3"),
+            (0.04561, "0.0456"),
+            (1, "1.00"),
+            (0, "0"),
+            (None, "–"),
+        ):
+            self.assertEqual(report_cells.number(value), text)
+
+    def test_statuses_gaps_and_damage_are_shown(self):
+        items = [dict(r, status="extrapolated") if r["metric"] == "token_ms" else r for r in TABLE1]
+        items.append(
+            record("table1_800m", "qkv", "token_ms", None, status="failed", note="too big")
+        )
+        text = make_report.make(self.load(items, "nonsense\n"))
+        self.assertIn("Extrapolated:", text)
+        self.assertIn("1. Failed: too big.", text)
+        self.assertIn("| `qkv` | 6.20 | gap [", text)
+        self.assertIn("table1_800m.jsonl:14:", text)
+        self.assertIn("| 1.90 | 0.800 | 3.05× | 5.00× | 5.00× | 6.00× | 0.833 |", text)
+        self.assertNotIn("## Table 2", text)
+        self.assertIn(
+            "Not measured: 13 claims; `./run_all.sh` measures 9, `./run_all.sh --full` measures 4.",
+            text,
+        )
+        self.assertNotIn("## Goals", text)  # they are the project's, not of a user's machine
+        text = make_report.make(self.load(items, "nonsense\n", published=True))
+        self.assertRegex(text, r"Not measured: \d+ figures; .*`./run_all.sh --peers` measures 37\.")
+        self.assertNotIn("**not measured**", text)
+        self.assertIn("--config experiments/configs/decode/table1_800m.cfg", text)
+
+    def test_seats_stand_beside_their_floors(self):
+        items = TABLE1 + [
+            record("table1_800m", "ff_qkv", f"seat.{seat}.{ending}", value)
+            for seat, *values in (("projection", 0.5, 0.25), ("feed_forward", 0.3, 0.27))
+            for ending, value in zip(("ms", "floor_ms"), values)
+        ]
+        records = self.load(items)
+        text = make_report.make(records)
+        self.assertIn("| row | projections, ms | feed-forward, ms |", text)
+        self.assertIn("| `ff_qkv` | 0.500 (0.50) | 0.300 (0.90) |", text)
+        self.assertEqual(
+            tables.most_lost(records, "table1_800m", "ff_qkv", 2),
+            "; 0.25 ms of a block lost in its projections",
+        )
+        self.assertEqual(tables.parts_table(records, "table1_800m", 1), [])
+        self.assertEqual(tables.most_lost(records, "table1_800m", "baseline", 2), "")
+
+    def test_seats_are_those_of_the_models(self):
+        source = (ROOT / "models" / "block_part.h").read_text(encoding="utf-8")
+        names = re.search(r"kPartNames = \{(.*?)\}", source, re.DOTALL).group(1)
+        self.assertEqual(list(tables.PARTS), re.findall(r'"(\w+)"', names))
+
+    def test_tables_1_and_6_stand_side_by_side(self):
+        items = TABLE6 + row("table1_17b", "baseline", 420.0, 65.0, 1000, 54.0)
+        text = make_report.make(self.load(items))
+        self.assertIn(
+            "| `dense` | 3,690 | 1.00× | 420 | 1.00× | 3,651 | 1.00× | 400 | 1.00× |", text
+        )
+        self.assertIn("| `ff_qkv_loss4` | – | – | – | – | 97.0 | 37.6× | 20.0 | 20.0× |", text)
+        self.assertIn("to the last digit", text)
+
+    def test_claims_follow_the_numbers(self):
+        verdicts = {c: v for c, v, *_ in make_report.verdicts(self.load(TABLE1))}
+        self.assertEqual(verdicts["... and an 800M decoder block (Table 1)"], "exceeded")
+        self.assertEqual(verdicts["... and a 17B decoder block (Table 1)"], "not measured")
+        slow = [
+            dict(r, value=2 * r["value"])
+            if r["row"] == "ff_qkv" and r["metric"] == "block_ms"
+            else r
+            for r in TABLE1
+        ]
+        verdicts = {c: v for c, v, *_ in make_report.verdicts(self.load(slow))}
+        self.assertEqual(verdicts["... and an 800M decoder block (Table 1)"], "partly reproduced")
+
+    def test_a_change_the_other_way_is_said(self):
+        for token, words in ((42.0, "ours 0.952× (opposite sign)"), (39.0, "ours 1.03×")):
+            items = TABLE1 + row("table1_800m", "qkv", token, 4.0, 100, 3.6)
+            evidence = {c: e for c, _, e, *_ in make_report.verdicts(self.load(items))}
+            self.assertEqual(
+                evidence["Sparse QKV alone changes an 800M token little (Table 1)"],
+                f"paper 1.05×, {words}",
+            )
+
+    def test_the_papers_numbers_come_from_its_tables(self):
+        items = (
+            TABLE2
+            + row("table2", "n128", 19.0, 1.9, 45, 1.7)
+            + row("table2", "moe64", 21.0, 2.0, 50, 1.8)
+        )
+        evidence = " ".join(e for _, _, e, *_ in make_report.verdicts(self.load(items)))
+        self.assertIn("paper 1.72× and 1.8×, ours 2× and 2.11×", evidence)
+        self.assertIn("paper 93 ms against 110 ms, ours 20 ms against 21 ms", evidence)
+        self.assertNotIn("4 ms", evidence)  # of what skips zeros
+
+    def test_claims_of_terraformers(self):
+        verdicts = {c: v for c, v, *_ in make_report.verdicts(self.load(TABLE6))}
+        self.assertEqual(
+            verdicts[
+                "Sparse FF, QKV and loss together make a 17B Terraformer's token faster (Table 6)"
+            ],
+            "partly reproduced",
+        )
+        self.assertEqual(
+            verdicts["... where a sparse loss (S=4) nearly halves the sparse token (Table 6)"],
+            "reproduced",
+        )
+
+
+class HeadlineTest(unittest.TestCase):
+    def test_five_sentences_with_the_numbers_of_their_ids(self):
+        def value(number, low=None, high=None, **more):
+            return values.Value(number, "x", low or number, high or number, "ok", "c", **more)
+
+        found = {
+            "ceilings.read_gbps": value(49.6),
+            "ceilings.fma_gflops": value(500),
+            "table1.800m.ff_qkv_cross.block_speedup": value(10.5, 9.74, 11.3),
+            "table1.800m.ff_qkv_cross.roofline_limit": value(12.8),
+            "table1.17b.ff_qkv_cross.block_speedup": value(51.8, 51.1, 52.5),
+            "table1.17b.ff_qkv_cross.roofline_limit": value(68.6),
+            "table1.800m.ff_qkv_cross_cold.block_speedup": value(9.1),
+            "peers.800m.eigen.over_ours": value(1.2),
+            "peers.800m.jax.over_ours": value(9.9),
+            "peers.800m.fastest.over_ours": value(1.04, 1.01, 1.07, whose="jax"),
+            "fig1.mini.ff_qkv.gap": value(0.02, -0.01, 0.05),
+            "fig1.mini.iso_read_ff.gap": values.Value(0.158, "x", -math.inf, math.inf, "ok", "c"),
+        }
+        said = headline.sentences(found)
+        for sentence, words in zip(
+            said,
+            (
+                "49.6 GB/s and the cores 500 GFLOP/s",
+                "10.5× [9.74–11.3] as fast as the fastest dense one; the machine's limits would allow 12.8×. With no weight in a cache it is 9.1×.",
+                "At 17B, a block is 51.8× [51.1–52.5]",
+                "Of 2 other libraries the fastest dense block takes, of our time, 800M in f32 1.04× [1.01–1.07] (JAX).",
+                "(mini), FF+QKV ends +0.020 [-0.010, +0.050] nats a token above dense; a dense feed-forward "
+                "of as few reads ends +0.158 (one seed) above it",
+            ),
+        ):
+            self.assertIn(words, sentence)
+        self.assertEqual(len(said), 5)
+        found["table1.17b.ff_qkv_cross.bf16.block_speedup"] = value(33)
+        found["table1.17b.ff_qkv_cross.bf16.roofline_limit"] = value(42.9)
+        self.assertIn("At 17B in bf16, a block is 33×", headline.sentences(found)[2])
+        self.assertEqual(headline.sentences({}), [])
+        self.assertNotIn("untrusted", headline.legend(found))
+        found["table1.17b.ff_qkv_cross.token_speedup"] = value(9)._replace(status="untrusted")
+        self.assertIn("1 of all 5 speed-ups below are marked untrusted", headline.legend(found))
+
+
+class ReadmeTest(unittest.TestCase):
+    def test_the_headline_table_is_that_of_the_published_results(self):
+        done = subprocess.run(
+            [sys.executable, ROOT / "plots" / "readme_table.py", "--check"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+
+class ProgramsTest(WithFolder):
+    def run_program(self, name, *arguments):
+        return subprocess.run(
+            [sys.executable, ROOT / "plots" / name, *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def test_programs_write_their_files_and_draw_what_there_is(self):
+        self.load(TABLE1 + TABLE6 + STACKS)
+        for name in ("summarise.py", "draw.py", "make_report.py"):
+            done = self.run_program(name, "--results", str(self.folder))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            if name == "draw.py":
+                self.assertIn("skipped roofline: ", done.stdout)
+        made = {p.name for p in (self.folder / "figures").iterdir()}
+        self.assertEqual(
+            made,
+            {
+                f"{name}.{ending}"
+                for ending in ("svg", "png")
+                for name in ("table1_800m", "table6_17b", "reversibility")
+            },
+        )
+        self.assertIn("figures/table1_800m.png", (self.folder / "report.md").read_text())
+        json.loads((self.folder / "summary.json").read_text())
+
+    def test_folder_that_is_none_is_refused_in_a_sentence(self):
+        done = self.run_program("summarise.py", "--results", str(self.folder / "nowhere"))
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("is not a folder", done.stderr)
+        self.assertNotIn("Traceback", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
