@@ -25,9 +25,9 @@ std::uint64_t rotation_bytes() {
 }
 
 /// Who asks for the simd set's streams of weights.
-enum class PrefetchBy { automatic, kernel, processor };
-constexpr std::array<const char*, 3> names_of(PrefetchBy) {
-  return {"auto", "kernel", "processor"};
+enum class PrefetchBy { automatic, kernel, four, two };
+constexpr std::array<const char*, 4> names_of(PrefetchBy) {
+  return {"auto", "kernel", "four", "two"};
 }
 
 struct KernelKnobs {
@@ -37,7 +37,8 @@ struct KernelKnobs {
   template <class Self, class Visitor>
   static void fields(Self& k, Visitor&& visit) {
     visit("prefetch", k.prefetch,
-          "who asks for the simd set's streams of weights: kernel, processor, or auto, the better");
+          "who asks for the simd set's streams of weights: kernel, or the processor along four or "
+          "two of them, or auto, the best");
     visit("tiles", k.tiles,
           "whether bf16_dot's modular kernels use the processor's tiles (AMX), if it has any");
   }
@@ -137,8 +138,11 @@ class KernelStudy : public StopwatchStudy {
  protected:
   void add_all(const RunOptions& options) override {
     if (knobs_.prefetch == PrefetchBy::kernel) simd::set_prefetch_by(simd::Prefetch::by_kernel);
-    if (knobs_.prefetch == PrefetchBy::processor) {
-      simd::set_prefetch_by(simd::Prefetch::by_processor);
+    if (knobs_.prefetch == PrefetchBy::four) {
+      simd::set_prefetch_by(simd::Prefetch::by_processor_of_four);
+    }
+    if (knobs_.prefetch == PrefetchBy::two) {
+      simd::set_prefetch_by(simd::Prefetch::by_processor_of_two);
     }
     bf16_dot::set_tiles(knobs_.tiles);
     const int threads = options.threads.front();

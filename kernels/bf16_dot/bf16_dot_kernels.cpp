@@ -22,7 +22,6 @@ namespace {
 
 /// Values of a vector of bf16 pairs.
 constexpr std::int64_t kPairs = 32;
-constexpr int kRows = 4;
 constexpr std::int64_t kAheadElements = 1024;
 
 SCALING_BF16 inline __m512bh load_pairs(const bf16* p) {
@@ -32,7 +31,7 @@ SCALING_BF16 inline __m512bh load_pairs(const bf16* p) {
 }
 
 /// sums[s] = rows[s] . x over n elements. kAsk: whether it asks memory ahead.
-template <bool kAsk>
+template <bool kAsk, int kRows>
 SCALING_BF16 void dot_rows(const bf16* const (&rows)[kRows], const bf16* x, std::int64_t n,
                            float (&sums)[kRows]) {
   __m512 even[kRows], odd[kRows];
@@ -69,26 +68,38 @@ SCALING_BF16 void round_all(const float* x, std::int64_t n, bf16* to) {
 }
 
 /// put(o, t, w[o] . x[t]) for every output and token; w in rows, tokens x_stride apart.
-template <class Put>
-void dot_all(const WeightView& w, const bf16* x, std::int64_t x_stride, int tokens, Range outputs,
-             const Put& put) {
-  const bool asks = simd::prefetch_by() == simd::Prefetch::by_kernel;
-  // Rows of a quarter each, far apart: neighbours would be one stream to the processor's
-  // prefetching.
-  const std::int64_t quarter = (outputs.size() + kRows - 1) / kRows;
-  for (std::int64_t i = 0; i < quarter; ++i) {
+template <bool kAsk, int kRows, class Put>
+void dot_side_by_side(const WeightView& w, const bf16* x, std::int64_t x_stride, int tokens,
+                      Range outputs, const Put& put) {
+  // Rows of a share each, far apart: neighbours would be one stream to the processor's prefetching.
+  const std::int64_t share = (outputs.size() + kRows - 1) / kRows;
+  for (std::int64_t i = 0; i < share; ++i) {
     const bf16* rows[kRows];
     for (int s = 0; s < kRows; ++s) {
-      rows[s] = w.half() + std::min(outputs.begin + s * quarter + i, outputs.end - 1) * w.cols;
+      rows[s] = w.half() + std::min(outputs.begin + s * share + i, outputs.end - 1) * w.cols;
     }
     for (int t = 0; t < tokens; ++t) {
       float sums[kRows];
-      (asks ? dot_rows<true> : dot_rows<false>)(rows, x + t * x_stride, w.cols, sums);
+      dot_rows<kAsk>(rows, x + t * x_stride, w.cols, sums);
       for (int s = 0; s < kRows; ++s) {
-        const std::int64_t o = outputs.begin + s * quarter + i;
+        const std::int64_t o = outputs.begin + s * share + i;
         if (o < outputs.end) put(o, t, sums[s]);
       }
     }
+  }
+}
+
+/// The same, by the faster way on this processor.
+template <class Put>
+void dot_all(const WeightView& w, const bf16* x, std::int64_t x_stride, int tokens, Range outputs,
+             const Put& put) {
+  const simd::Prefetch by = simd::prefetch_by();
+  if (by == simd::Prefetch::by_kernel) {
+    dot_side_by_side<true, 4>(w, x, x_stride, tokens, outputs, put);
+  } else if (by == simd::Prefetch::by_processor_of_two && tokens == 1) {
+    dot_side_by_side<false, 2>(w, x, x_stride, tokens, outputs, put);
+  } else {
+    dot_side_by_side<false, 4>(w, x, x_stride, tokens, outputs, put);
   }
 }
 

@@ -159,7 +159,7 @@ void Controller(const WeightView& w, const float* bias, const float* hidden, int
                 Prefetch by) {
   const auto run = [&]<bool kAsks>(const auto* weights) HWY_ATTR {
     controller_typed<kAsks>(weights, w.rows, w.cols, bias, hidden, tokens, block, logits, selected,
-                            blocks, by == Prefetch::by_processor);
+                            blocks, by != Prefetch::by_kernel);
   };
   // For several tokens: short streams of bf16 are over before the processor's prefetching has found
   // them.

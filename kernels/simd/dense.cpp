@@ -126,10 +126,15 @@ HWY_INLINE void dot_all(const T* w, std::int64_t in, const float* x, std::int64_
                         int tokens, Range outputs, Prefetch by, const Put& put) {
   const std::int64_t row_bytes = in * std::int64_t(sizeof(T));
   Range rest = outputs;
-  if (by == Prefetch::by_processor) {
+  if (by != Prefetch::by_kernel) {
     // Far apart: of neighbours in bf16, and after every barrier, prefetchers make less.
-    rest = tokens > 1 ? dot_tokens<kNoLead>(w, in, x, x_stride, tokens, rest, false, put)
-                      : dot_one_token<kFewRows, kNoLead>(w, in, x, rest, false, put);
+    if (tokens > 1) {
+      rest = dot_tokens<kNoLead>(w, in, x, x_stride, tokens, rest, false, put);
+    } else if (by == Prefetch::by_processor_of_four) {
+      rest = dot_one_token<kFewRows, kNoLead>(w, in, x, rest, false, put);
+    } else {
+      rest = dot_one_token<kTwoRows, kNoLead>(w, in, x, rest, false, put);
+    }
   } else if (tokens == 1) {
     const bool neighbours = !are_short(row_bytes);
     rest = neighbours ? dot_one_token<kStreams, kLead>(w, in, x, rest, neighbours, put)
@@ -264,8 +269,10 @@ template <class T>
 HWY_INLINE void accumulate_one_token(const T* w, std::int64_t out, const float* h, float* y,
                                      Range inputs, Prefetch by) {
   Range rest = inputs;
-  if (by == Prefetch::by_processor) {
+  if (by == Prefetch::by_processor_of_four) {
     rest = accumulate_side_by_side<kFewRows, kNoLead>(w, out, h, y, rest, false);
+  } else if (by == Prefetch::by_processor_of_two) {
+    rest = accumulate_side_by_side<kTwoRows, kNoLead>(w, out, h, y, rest, false);
   } else {
     const bool neighbours = !are_short(out * std::int64_t(sizeof(T)));
     rest = neighbours

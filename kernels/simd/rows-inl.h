@@ -24,6 +24,8 @@ HWY_INLINE bool are_short(std::int64_t row_bytes) { return row_bytes < 4096; }
 inline constexpr int kShortStreams = 8;
 /// Rows in cache, or too few for streams: with two sums each they hide the latency of multiply-add.
 inline constexpr int kFewRows = 4;
+/// Fewer yet, for processors whose prefetching follows two streams faster than four.
+inline constexpr int kTwoRows = 2;
 
 template <class T>
 inline constexpr std::int64_t kLine = 64 / std::int64_t(sizeof(T));

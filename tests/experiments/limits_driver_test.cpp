@@ -138,7 +138,7 @@ TEST(BenchKernels, MistakesExitWithTwo) {
   for (const auto& [arguments, words] :
        std::vector<std::pair<std::string, std::string>>{{"--benchmark_filter=nothing", "filter"},
                                                         {"--threads 1000000", "1000000"},
-                                                        {"--prefetch nobody", "processor"},
+                                                        {"--prefetch nobody", "four"},
                                                         {"--wings", "--threads"}}) {
     const Outcome outcome = run_driver("bench_kernels", arguments);
     EXPECT_EQ(outcome.status, 2) << arguments;

@@ -86,7 +86,7 @@ std::string name_of_test(const testing::TestParamInfo<Parameter>& test) {
 
 INSTANTIATE_TEST_SUITE_P(Sets, KernelTest, testing::ValuesIn(parameters()), name_of_test);
 
-/// Both ways to stream, whichever this processor takes by itself.
+/// All ways to stream, whichever this processor takes by itself.
 class PrefetchTest : public testing::TestWithParam<simd::Prefetch> {
  protected:
   void SetUp() override { simd::set_prefetch_by(GetParam()); }
@@ -108,12 +108,23 @@ TEST_P(PrefetchTest, StreamsAgreeWithRef) {
   }
 }
 
+std::string name_of_way(const testing::TestParamInfo<simd::Prefetch>& test) {
+  switch (test.param) {
+    case simd::Prefetch::by_kernel:
+      return "kernel";
+    case simd::Prefetch::by_processor_of_four:
+      return "four";
+    case simd::Prefetch::by_processor_of_two:
+      break;
+  }
+  return "two";
+}
+
 INSTANTIATE_TEST_SUITE_P(Ways, PrefetchTest,
-                         testing::Values(simd::Prefetch::by_kernel, simd::Prefetch::by_processor),
-                         [](const testing::TestParamInfo<simd::Prefetch>& test) {
-                           return test.param == simd::Prefetch::by_kernel ? "by_kernel"
-                                                                          : "by_processor";
-                         });
+                         testing::Values(simd::Prefetch::by_kernel,
+                                         simd::Prefetch::by_processor_of_four,
+                                         simd::Prefetch::by_processor_of_two),
+                         name_of_way);
 
 /// Both products of modular layers, whichever this processor takes by itself.
 TEST(Tiles, AndVectorsAgreeWithRef) {
