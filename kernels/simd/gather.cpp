@@ -17,7 +17,7 @@ using simd::Prefetch;
 /// run.operator()<bytes that the kernel asks ahead>(weights)
 template <class Run>
 void with_lead(const WeightView& w, Prefetch by, const Run& run) {
-  const bool asks = by == Prefetch::by_kernel;
+  const bool asks = by != Prefetch::by_processor_of_four;
   if (w.type == WeightType::f32) {
     asks ? run.template operator()<kLongLead>(w.f32()) : run.template operator()<kNoLead>(w.f32());
   } else {
