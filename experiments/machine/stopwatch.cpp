@@ -104,6 +104,11 @@ void StopwatchStudy::measure(Points group, Sink& sink) {
     error_.clear();
     benchmark::RunSpecifiedBenchmarks(&runs, quoted(point->row));
     if (!error_.empty()) throw UserError(error_);
+    if (runs.all.empty()) {
+      throw UserError(
+          "Google Benchmark handed over no repetition, only what it made of them; leave out "
+          "--benchmark_report_aggregates_only, the median is recorded anyway");
+    }
     std::map<std::string, std::vector<double>> counters;
     Metric time = closing(*point);
     for (const auto& run : runs.all) {

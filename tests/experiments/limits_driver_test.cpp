@@ -134,6 +134,21 @@ TEST(BenchKernels, EveryRepetitionIsOnRecord) {
   EXPECT_GT(timed, 0);
 }
 
+TEST(BenchKernels, WhatHandsOverNoRepetitionIsNoTime) {
+  const Folder folder;
+  const Outcome outcome = run_driver("bench_kernels",
+                                     "--benchmark_filter=^softmax/.*/simd/ "
+                                     "--benchmark_min_time=0.0001 --benchmark_repetitions=2 "
+                                     "--benchmark_report_aggregates_only=true" +
+                                         into(folder));
+  EXPECT_NE(outcome.status, 0) << outcome.text;
+  expect_mentions(outcome.text, {"--benchmark_report_aggregates_only"});
+  const RecordFile file(folder.path(), "kernels");
+  for (const Record& r : file.records()) {
+    EXPECT_EQ(r.status, Status::failed) << r.row;
+  }
+}
+
 TEST(BenchKernels, MistakesExitWithTwo) {
   for (const auto& [arguments, words] :
        std::vector<std::pair<std::string, std::string>>{{"--benchmark_filter=nothing", "filter"},
