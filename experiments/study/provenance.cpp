@@ -113,7 +113,7 @@ std::string source_dir() { return SCALING_BUILD_SOURCE_DIR; }
 std::string portable_path(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code error;
-  const std::string relative = fs::relative(path, source_dir(), error).string();
+  std::string relative = fs::relative(path, source_dir(), error).string();
   if (!error && !relative.empty() && relative.rfind("..", 0) != 0) return relative;
   fs::path last = fs::path(path).lexically_normal();
   if (!last.has_filename()) last = last.parent_path();
