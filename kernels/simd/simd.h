@@ -6,16 +6,17 @@
 
 namespace scaling::simd {
 
-/// Who asks memory for streams of weights ahead of their use: the kernel, or the processor, where
-/// dense products go along four or two rows far apart. Gathered rows are asked for by the processor
-/// with the four alone.
+/// Who asks memory for streams of weights ahead of their use: the kernel; or the processor, with
+/// dense products along four rows far apart; or the processor along two, but for gathered rows the
+/// kernel.
 enum class Prefetch { by_kernel, by_processor_of_four, by_processor_of_two };
 
 /// The fastest way on this processor. AMD's prefetchers follow rows at the rate of memory, and
-/// asking as well costs a fifth of it (Zen 5). Zen 4 follows four best, Zen 5 two: an eighth faster
-/// than four by one thread and in fast memory, a twentieth slower by two threads in slow memory. Of
-/// gathered rows asking costs Zen 4 the more, the longer they are; Zen 5 takes a fifth less with
-/// it. On Intel's the kernel asks, for 16 rows, a sixth faster than for four (Xeon with AVX-512).
+/// asking as well costs a fifth of it (Zen 5). Zen 4 follows four best. Zen 5 follows two a tenth
+/// faster than four by one thread; by two threads in slow memory it is up to a tenth slower at 17B.
+/// Of gathered rows asking costs Zen 4 the more, the longer they are; by one thread Zen 5 has them
+/// up to a fifth sooner with it, by two about as soon. On Intel's the kernel asks, for 16 rows, a
+/// sixth faster than for four (Xeon with AVX-512).
 Prefetch prefetch_by();
 /// For tests and comparisons: what prefetch_by returns from now on. Not while kernels run.
 void set_prefetch_by(Prefetch by);

@@ -106,6 +106,8 @@ TEST_P(PrefetchTest, StreamsAgreeWithRef) {
     }
     hwy::SetSupportedTargetsForTest(0);
   }
+  // Its dense products go by the same ways.
+  if (bf16_dot_kernels()) agrees_with_ref(*bf16_dot_kernels(), "dense", 1);
 }
 
 std::string name_of_way(const testing::TestParamInfo<simd::Prefetch>& test) {

@@ -10,6 +10,7 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1] / "plots")]
 import chart  # noqa: E402
 import report as report_cells  # noqa: E402
 import summarise  # noqa: E402
+from made_up import MEASURED  # noqa: E402
 from sections import attention_decode, attention_lengths  # noqa: E402
 from with_folder import WithFolder  # noqa: E402
 
@@ -19,6 +20,7 @@ NAME, DECODE = "attention_lengths", "attention_decode"
 def record(experiment, row, against, metric, value, config, **more):
     decodes = experiment == DECODE
     return {
+        **MEASURED,
         "experiment": experiment,
         "study": "attention_decode" if decodes else "attention",
         "section": "" if decodes else "lengths",
@@ -26,19 +28,9 @@ def record(experiment, row, against, metric, value, config, **more):
         "id": "attention",
         "row": row,
         "against": against,
-        "threads": 2,
         "metric": metric,
         "value": value,
-        "unit": "ms",
-        "spread": 0.0,
-        "status": "ok",
-        "note": "",
         "config": config,
-        "commit": "c1",
-        "dirty": False,
-        "cpu": "a processor",
-        "cores": 2,
-        "date": "2026-01-01T00:00:00Z",
         **more,
     }
 

@@ -11,6 +11,7 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1] / "plots")]
 
 import chart  # noqa: E402
 import report as report_cells  # noqa: E402
+from made_up import MEASURED  # noqa: E402
 from sections import attention_patterns  # noqa: E402
 from with_folder import WithFolder  # noqa: E402
 
@@ -20,6 +21,7 @@ NAME = "attention_patterns"
 def attention(row, density):
     return [
         {
+            **MEASURED,
             "experiment": NAME,
             "study": NAME,
             "section": "",
@@ -31,15 +33,7 @@ def attention(row, density):
             "metric": metric,
             "value": value,
             "unit": "1",
-            "spread": 0.0,
-            "status": "ok",
-            "note": "",
             "config": {"attention": row},
-            "commit": "c1",
-            "dirty": False,
-            "cpu": "a processor",
-            "cores": 2,
-            "date": "2026-01-01T00:00:00Z",
         }
         for metric, value in (("distance", 2.5), ("entropy", 1.25), ("density", density))
     ]

@@ -13,6 +13,7 @@ sys.path[:0] = [str(HERE), str(PLOTS)]
 import make_report  # noqa: E402
 import summarise  # noqa: E402
 import training_curves  # noqa: E402
+from made_up import MEASURED  # noqa: E402
 from report import Report  # noqa: E402
 from sections import curve_verdicts, curves  # noqa: E402
 from with_folder import WithFolder  # noqa: E402
@@ -23,24 +24,16 @@ def record(row, metric, value, seed=1, experiment="fig1_small", step=None, data=
     if step is not None:
         config["step"] = step
     return {
+        **MEASURED,
         "experiment": experiment,
         "row": row,
         "against": "dense",
-        "threads": 2,
         "metric": metric,
         "value": value,
         "unit": "nats/token",
-        "spread": 0.0,
-        "status": "ok",
-        "note": "",
         "config": config,
-        "commit": "c1",
-        "dirty": False,
-        "cpu": "a processor",
-        "cores": 2,
         "seed": seed,
         "key": f"{experiment}.{row}.{seed}.{data}",
-        "date": "2026-01-01T00:00:00Z",
         **more,
     }
 

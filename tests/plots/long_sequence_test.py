@@ -12,6 +12,7 @@ import chart  # noqa: E402
 import records as rec  # noqa: E402
 import report as report_cells  # noqa: E402
 import summarise  # noqa: E402
+from made_up import MEASURED  # noqa: E402
 from sections import attention  # noqa: E402
 from with_folder import WithFolder  # noqa: E402
 
@@ -24,22 +25,14 @@ def record(row, metric, value, status="ok", **more):
         **more.pop("config", {}),
     }
     return {
+        **MEASURED,
         "experiment": "long_sequence",
         "row": row,
         "against": row,
-        "threads": 2,
         "metric": metric,
         "value": value,
-        "unit": "ms",
-        "spread": 0.0,
         "status": status,
-        "note": "",
         "config": config,
-        "commit": "c1",
-        "dirty": False,
-        "cpu": "a processor",
-        "cores": 2,
-        "date": "2026-01-01T00:00:00Z",
         **more,
     }
 

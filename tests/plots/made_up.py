@@ -1,25 +1,32 @@
 """Made-up records that several tests share: rows of tables, sweeps, stacks."""
 
+# What every made-up record says that a test does not care about.
+MEASURED = {
+    "threads": 2,
+    "unit": "ms",
+    "spread": 0.0,
+    "status": "ok",
+    "note": "",
+    "commit": "c1",
+    "dirty": False,
+    "cpu": "a processor",
+    "cores": 2,
+    "date": "2026-01-01T00:00:00Z",
+}
+
 
 def record(experiment, row, metric, value, threads=2, status="ok", against="baseline", **more):
     config = {"shape": "800m", "weight_type": "f32", **more.pop("config", {})}
     return {
+        **MEASURED,
         "experiment": experiment,
         "row": row,
         "against": against,
         "threads": threads,
         "metric": metric,
         "value": value,
-        "unit": "ms",
-        "spread": 0.0,
         "status": status,
-        "note": "",
         "config": config,
-        "commit": "c1",
-        "dirty": False,
-        "cpu": "a processor",
-        "cores": 2,
-        "date": "2026-01-01T00:00:00Z",
         **more,
     }
 

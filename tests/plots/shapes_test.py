@@ -10,6 +10,7 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1] / "plots")]
 import chart  # noqa: E402
 import report as report_cells  # noqa: E402
 import summarise  # noqa: E402
+from made_up import MEASURED  # noqa: E402
 from sections import shapes  # noqa: E402
 from with_folder import WithFolder  # noqa: E402
 
@@ -19,6 +20,7 @@ NAME = "note_shapes"
 def model(row, milliseconds, **config):
     return [
         {
+            **MEASURED,
             "experiment": NAME,
             "study": "decode",
             "section": "shapes",
@@ -26,19 +28,9 @@ def model(row, milliseconds, **config):
             "id": "shapes",
             "row": row,
             "against": row,
-            "threads": 2,
             "metric": metric,
             "value": value,
-            "unit": "ms",
-            "spread": 0.0,
-            "status": "ok",
-            "note": "",
             "config": {"decoder_layers": 12, "d_model": 768, "context": 1012, **config},
-            "commit": "c1",
-            "dirty": False,
-            "cpu": "a processor",
-            "cores": 2,
-            "date": "2026-01-01T00:00:00Z",
         }
         for metric, value in (
             ("parameters", 124e6),
