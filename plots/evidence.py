@@ -19,7 +19,8 @@ RESAMPLES = 1000
 # Two heaps of reads are two states if their centres lie apart by so many of their common standard
 # deviations (one normal heap, cut anywhere, comes to 2.7, an even spread to 3.5) and by such a
 # factor; if neither is a heap of readings that something else disturbed, a few in a hundred; and if
-# they are heaps, with a valley between: not a heap and its tail, which comes down from it.
+# they are heaps, with a valley between: not a heap and its tail, which comes down from it. Those few in a hundred
+# at either end count as if they lay where they begin, so that none of them, however odd, widens a heap.
 APART = 4
 FARTHER = 1.15
 SMALLEST = 0.04
@@ -97,9 +98,11 @@ def states_of(reads):
     logs = [math.log(read) for read in ordered]
     best, border = 0.0, None
     smallest = max(2, math.ceil(SMALLEST * len(logs)))
-    total, squares = sum(logs), sum(x * x for x in logs)
+    few = min(smallest, len(logs)) - 1
+    clipped = [min(max(x, logs[few]), logs[-1 - few]) for x in logs]
+    total, squares = sum(clipped), sum(x * x for x in clipped)
     low_sum = low_squares = 0.0
-    for n, x in enumerate(logs[:-1], start=1):
+    for n, x in enumerate(clipped[:-1], start=1):
         low_sum, low_squares = low_sum + x, low_squares + x * x
         if n < smallest or len(logs) - n < smallest:
             continue

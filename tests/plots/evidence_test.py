@@ -42,6 +42,14 @@ class States(unittest.TestCase):
         self.assertIsNone(evidence.states_of(reads).border)
         self.assertIsNone(evidence.states_of([60.0]).border)
 
+    def test_odd_readings_hide_no_state(self):
+        reads = [self.draw.gauss(50, 1.5) for _ in range(400)]
+        reads += [self.draw.gauss(80, 2.5) for _ in range(550)]
+        reads += [self.draw.uniform(2, 35) for _ in range(30)]
+        states = evidence.states_of(reads)
+        self.assertTrue(55 < states.border < 73, states)
+        self.assertAlmostEqual(states.shares["fast"], 0.56, delta=0.01)
+
     def test_heaps_that_hardly_differ_are_one_state(self):
         reads = [60 + self.draw.uniform(0, 0.1) + 5 * (i % 2) for i in range(400)]
         self.assertIsNone(evidence.states_of(reads).border)
