@@ -1,6 +1,7 @@
 """What single decodes say: the state the machine's memory was in, and ratios of rows that took turns.
 
-A closing record of a decode carries its decodes, one line each: {"columns": [...], "rows": [[...]]}.
+A closing record of a decode carries its decodes, one line each, of long tokens one line a token: {"columns": [...],
+"rows": [[...]]}.
 Nothing here looks at a row's times before its state is settled: states come from the reads alone.
 """
 
@@ -14,7 +15,10 @@ import numpy
 from values import student
 
 BLOCK_SECONDS = 10  # neighbouring rounds share the machine's mood: they are resampled together
-FEWEST_BLOCKS = 5  # below that the interval is the whole range of the rounds
+FEWEST_BLOCKS = 3  # below that the interval is the whole range of the rounds
+FEWEST_RESAMPLED = (
+    5  # below that it is Student's of the blocks' medians: resampled, they would be too sure
+)
 RESAMPLES = 1000
 # Two heaps of reads are two states if their centres lie apart by so many of their common standard
 # deviations (one normal heap, cut anywhere, comes to 2.7, an even spread to 3.5) and by such a
@@ -36,8 +40,9 @@ class Decode(NamedTuple):
     group: str  # alike in rows that took turns
     round: int
     at: float  # seconds since the rows began to take turns
-    read: float  # GB/s over the fixed GiB
+    read: float  # GB/s over the fixed GiB, right after it
     values: dict  # every column by its name
+    before: float | None = None  # GB/s over the same, right before it; older records do not know
 
 
 class States(NamedTuple):
@@ -52,6 +57,11 @@ class States(NamedTuple):
         if self.border is None:
             return "only"
         return "fast" if read > self.border else "slow"
+
+    def of(self, decode):
+        """The state that memory was in throughout a decode; empty if it was in one before and in another after."""
+        name = self.name(decode.read)
+        return name if decode.before is None or self.name(decode.before) == name else ""
 
     def of_reading(self, read):
         """The state of a reading beside no decode: that of decodes with such reads; empty if none has them."""
@@ -82,9 +92,18 @@ def decodes_of(record):
                 values["at_s"],
                 values["state_read_gbps"],
                 values,
+                values.get("read_before_gbps") or None,
             )
         )
     return found
+
+
+def by_round(decodes):
+    """{(group, round): its lines}, in their order."""
+    rounds = {}
+    for decode in decodes:
+        rounds.setdefault((decode.group, decode.round), []).append(decode)
+    return rounds
 
 
 def has_reads(record):
@@ -178,12 +197,16 @@ def interval(blocks):
     """Median of blocks of values and its 95 % interval: blocks resampled, with a fixed seed.
 
     Resampling a few blocks is surer than they are: its interval is widened as Student's of a mean is
-    against the normal one, and goes no farther than the values.
+    against the normal one, and goes no farther than the values; of the fewest it is Student's of their medians.
     """
     values = [value for block in blocks for value in block]
-    middle, n = statistics.median(values), len(values)
-    if len(blocks) < FEWEST_BLOCKS:
-        return Ratio(middle, min(values), max(values), n, len(blocks))
+    middle, n, k = statistics.median(values), len(values), len(blocks)
+    if k < FEWEST_BLOCKS:
+        return Ratio(middle, min(values), max(values), n, k)
+    if k < FEWEST_RESAMPLED:
+        half = student(k - 1) * statistics.stdev(map(statistics.median, blocks)) / math.sqrt(k)
+        low = middle - half if half < middle else min(values)  # times and ratios are positive
+        return Ratio(middle, low, middle + half, n, k)
     ordered = sorted((value, at) for at, block in enumerate(blocks) for value in block)
     values = numpy.array([value for value, _ in ordered])
     drawn = numpy.random.default_rng(1).integers(len(blocks), size=(RESAMPLES, len(blocks)))
@@ -193,7 +216,6 @@ def interval(blocks):
     total = passed[-1]
     ends = [values[(passed > place).argmax(0)] for place in ((total - 1) // 2, total // 2)]
     low, high = numpy.quantile((ends[0] + ends[1]) / 2, (0.025, 0.975))
-    k = len(blocks)
     wider = student(k - 1) / student(math.inf) * math.sqrt(k / (k - 1))
     low = max(middle - wider * (middle - low), values[0])
     high = min(middle + wider * (high - middle), values[-1])
@@ -203,20 +225,29 @@ def interval(blocks):
 def paired(above, below, column, state=None):
     """Median over rounds of above / below in a column, both of the round in the same state.
 
-    above, below: Decodes of rows that took turns. state: (States, name), or None for all rounds.
+    above, below: Decodes of rows that took turns. state: (States, name), or None for all rounds. Of a round in which
+    one of them has several lines, each of these counts, over the median of the other.
     None if there is no such round.
     """
-    theirs = {(decode.group, decode.round): decode for decode in below}
-    rounds = []
-    for ours in above:
-        other = theirs.get((ours.group, ours.round))
-        if other is None:
+    theirs = by_round(_within(below, state))
+    ratios = []
+    for at, ours in by_round(_within(above, state)).items():
+        other = theirs.get(at, [])
+        tops, bottoms = ([decode.values[column] for decode in each] for each in (ours, other))
+        if not other:
             continue
-        if state and any(state[0].name(decode.read) != state[1] for decode in (ours, other)):
-            continue
-        ratio = ours.values[column] / other.values[column]
-        rounds.append((ours.group, (ours.at + other.at) / 2, ratio))
-    return _of_groups(rounds)
+        if len(tops) >= len(bottoms):
+            bottoms = [statistics.median(bottoms)] * len(tops)
+        else:
+            tops = [statistics.median(tops)] * len(bottoms)
+        when = statistics.fmean(statistics.fmean(d.at for d in each) for each in (ours, other))
+        ratios += [(at[0], when, top / bottom) for top, bottom in zip(tops, bottoms)]
+    return _of_groups(ratios)
+
+
+def _within(decodes, state):
+    """Those in a state; all if there is none to be in."""
+    return [d for d in decodes if not state or state[0].of(d) == state[1]]
 
 
 def apart(above, below):
@@ -237,12 +268,7 @@ def apart(above, below):
 
 def alone(decodes, column, state=None):
     """Median of one row's column in a state, with its interval; None if it was never in it."""
-    rounds = [
-        (decode.group, decode.at, decode.values[column])
-        for decode in decodes
-        if not state or state[0].name(decode.read) == state[1]
-    ]
-    return _of_groups(rounds)
+    return _of_groups([(d.group, d.at, d.values[column]) for d in _within(decodes, state)])
 
 
 def _of_groups(rounds):

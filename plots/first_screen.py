@@ -137,10 +137,6 @@ def _memory(records):
         return ""
     return "a fixed GiB is read at " + ", ".join(
         f"{number(rate)} GB/s "
-        + (
-            "in one state"
-            if name == "only"
-            else f"{name} ({found.shares[name]:.0%} of the decodes)"
-        )
+        + ("in one state" if name == "only" else f"{name} ({found.shares[name]:.0%} of the reads)")
         for name, rate in sorted(found.centres.items())
     )

@@ -316,7 +316,7 @@ def _of_memory(found):
         words.append(
             f"{number(rate)} GB/s"
             + (f" and a barrier of {number(barrier.value, digits=2)} µs" if barrier else "")
-            + (f" ({name}, {share:.0%} of the decodes)" if len(states) > 1 else "")
+            + (f" ({name}, {share:.0%} of the reads)" if len(states) > 1 else "")
         )
     text = f"Memory gave {' or '.join(words)}."
     met = [found.get(f"memory.barrier_us{suffix}") for suffix in ("", SLOW)]

@@ -1,7 +1,7 @@
 """A folder's records as they are in one state of the machine's memory, sittings pooled.
 
 The closing record of a decode holds its decodes, that of a peer its batches, which are alike. From them every time, floor and efficiency is made
-again, of those decodes alone that were kept and whose read of the fixed GiB says that memory was in
+again, of those decodes alone that were kept and beside which the reads of the fixed GiB say that memory was in
 that state. A number is the median of its sittings' medians; its interval goes from the lowest lower
 end to the highest upper end, so that every sitting counts that was in the state for long enough.
 """
@@ -91,7 +91,7 @@ def barrier_us(view):
     met = [
         decode.values["barrier_us"]
         for decode in _decodes(view, view.threads_here)
-        if view.states.name(decode.read) == view.state and "barrier_us" in decode.values
+        if view.states.of(decode) == view.state and "barrier_us" in decode.values
     ]
     return statistics.median(met) if met else None
 
@@ -258,7 +258,7 @@ class InState:
             decode
             for closing in closings(self._records, experiment, row, self.threads_here)
             for decode in _kept(closing)
-            if self.states.name(decode.read) == self.state
+            if self.states.of(decode) == self.state
         ]
         found = {
             name: [rate for decode in here if (rate := decode.values.get(name))]

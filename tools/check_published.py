@@ -100,18 +100,22 @@ def of_threads(records):
     return found
 
 
+def middle(lines, column):
+    return statistics.median(line.values[column] for line in lines)
+
+
 def of_records(records):
     """Findings on the medians and quartiles of every decode's record."""
     found = []
     for experiment, row, threads in records.places():
         for closing in states.closings(records, experiment, row, threads):
-            kept = [d for d in evidence.decodes_of(closing) if d.values["kept"]]
+            kept = evidence.by_round(d for d in evidence.decodes_of(closing) if d.values["kept"])
             for metric in (*states.COLUMNS, *states.EFFICIENCIES):
                 over, under = states.EFFICIENCIES.get(metric, (metric, None))
                 values = [
-                    d.values[over] / (d.values[under] if under else 1)
-                    for d in kept
-                    if over in d.values
+                    middle(each, over) / (middle(each, under) if under else 1)
+                    for each in kept.values()
+                    if over in each[0].values
                 ]
                 record = next(
                     (
@@ -133,7 +137,7 @@ def of_records(records):
 
 
 def medians(records, experiment, row, threads, column, in_state):
-    """Of each sitting with enough kept decodes in a state, of all if none has; in_state(GB/s) says yes or no."""
+    """Of each sitting with enough kept decodes in a state, of all if none has; in_state(decode) says yes or no."""
     each = [
         values
         for closing in states.closings(records, experiment, row, threads)
@@ -141,7 +145,7 @@ def medians(records, experiment, row, threads, column, in_state):
             values := [
                 d.values[column]
                 for d in evidence.decodes_of(closing)
-                if d.values["kept"] and d.read and in_state(d.read)
+                if d.values["kept"] and d.read and in_state(d)
             ]
         )
     ]
@@ -169,8 +173,8 @@ def times_of(records, threads, machine):
     found = {}
     for state in machine.centres:
 
-        def in_state(read, state=state):
-            return machine.name(read) == state
+        def in_state(decode, state=state):
+            return machine.of(decode) == state
 
         for about in records.of(tables.decode.is_table):
             for row in records.rows(about.name):

@@ -4,15 +4,18 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 #include "experiments/instruments/cold_memory.h"
 #include "experiments/study/interrupt.h"
+#include "kernels/clock.h"
 #include "kernels/libraries.h"
 
 namespace scaling {
 namespace {
 
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 constexpr std::uint64_t kIdSeed = 1;
 // Streams of the ids; decodes count up from the second.
 constexpr std::uint64_t kWarmUpStream = 1000, kDecodeStream = 1001;
@@ -42,7 +45,6 @@ class TouchedRows {
 };
 
 void note(const Conditions& found, Columns& columns) {
-  columns[kStateRead] = found.read_gbps;
   columns[kBarrier] = found.barrier_us;
   columns[kSteal] = found.steal;
   columns[kPressure] = found.pressure;
@@ -118,10 +120,13 @@ Trial DecodeCandidate::decode(int number) {
   TouchedRows touched(loaded_.model->config().d_ff);
   std::vector<double> token, block;
   Trial trial;
-  Ceilings before;
+  const auto start = Clock::now();
+  const double read_before = read_gbps();
+  Look before;
   if (meter_) meter_->start();
   for (int i = 0; i < kDecodeTokens; ++i) {
-    if (has_long_tokens_ && i == kUntimedTokens) before = ceilings();
+    if (has_long_tokens_ && i == kUntimedTokens) before = look();
+    const double began = seconds_since(start);
     // Where time goes is noted on a token that is not timed, so that noting costs nothing, and on
     // every long one: what it costs is nothing there.
     decoder_.profile(i + 1 == kUntimedTokens || has_long_tokens_);
@@ -131,21 +136,28 @@ Trial DecodeCandidate::decode(int number) {
     token.push_back(timing.token_seconds);
     block.push_back(timing.block_seconds);
     if (has_long_tokens_) {
-      const Ceilings after = ceilings();
-      trial.parts.push_back({columns(token.back(), block.back()), before, after});
+      const Look after = look();
+      Columns values = columns(token.back(), block.back());
+      values[kBegan] = began;
+      values[kReadBefore] = before.read_gbps;
+      values[kReadAfter] = after.read_gbps;
+      trial.parts.push_back({std::move(values), before.ceilings, after.ceilings});
       before = after;
     }
   }
   trial.values = columns(middle(token), middle(block));
-  Columns whole(kPartSeconds, std::nan(""));
-  whole[kRowsTouched] = touched.mean();
-  if (meter_) note(meter_->stop(ceiling_team_), whole);
-  constexpr auto kFirst = std::ptrdiff_t(kRowsTouched);
-  const auto set = [&whole](Columns& values) {
-    std::copy(whole.begin() + kFirst, whole.end(), values.begin() + kFirst);
+  trial.values[kBegan] = 0;
+  trial.values[kReadBefore] = read_before;
+  const auto set = [&trial](const auto& what) {
+    what(trial.values);
+    for (LongPart& part : trial.parts) what(part.values);
   };
-  set(trial.values);
-  for (LongPart& part : trial.parts) set(part.values);
+  set([&](Columns& values) { values[kRowsTouched] = touched.mean(); });
+  if (meter_) {
+    const Conditions found = meter_->stop(ceiling_team_);
+    trial.values[kReadAfter] = found.read_gbps;
+    set([&](Columns& values) { note(found, values); });
+  }
   return trial;
 }
 
@@ -155,13 +167,20 @@ double DecodeCandidate::middle(const std::vector<double>& values) const {
 }
 
 Columns DecodeCandidate::columns(double token_seconds, double block_seconds) const {
-  Columns columns(kPartSeconds);
+  Columns columns(kPartSeconds, kUnknown);
   columns[kTokenSeconds] = token_seconds;
   columns[kBlockSeconds] = block_seconds;
   const auto& parts = decoder_.part_seconds();
   columns.insert(columns.end(), parts.begin(), parts.end());
   return columns;
 }
+
+DecodeCandidate::Look DecodeCandidate::look() {
+  const Ceilings found = ceilings();
+  return {found, read_gbps()};
+}
+
+double DecodeCandidate::read_gbps() { return meter_ ? meter_->read_gbps(ceiling_team_) : kUnknown; }
 
 Ceilings DecodeCandidate::ceilings() {
   Ceilings c;

@@ -48,8 +48,10 @@ enum DecodeColumn : std::size_t {
   kTokenSeconds,
   kBlockSeconds,
   kRowsTouched,
-  kStateRead,  ///< from here on Conditions, of the whole decode
-  kBarrier,
+  kBegan,       ///< seconds since the trial began
+  kReadBefore,  ///< GB/s of the fixed memory, right before and right after
+  kReadAfter,
+  kBarrier,  ///< from here on Conditions, of the whole decode
   kSteal,
   kPressure,
   kSwitches,
@@ -78,8 +80,16 @@ class DecodeCandidate {
   void warm_up();
   Trial decode(int number);
   Ceilings ceilings();
+  /// Ceilings, and the read of the fixed memory right beside them.
+  struct Look {
+    Ceilings ceilings;
+    double read_gbps;
+  };
+  Look look();
+  double read_gbps();
   /// One number a timed token to that of the decode.
   double middle(const std::vector<double>& values) const;
+  /// Those of times, all else as yet unknown.
   Columns columns(double token_seconds, double block_seconds) const;
 
   const DecodeModel& loaded_;

@@ -163,7 +163,8 @@ nlohmann::ordered_json rounded(double value) {
   return std::strtod(text, nullptr);
 }
 
-/// A line a decode, rejected ones too: what every median and interval is made of.
+/// A line a decode, of long tokens a line a token, rejected ones too: what every median and
+/// interval is made of.
 nlohmann::ordered_json samples_of(const DecodeModel& decoded, const Trials& trials) {
   const auto token_ms = token_ms_of(decoded);
   std::vector<std::pair<const Sample*, bool>> all;
@@ -175,26 +176,27 @@ nlohmann::ordered_json samples_of(const DecodeModel& decoded, const Trials& tria
   const Cost token = decoded.count(&Transformer::token_cost);
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const auto& [sample, kept] : all) {
-    const auto read = [](const Part& p) { return p.ceilings.read_bytes_per_second / 1e9; };
-    const auto fma = [](const Part& p) { return p.ceilings.fma_flops_per_second / 1e9; };
-    nlohmann::ordered_json row = {sample->round,
-                                  rounded(sample->began),
-                                  kept ? 1 : 0,
-                                  rounded(sample->median(token_ms)),
-                                  rounded(sample->median(block_ms)),
-                                  rounded(sample->median(floor_ms(token))),
-                                  rounded(sample->median(floor_ms(block))),
-                                  rounded(sample->median(overlap_ms(token))),
-                                  rounded(sample->median(overlap_ms(block))),
-                                  rounded(sample->median(read)),
-                                  rounded(sample->median(fma))};
-    for (std::size_t c = kStateRead; c <= kLoad; ++c) row.push_back(rounded(sample->column(c)));
-    rows.push_back(std::move(row));
+    for (const Part& part : sample->parts) {
+      nlohmann::ordered_json row = {sample->round,
+                                    rounded(sample->began + part.values[kBegan]),
+                                    kept ? 1 : 0,
+                                    rounded(token_ms(part)),
+                                    rounded(block_ms(part)),
+                                    rounded(floor_ms(token)(part)),
+                                    rounded(floor_ms(block)(part)),
+                                    rounded(overlap_ms(token)(part)),
+                                    rounded(overlap_ms(block)(part)),
+                                    rounded(part.ceilings.read_bytes_per_second / 1e9),
+                                    rounded(part.ceilings.fma_flops_per_second / 1e9)};
+      for (std::size_t c = kReadBefore; c <= kLoad; ++c) row.push_back(rounded(part.values[c]));
+      rows.push_back(std::move(row));
+    }
   }
   return {{"columns",
            {"round", "at_s", "kept", kTokenMs, kBlockMs, "token_floor_ms", "block_floor_ms",
             "token_overlap_floor_ms", "block_overlap_floor_ms", "read_gbps", "fma_gflops",
-            "state_read_gbps", "barrier_us", "steal", "pressure", "switches", "load"}},
+            "read_before_gbps", "state_read_gbps", "barrier_us", "steal", "pressure", "switches",
+            "load"}},
           {"rows", std::move(rows)}};
 }
 

@@ -68,6 +68,12 @@ ConditionsMeter::Counters ConditionsMeter::counters() {
           .seconds = std::chrono::duration<double>(Clock::now().time_since_epoch()).count()};
 }
 
+double ConditionsMeter::read_gbps(Team& team) {
+  const auto [streams, is_new] = streams_.try_emplace(team.threads(), ReadStreams::one);
+  if (is_new) streams->second = fastest_streams(team, memory_.data(), memory_.used());
+  return measure_one_pass(team, memory_.data(), memory_.used(), streams->second) / 1e9;
+}
+
 Conditions ConditionsMeter::stop(Team& team) {
   const Counters after = counters();
   const double ticks = after.processors.all - before_.processors.all;
@@ -79,9 +85,7 @@ Conditions ConditionsMeter::stop(Team& team) {
   found.pressure = (after.waited_us - before_.waited_us) / microseconds;
   found.switches = after.switches - before_.switches;
   found.load = std::strtod(first_line("/proc/loadavg").c_str(), nullptr);
-  const auto [streams, is_new] = streams_.try_emplace(team.threads(), ReadStreams::one);
-  if (is_new) streams->second = fastest_streams(team, memory_.data(), memory_.used());
-  found.read_gbps = measure_one_pass(team, memory_.data(), memory_.used(), streams->second) / 1e9;
+  found.read_gbps = read_gbps(team);
   found.barrier_us = 1e6 * measure_barrier(team);
   return found;
 }

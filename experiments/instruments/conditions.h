@@ -38,8 +38,10 @@ class ConditionsMeter {
 
   /// Right before a trial.
   void start() { before_ = counters(); }
-  /// Right after a trial of the team: the pass leaves nothing of it in any cache. The first of a
-  /// number of threads also finds its way to read.
+  /// GB/s of one pass of the team over the memory. The first of a number of threads also finds its
+  /// way to read.
+  double read_gbps(Team& team);
+  /// Right after a trial of the team: the pass leaves nothing of it in any cache.
   Conditions stop(Team& team);
 
  private:

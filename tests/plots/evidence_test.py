@@ -103,13 +103,16 @@ class Blocks(unittest.TestCase):
         self.assertTrue(10.0 <= found.low < found.value < found.high <= 14.5, found)
 
     def test_intervals_of_few_blocks_cover_as_often_as_they_say(self):
-        covered, trials = 0, 300
-        for trial in range(trials):
-            draw = random.Random(trial)
-            moods = [draw.gauss(0, 1) for _ in range(6)]
-            found = evidence.interval([[m + draw.gauss(0, 0.3) for _ in range(8)] for m in moods])
-            covered += found.low <= 0 <= found.high
-        self.assertGreaterEqual(covered / trials, 0.94)  # as resampling has it: 0.90
+        for blocks in (3, 4, 6):
+            covered, trials = 0, 300
+            for trial in range(trials):
+                draw = random.Random(trial)
+                moods = [draw.gauss(30, 1) for _ in range(blocks)]
+                found = evidence.interval(
+                    [[m + draw.gauss(0, 0.3) for _ in range(8)] for m in moods]
+                )
+                covered += found.low <= 30 <= found.high
+            self.assertGreaterEqual(covered / trials, 0.92, blocks)  # resampled, of 6: 0.90
 
 
 class Apart(unittest.TestCase):
@@ -155,17 +158,39 @@ class Pairs(unittest.TestCase):
         others = [d._replace(group="other turns") for d in self.below]
         self.assertIsNone(evidence.paired(self.above, others, "token_ms"))
 
+    def test_a_decode_during_which_the_state_changed_is_of_none(self):
+        above = [d._replace(before=d.read) for d in self.above]
+        above[3] = above[3]._replace(before=50.0, values={"token_ms": 1e3})
+        found = evidence.paired(above, self.below, "token_ms", (self.states, "fast"))
+        self.assertEqual(found.rounds, 99)
+        self.assertLess(evidence.alone(above, "token_ms", (self.states, "fast")).high, 17)
+
+    def test_every_long_token_counts_over_its_round_of_the_other_row(self):
+        tokens = [
+            d._replace(at=d.at + 0.1 * n, values={"token_ms": d.values["token_ms"] * factor})
+            for d in self.above
+            for n, factor in enumerate((0.99, 1.0, 1.01))
+        ]
+        tokens[0] = tokens[0]._replace(read=50.0)  # memory changed; the two that follow still count
+        for above, below, expected in (
+            (tokens, self.below, 4),
+            (self.below, tokens, 1 / 4),
+        ):
+            found = evidence.paired(above, below, "token_ms", (self.states, "fast"))
+            self.assertEqual(found.rounds, 299)
+            self.assertAlmostEqual(found.value / expected, 1, delta=0.02)
+
     def test_a_pair_across_two_states_does_not_count(self):
         half = [d._replace(read=75.0) for d in self.below]
         found = evidence.paired(self.above, half, "token_ms", (self.states, "slow"))
         self.assertIsNone(found)
 
     def test_few_blocks_give_the_whole_range(self):
-        found = evidence.paired(self.above[:12], self.below[:12], "token_ms")
+        found = evidence.paired(self.above[:10], self.below[:10], "token_ms")
         self.assertLess(found.blocks, evidence.FEWEST_BLOCKS)
         ratios = [
             a.values["token_ms"] / b.values["token_ms"] for a, b in zip(self.above, self.below)
-        ][:12]
+        ][:10]
         self.assertEqual((found.low, found.high), (min(ratios), max(ratios)))
         self.assertEqual(found.value, statistics.median(ratios))
 

@@ -282,7 +282,7 @@ class Sittings(WithFolder):
         self.assertIn("last-level cache 0.953674 MiB", text)
         self.assertIn("| measured | 2026-01-01 00:00 to 2026-01-03 00:00 UTC |", text)
         self.assertIn(
-            "| memory | a fixed GiB is read at 60.3 GB/s fast (50% of the decodes), 30.1 GB/s slow",
+            "| memory | a fixed GiB is read at 60.3 GB/s fast (50% of the reads), 30.1 GB/s slow",
             text,
         )
         self.assertEqual(found["table1.800m.ff_qkv.cache_share"].value, 0.25)
