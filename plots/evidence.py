@@ -16,9 +16,8 @@ from values import student
 
 BLOCK_SECONDS = 10  # neighbouring rounds share the machine's mood: they are resampled together
 FEWEST_BLOCKS = 3  # below that the interval is the whole range of the rounds
-FEWEST_RESAMPLED = (
-    5  # below that it is Student's of the blocks' medians: resampled, they would be too sure
-)
+# Below that it is Student's of the blocks' medians: resampled, they would be too sure.
+FEWEST_RESAMPLED = 5
 RESAMPLES = 1000
 # Two heaps of reads are two states if their centres lie apart by so many of their common standard
 # deviations (one normal heap, cut anywhere, comes to 2.7, an even spread to 3.5) and by such a
@@ -233,9 +232,9 @@ def paired(above, below, column, state=None):
     ratios = []
     for at, ours in by_round(_within(above, state)).items():
         other = theirs.get(at, [])
-        tops, bottoms = ([decode.values[column] for decode in each] for each in (ours, other))
         if not other:
             continue
+        tops, bottoms = ([decode.values[column] for decode in each] for each in (ours, other))
         if len(tops) >= len(bottoms):
             bottoms = [statistics.median(bottoms)] * len(tops)
         else:

@@ -25,6 +25,7 @@ import states  # noqa: E402
 import states_test as made_up  # noqa: E402
 import summarise  # noqa: E402
 import values  # noqa: E402
+from made_up import MEASURED  # noqa: E402
 from sections import peers  # noqa: E402
 from with_folder import WithFolder  # noqa: E402
 
@@ -45,20 +46,13 @@ def peer_record(row, **more):
         "seconds": 10,
     }
     return {
+        **MEASURED,
         "experiment": "peers_python",
         "study": "peers",
         "section": "",
         "row": row,
         "against": "",
-        "threads": 2,
         "metric": "block_ms",
-        "unit": "ms",
-        "status": "ok",
-        "note": "",
-        "commit": "c1",
-        "dirty": False,
-        "cpu": "a processor",
-        "cores": 2,
         "date": "2026-01-04T00:00:00Z",
         **more,
         "config": config | more.get("config", {}),
