@@ -109,6 +109,12 @@ class Layer {
   virtual std::unique_ptr<Activations> make_activations() const = 0;
 };
 
+/// What a layer's step chooses for each token: one of `options` in each of `count` places.
+struct Choices {
+  std::int64_t count = 0, options = 0;  ///< 0: it chooses nothing
+  friend bool operator==(const Choices&, const Choices&) = default;
+};
+
 /// x (positions, d_model) -> y (positions, d_model). No layer norm, no residual.
 class FeedForward : public Layer {
  public:
@@ -127,6 +133,12 @@ class FeedForward : public Layer {
   /// Rows of W1 (= of W2) that the last step of this state touched, or empty if all are read
   /// always.
   virtual std::vector<std::int32_t> touched_rows(const LayerState* /*state*/) const { return {}; }
+  virtual Choices choices() const { return {}; }
+  /// What the last step of this state chose: (tokens, choices().count), each an option.
+  virtual std::vector<std::int32_t> chosen(const LayerState* /*state*/) const { return {}; }
+  /// Later steps of this state choose as ever, and then take these instead, (tokens,
+  /// choices().count), until told others; null: they take their own again. `chosen` outlives them.
+  virtual void replay(LayerState* /*state*/, const std::int32_t* /*chosen*/) const {}
   /// Mean entropy, in nats, of the learned distributions from which the last forward selected; NaN
   /// if there are none. Takes a logarithm for each of them and every position: not for each step.
   virtual double selection_entropy(const Activations& /*kept*/) const {

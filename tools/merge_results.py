@@ -4,8 +4,8 @@
 Records that INTO lacks are appended to its files, the oldest of a file first, under the lock that
 programs take to append theirs; no whole line is rewritten, and readers take the newest of a point by
 its date. A last line without its end, as a kill leaves it, is cut off a file of INTO and left out of
-one of FROM, and standard error says so. Curves that INTO lacks are copied. A conflict is a curve's
-file that differs, or one date at which one point has two values; it is named, nothing of that file
+one of FROM, and standard error says so. Curves and traces that INTO lacks are copied. A conflict is one of
+their files that differs, or one date at which one point has two values; it is named, nothing of that file
 is merged, and the status is 1.
 """
 
@@ -103,14 +103,14 @@ def append(file, end, data):
         ) from error
 
 
-def merge_curve(into, source):
+def merge_file(into, source):
     if not into.exists():
         into.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, into)
         return []
     if into.read_bytes() == source.read_bytes():
         return []
-    return [f"{source}: another curve than {into}"]
+    return [f"{source}: another file than {into}"]
 
 
 def merge(into, sources):
@@ -122,8 +122,8 @@ def merge(into, sources):
         into.mkdir(parents=True, exist_ok=True)
         for path in sorted(source.glob("*.jsonl")):
             conflicts += merge_records(into / path.name, path)
-        for path in sorted(source.glob("curves/*/*.csv")):
-            conflicts += merge_curve(into / path.relative_to(source), path)
+        for path in sorted((*source.glob("curves/*/*.csv"), *source.glob("traces/*/*.npy"))):
+            conflicts += merge_file(into / path.relative_to(source), path)
     return conflicts
 
 

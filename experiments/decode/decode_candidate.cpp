@@ -74,6 +74,9 @@ DecodeCandidate::DecodeCandidate(const DecodeModel& loaded, const KernelSet& ker
       next_(std::size_t(loaded.row.tokens())) {
   ceiling_bytes_ = std::min(
       {std::uint64_t(loaded.held_token().bytes), loaded.model->arena().used(), kMaxCeilingBytes});
+  if (auto trace = replayed_by(loaded_.row)) {
+    replay_.emplace(std::move(*trace), decoder_.choices(), loaded_.row.tokens());
+  }
   if (!loaded_.row.decode.cold) return;
   const std::uint64_t bytes = more_than_caches_hold();
   require_memory(bytes, "the memory that cold rows read between tokens", "free some");
@@ -103,11 +106,13 @@ StepTiming DecodeCandidate::step(Rng& ids) {
   if (loaded_.row.decode.cold) {
     measure_one_pass(ceiling_team_, elsewhere_.data(), elsewhere_.used(), ReadStreams::one);
   }
+  if (replay_) decoder_.replay(replay_->next());
   return decoder_.step(ids_, next_);
 }
 
 void DecodeCandidate::warm_up() {
   begin();
+  if (replay_) replay_->begin(kWarmUpStream, kWarmUpTokens);
   Rng ids(kIdSeed, kWarmUpStream);
   double last = 0;
   for (int i = 0; i < kWarmUpTokens; ++i) last = step(ids).token_seconds;
@@ -120,6 +125,7 @@ Trial DecodeCandidate::decode(int number) {
   TouchedRows touched(loaded_.model->config().d_ff);
   std::vector<double> token, block;
   Trial trial;
+  if (replay_) replay_->begin(kDecodeStream + std::uint64_t(number), kDecodeTokens);
   const auto start = Clock::now();
   const double read_before = read_gbps();
   Look before;

@@ -3,11 +3,13 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "experiments/decode/decode_row.h"
 #include "experiments/instruments/conditions.h"
 #include "experiments/instruments/interleave.h"
+#include "experiments/instruments/selection_trace.h"
 #include "kernels/arena.h"
 #include "kernels/random.h"
 #include "models/transformer/decoder.h"
@@ -100,6 +102,7 @@ class DecodeCandidate {
   const DecodeProtocol protocol_;
   Decoder decoder_;
   Arena elsewhere_;  ///< of a cold row: more than caches hold
+  std::optional<SelectionReplay> replay_;
   std::uint64_t ceiling_bytes_;
   bool has_long_tokens_ = false;  ///< known after the warm-up
   std::vector<int> ids_, next_;

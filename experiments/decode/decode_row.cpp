@@ -7,6 +7,7 @@
 #include "kernels/check.h"
 #include "kernels/kernels.h"
 #include "kernels/libraries.h"
+#include "models/layers/catalog.h"
 
 namespace scaling {
 namespace {
@@ -45,9 +46,24 @@ void check(const DecodeRow& row) {
   if (!contains(libraries, knobs.kernels) && knobs.kernels != "bf16_dot") {
     find_kernel_set(knobs.kernels);
   }
+  if (const auto trace = replayed_by(row); trace && trace->positions < kDecodeTokens) {
+    throw UserError("replay '" + knobs.replay + "' has examples of " +
+                    std::to_string(trace->positions) + " tokens, and a decode is of " +
+                    std::to_string(kDecodeTokens) + "; name another trace");
+  }
 }
 
 }  // namespace
+
+std::optional<SelectionTrace> replayed_by(const DecodeRow& row) {
+  if (row.decode.replay.empty()) return std::nullopt;
+  const Choices choices = make_feed_forward(row.model)->choices();
+  if (choices.count == 0) {
+    throw UserError("replay is for feed-forwards that choose, and " + row.model.feed_forward +
+                    " does not; drop it");
+  }
+  return read_trace(row.decode.replay, choices.options);
+}
 
 std::vector<KnobInfo> decode_row_knobs() {
   std::vector<KnobInfo> all = model_row_knobs();

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "experiments/instruments/model_row.h"
+#include "experiments/instruments/selection_trace.h"
 #include "models/knobs.h"
 
 namespace scaling {
@@ -16,6 +18,7 @@ struct DecodeKnobs {
   std::string kernels = "simd";     ///< kernel set
   bool own_threads = false;         ///< the library starts its own threads; our team is one thread
   bool cold = false;                ///< nothing of the model is in a cache when a token begins
+  std::string replay = {};          ///< file of choices (selection_trace.h); empty: its own
   std::string differs = {};         ///< from the published model: words with _ between commas
 
   template <class Self, class Visitor>
@@ -25,6 +28,9 @@ struct DecodeKnobs {
     visit("kernels", k.kernels, "kernel set");
     visit("own_threads", k.own_threads, "the library uses its own threads");
     visit("cold", k.cold, "caches are emptied of the model before each token");
+    visit("replay", k.replay,
+          "trace of a trained model's choices, which are taken instead of the row's own; a file, "
+          "from the folder the program runs in");
     visit(
         "differs", k.differs,
         "what a published model has otherwise, in words with _ between commas; of no other effect",
@@ -43,6 +49,10 @@ struct DecodeRow : ModelRow {
 inline constexpr int kDecodeTokens = 12, kUntimedTokens = 2;
 /// Tokens of a decode that warms up.
 inline constexpr int kWarmUpTokens = 4;
+
+/// The choices that a row replays, or nothing if it makes its own; throws UserError if the file or
+/// what it holds does not fit the row's feed-forward.
+std::optional<SelectionTrace> replayed_by(const DecodeRow& row);
 
 /// What a row may set.
 std::vector<KnobInfo> decode_row_knobs();

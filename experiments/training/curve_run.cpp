@@ -151,9 +151,14 @@ void CurveRun::run() {
   if (begun || plan_.force || !reuse()) train(begun);
 }
 
+std::string CurveRun::beside_records(const char* kind, const std::string& row,
+                                     const char* ending) const {
+  const fs::path folder = fs::path(sink_.file().path()).parent_path() / kind;
+  return (folder / (row + "." + std::to_string(point_.seed) + ending)).string();
+}
+
 std::string CurveRun::csv_path(const std::string& row) const {
-  const fs::path folder = fs::path(sink_.file().path()).parent_path() / "curves";
-  return (folder / (row + "." + std::to_string(point_.seed) + ".csv")).string();
+  return beside_records("curves", row, ".csv");
 }
 
 bool CurveRun::reuse() {
@@ -178,10 +183,15 @@ bool CurveRun::reuse() {
     }
     add_note(r.note, "trained as " + from);
   }
-  const std::string csv = csv_path(base_.experiment + "/" + base_.row);
-  std::error_code error;
-  fs::create_directories(fs::path(csv).parent_path(), error);
-  fs::copy_file(csv_path(from), csv, fs::copy_options::overwrite_existing, error);
+  const std::string own = base_.experiment + "/" + base_.row;
+  for (const auto& [kind, ending] : {std::pair{"curves", ".csv"}, std::pair{"traces", ".npy"}}) {
+    const fs::path to = beside_records(kind, own, ending),
+                   source = beside_records(kind, from, ending);
+    std::error_code error;
+    if (!fs::exists(source)) continue;  // a row that chooses nothing leaves no trace
+    fs::create_directories(to.parent_path(), error);
+    fs::copy_file(source, to, fs::copy_options::overwrite_existing, error);
+  }
   sink_.append(records);
   sink_.settle(point_, "the same curve is there as " + from);
   return true;
@@ -204,7 +214,7 @@ void CurveRun::train(const std::optional<CurveState>& begun) {
   }
   const CurveState state = begun ? *begun : start();
   // With another library the products' last bits, and so all later weights, would differ.
-  curve.train.gemm = state.gemm;
+  curve.train.gemm = products_ = state.gemm;
 
   const std::unique_ptr<Transformer> model = allocate_for_training(curve.model, point_.threads);
   Trainer trainer(*model, *task_, curve.train, plan_.checkpoints);
@@ -300,8 +310,14 @@ std::vector<Metric> CurveRun::results(Trainer& trainer, Transformer& model, cons
   }
   if (plan_.decode_tokens) {
     sink_.live(plan_.curve.name + ": the decode path");
-    for (Metric& metric : check_decode(model, *task_, gemm, point_.threads, *plan_.decode_tokens)) {
-      metrics.push_back(std::move(metric));
+    const DecodeCheck found =
+        check_decode(model, *task_, gemm, point_.threads, *plan_.decode_tokens);
+    metrics.insert(metrics.end(), found.metrics.begin(), found.metrics.end());
+    if (found.trace.examples > 0) {
+      const std::vector<Metric> counted = count_selections(found.trace);
+      metrics.insert(metrics.end(), counted.begin(), counted.end());
+      write_trace(beside_records("traces", base_.experiment + "/" + base_.row, ".npy"),
+                  found.trace);
     }
   }
   const Evaluation& first = evaluations_.front().evaluation;
@@ -327,8 +343,7 @@ CurveState CurveRun::start() {
                       "program (--resume goes on with those of another program)";
     sink_.say(name_ + ": starts anew" + reason + "; earlier checkpoints are kept in " + kept);
   }
-  const CurveState state{base_.key, commit_of(base_.provenance),
-                         find_gemm(plan_.curve.train.gemm).name};
+  CurveState state{base_.key, commit_of(base_.provenance), find_gemm(plan_.curve.train.gemm).name};
   write_curve_state(folder, state);
   return state;
 }
@@ -370,6 +385,7 @@ void CurveRun::record(Trainer& trainer, const TrainReport& report) {
   if (!plan_.force && has_evaluation(report.step)) return;
   Extra extra;
   extra.config = evaluation_config(plan_.data, report, evaluations_);
+  extra.config["products"] = products_;
   extra.config_alone = true;
   sink_.add(point_, {{kEvaluationMetric, "nats/token", {report.evaluation->log_perplexity}}},
             extra);

@@ -68,6 +68,8 @@ class CurveRun {
   void record(Trainer& trainer, const TrainReport& report);
   void show(const TrainReport& report);
   std::vector<Metric> results(Trainer& trainer, Transformer& model, const Gemm& gemm);
+  /// A curve's own file of a kind, row: with its experiment; in that kind's folder beside records.
+  std::string beside_records(const char* kind, const std::string& row, const char* ending) const;
   std::string csv_path(const std::string& row) const;
 
   const CurvePlan plan_;
@@ -80,6 +82,7 @@ class CurveRun {
   std::vector<SetEvaluation> evaluations_;           ///< the last ones
   std::vector<double> step_seconds_, tokens_per_s_;  ///< one a step trained by this process
   std::int64_t step_ = 0;
+  std::string products_;        ///< the Gemm that multiplies, once known
   double unigram_entropy_ = 0;  ///< nats a token
 };
 

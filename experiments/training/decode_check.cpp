@@ -1,6 +1,7 @@
 // The same examples by two programs: a batch's forward, and a decoder's steps.
 #include "experiments/training/decode_check.h"
 
+#include <algorithm>
 #include <limits>
 #include <memory>
 #include <numeric>
@@ -87,6 +88,38 @@ CrossEntropy decoded(const Transformer& model, const KernelSet& kernels, Team& t
   return sum;
 }
 
+/// Of whole examples without padding, as many as a trace holds.
+SelectionTrace traced(const Transformer& model, const KernelSet& kernels, Team& team,
+                      const std::vector<Batch>& batches) {
+  SelectionTrace trace;
+  std::vector<int> next;
+  for (const Batch& batch : batches) {
+    Decoder decoder(model, kernels, team, 1, batch.input_length, batch.source_length);
+    const std::vector<Choices> choices = decoder.choices();
+    trace.blocks = std::int64_t(choices.size());
+    trace.choices = choices.front();
+    for (const Choices& one : choices) {
+      if (one != trace.choices || one.count == 0 || one.options > kMostTraceOptions) return {};
+    }
+    trace.positions = batch.input_length;
+    const std::int64_t bytes = trace.positions * trace.blocks * trace.choices.count;
+    for (std::int64_t row = 0; row < batch.examples; ++row) {
+      if ((trace.examples + 1) * bytes > kMostTraceBytes) return trace;
+      const std::vector<float> weights = row_of(batch.weights, row, batch.input_length);
+      if (std::count(weights.begin(), weights.end(), 0.0f) > 0) continue;
+      decoder.begin(row_of(batch.source, row, batch.source_length));
+      for (const int id : row_of(batch.input, row, batch.input_length)) {
+        decoder.step({id}, next);
+        for (const std::vector<std::int32_t>& block : decoder.chosen()) {
+          trace.chosen.insert(trace.chosen.end(), block.begin(), block.end());
+        }
+      }
+      ++trace.examples;
+    }
+  }
+  return trace;
+}
+
 /// In whatever layouts and weight types.
 void copy_weights(Transformer& from, Transformer& to) {
   const std::vector<Parameter*> sources = from.parameters(), targets = to.parameters();
@@ -109,14 +142,15 @@ void require_decodable(const Curve& curve) {
                   "other rows with --rows");
 }
 
-std::vector<Metric> check_decode(Transformer& trained, const Task& task, const Gemm& gemm,
-                                 int threads, std::int64_t tokens) {
+DecodeCheck check_decode(Transformer& trained, const Task& task, const Gemm& gemm, int threads,
+                         std::int64_t tokens) {
   const std::vector<Batch> batches = first_examples(task, tokens);
   const CrossEntropy expected = evaluated(trained, gemm, batches);
   SCALING_CHECK(expected.weight > 0);
-  std::vector<Metric> metrics = {
-      {"decode_tokens", "tokens", {expected.weight}},
-      {"decode_reference_log_perplexity", "nats/token", {expected.loss / expected.weight}}};
+  DecodeCheck found;
+  std::vector<Metric>& metrics = found.metrics;
+  metrics = {{"decode_tokens", "tokens", {expected.weight}},
+             {"decode_reference_log_perplexity", "nats/token", {expected.loss / expected.weight}}};
   Team team(threads);
   for (const WeightType type : {WeightType::f32, WeightType::bf16}) {
     ModelConfig config = trained.config();
@@ -131,10 +165,13 @@ std::vector<Metric> check_decode(Transformer& trained, const Task& task, const G
       metrics.push_back({metric, "nats/token", {sum.loss / sum.weight}});
     };
     add(name, find_kernel_set("simd"));
+    if (type == WeightType::f32) {
+      found.trace = traced(model, find_kernel_set("simd"), team, batches);
+    }
     const KernelSet* rounding = bf16_dot_kernels();
     if (type == WeightType::bf16 && rounding) add(name + "_dot", *rounding);
   }
-  return metrics;
+  return found;
 }
 
 }  // namespace scaling

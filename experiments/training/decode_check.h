@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "experiments/instruments/selection_trace.h"
 #include "experiments/study/point.h"
 #include "experiments/training/curves.h"
 #include "kernels/gemm.h"
@@ -18,6 +19,13 @@ inline constexpr const char* kDecodedMetric = "decode_log_perplexity.f32";
 
 /// Throws UserError if the curve's model reads a text from both sides, which no decode does.
 void require_decodable(const Curve& curve);
+
+struct DecodeCheck {
+  std::vector<Metric> metrics;
+  /// What the blocks chose on the way in f32, of whole examples from the first; without examples if
+  /// they choose nothing, or differently much.
+  SelectionTrace trace;
+};
 
 /// Log-perplexities, nats a weighted target token, teacher-forced, of the first examples of the
 /// first validation set that hold `tokens` weighted targets or more (0: of all), sequence by
@@ -34,7 +42,7 @@ void require_decodable(const Curve& curve);
 /// for attention whose step is only like its forward (lsh). trained: a model for training, whose
 /// weights are copied in memory; a further model's place is taken while this runs. Throws
 /// UserError if that is not there, and Interrupted between two examples.
-std::vector<Metric> check_decode(Transformer& trained, const Task& task, const Gemm& gemm,
-                                 int threads, std::int64_t tokens);
+DecodeCheck check_decode(Transformer& trained, const Task& task, const Gemm& gemm, int threads,
+                         std::int64_t tokens);
 
 }  // namespace scaling

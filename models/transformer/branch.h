@@ -157,6 +157,10 @@ class Branch {
   virtual PerPart<Cost> step_cost(const DecodeSizes& sizes) const = 0;
   /// FeedForward::touched_rows of the last step.
   virtual std::vector<std::int32_t> touched_rows(const BranchState& /*state*/) const { return {}; }
+  /// FeedForward's, as the next two.
+  virtual Choices choices() const { return {}; }
+  virtual std::vector<std::int32_t> chosen(const BranchState& /*state*/) const { return {}; }
+  virtual void replay(BranchState& /*state*/, const std::int32_t* /*chosen*/) const {}
 };
 
 // -- what branches share --------------------------------------------------------------------------

@@ -302,6 +302,40 @@ std::vector<std::vector<std::int32_t>> Decoder::touched_rows() const {
   return rows;
 }
 
+std::vector<Choices> Decoder::choices() const {
+  std::vector<Choices> all(states_.size());
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    for (const auto& branch : stack_.blocks[i]->branches) {
+      if (branch->choices().count > 0) all[i] = branch->choices();
+    }
+  }
+  return all;
+}
+
+std::vector<std::vector<std::int32_t>> Decoder::chosen() const {
+  std::vector<std::vector<std::int32_t>> all(states_.size());
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    for (std::size_t j = 0; j < states_[i].size(); ++j) {
+      const auto& branch = *stack_.blocks[i]->branches[j];
+      if (branch.choices().count > 0) all[i] = branch.chosen(*states_[i][j]);
+    }
+  }
+  return all;
+}
+
+void Decoder::replay(std::vector<std::vector<std::int32_t>> chosen) {
+  const std::vector<Choices> known = choices();
+  SCALING_CHECK(chosen.size() == known.size());
+  replayed_ = std::move(chosen);
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    const std::vector<std::int32_t>& block = replayed_[i];
+    SCALING_CHECK(block.empty() || std::int64_t(block.size()) == tokens_ * known[i].count);
+    for (std::size_t j = 0; j < states_[i].size(); ++j) {
+      stack_.blocks[i]->branches[j]->replay(*states_[i][j], block.empty() ? nullptr : block.data());
+    }
+  }
+}
+
 CrossEntropy decode_cross_entropy(Decoder& decoder, const std::vector<int>& source,
                                   const std::vector<int>& target,
                                   const std::vector<float>& weights) {

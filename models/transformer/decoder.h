@@ -62,6 +62,11 @@ class Decoder {
   const std::vector<float>& logits() const { return logits_; }
   /// Selections of the last step in each held block (FeedForward::touched_rows).
   std::vector<std::vector<std::int32_t>> touched_rows() const;
+  /// Of each held block's feed-forward, as the next two: FeedForward::choices, chosen and replay.
+  std::vector<Choices> choices() const;
+  std::vector<std::vector<std::int32_t>> chosen() const;
+  /// By block; empty: the block takes its own again.
+  void replay(std::vector<std::vector<std::int32_t>> chosen);
 
  private:
   /// A thread's own streams, (tokens, d_model) each: branches read x and add to acc. A plain stack
@@ -89,6 +94,7 @@ class Decoder {
   const int tokens_;
   const std::int64_t d_, capacity_, source_length_;
   std::vector<std::vector<std::unique_ptr<BranchState>>> states_;  // of each block's branches
+  std::vector<std::vector<std::int32_t>> replayed_;  // by block, where its states find them
   std::unique_ptr<LayerState> loss_state_;
   Sampler sampler_;
   Arena arena_;

@@ -157,4 +157,12 @@ std::vector<std::int32_t> FeedForwardBranch::touched_rows(const BranchState& sta
   return layer_->touched_rows(static_cast<const State&>(state).layer.get());
 }
 
+std::vector<std::int32_t> FeedForwardBranch::chosen(const BranchState& state) const {
+  return layer_->chosen(static_cast<const State&>(state).layer.get());
+}
+
+void FeedForwardBranch::replay(BranchState& state, const std::int32_t* chosen) const {
+  layer_->replay(static_cast<State&>(state).layer.get(), chosen);
+}
+
 }  // namespace scaling

@@ -38,6 +38,9 @@ class FeedForwardBranch : public Branch {
             const StepBuffers& buffers) const override;
   PerPart<Cost> step_cost(const DecodeSizes& sizes) const override;
   std::vector<std::int32_t> touched_rows(const BranchState& state) const override;
+  Choices choices() const override { return layer_->choices(); }
+  std::vector<std::int32_t> chosen(const BranchState& state) const override;
+  void replay(BranchState& state, const std::int32_t* chosen) const override;
 
  private:
   struct Kept;

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <string>
 #include <vector>
@@ -15,6 +17,8 @@
 
 namespace scaling {
 namespace {
+
+namespace fs = std::filesystem;
 
 const std::string kConfigs = std::string(SOURCE_DIR) + "/experiments/configs/training/";
 
@@ -41,6 +45,11 @@ std::vector<std::string> all_rows() {
   std::vector<std::string> names;
   for (const Curve& curve : all_curves()) names.push_back(curve.name);
   return names;
+}
+
+const Curve& curve_of(const std::string& row) {
+  static const std::vector<Curve> curves = all_curves();
+  return *std::find_if(curves.begin(), curves.end(), [&](const auto& c) { return c.name == row; });
 }
 
 TEST(DecodeCheck, TheConfigHasEveryComponentWhoseStepIsItsForward) {
@@ -81,6 +90,18 @@ TEST_P(DecodeCheckOfRow, DecodesAsItIsEvaluated) {
     EXPECT_LT(reference, metrics.at("unigram_entropy") - 0.1);
   }
   EXPECT_NEAR(metrics.at("decode_log_perplexity.f32"), reference, 1e-4);
+  // What the blocks chose on the way: of rows that choose, where targets need no padding.
+  const bool chooses = metrics.count("selection_chance") == 1;
+  const Curve& curve = curve_of(GetParam());
+  const std::string feed_forward = get_field(curve.model, "feed_forward");
+  EXPECT_EQ(chooses, (feed_forward == "sparse" || feed_forward.starts_with("moe")) &&
+                         curve.train.task == "causal");
+  EXPECT_EQ(fs::exists(folder / ("traces/tiny_decode/" + GetParam() + ".1.npy")), chooses);
+  if (chooses) {
+    EXPECT_GE(metrics.at("selection_reuse_1"), 0);
+    EXPECT_GE(metrics.at("selection_chance"), 0.25 - 1e-9);  // of four options
+    EXPECT_LE(metrics.at("selection_touched"), 1);
+  }
   const double bf16 = metrics.at("decode_log_perplexity.bf16");
   EXPECT_NEAR(bf16, reference, 0.02);
   EXPECT_NE(bf16, metrics.at("decode_log_perplexity.f32"));
@@ -125,6 +146,50 @@ TEST(DecodeCheck, AFinishedCurveIsCheckedFromItsCheckpoint) {
     ASSERT_EQ(run_driver("perplexity", again).status, 0);
     EXPECT_EQ(RecordFile(folder.path(), "tiny_decode").records().size(), records);
   }
+}
+
+/// A wider model decodes with what a trained one chose, and refuses what it cannot choose.
+TEST(DecodeCheck, WhatATrainedModelChoseIsReplayed) {
+  const Folder folder;
+  const Outcome trained = run_driver(
+      "perplexity", flags("tiny_decode", folder, 1) + "--rows ff_sparse --steps 4 --decode_check");
+  ASSERT_EQ(trained.status, 0) << trained.text;
+  const std::string trace = folder / "traces/tiny_decode/ff_sparse.1.npy";
+  const auto config = [&](const std::string& rows) {
+    std::ofstream(folder / "wide.cfg")
+        << "experiment = wide\nencoder_layers = 0\ndecoder_layers = 3\nd_model = 64\nd_ff = 512\n"
+        << "n_heads = 4\nvocab_size = 100\nmax_length = 64\nfeed_forward = sparse\n"
+        << rows;
+    return "--config '" + (folder / "wide.cfg") + "' --quick --threads 1 --results '" +
+           folder.path() + "'";
+  };
+  const Outcome wide = run_driver(
+      "decode_time",
+      config("row = own: sparsity=4\nrow = replayed: sparsity=4 replay=" + trace + "\n"));
+  ASSERT_EQ(wide.status, 0) << wide.text;
+  std::map<std::string, std::string> replayed;
+  std::map<std::string, double> touched;
+  const RecordFile file(folder.path(), "wide");
+  for (const Record& r : file.records()) {
+    if (r.metric != "rows_touched") continue;
+    replayed[r.row] = r.config.value("replay", "");
+    touched[r.row] = r.value;
+  }
+  EXPECT_EQ(replayed.at("own"), "");
+  EXPECT_NE(replayed.at("replayed"), "");
+  EXPECT_NE(touched.at("own"), touched.at("replayed"));
+  const Outcome other =
+      run_driver("decode_time", config("row = other: sparsity=16 replay=" + trace + "\n"));
+  EXPECT_EQ(other.status, 2);
+  expect_mentions(other.text, {"row 'other'", trace, "among 4", "among 16"});
+  const Outcome dense =
+      run_driver("decode_time", config("row = dense: feed_forward=dense replay=" + trace + "\n"));
+  EXPECT_EQ(dense.status, 2);
+  expect_mentions(dense.text, {"row 'dense'", "replay", "dense", "drop it"});
+  const Outcome none =
+      run_driver("decode_time", config("row = none: sparsity=4 replay=" + trace + "x\n"));
+  EXPECT_EQ(none.status, 2);
+  expect_mentions(none.text, {"row 'none'", trace + "x", "--decode_check"});
 }
 
 TEST(DecodeCheck, RefusesWhatCannotBeDecoded) {

@@ -160,6 +160,7 @@ TEST(DecodeRows, KnobsOfWhatIsNotChosenAreRefusedInARowAndOfNoWeightElsewhere) {
 }
 
 TEST(DecodeRows, EveryConfigOfTheProjectIsValid) {
+  fs::current_path(SOURCE_DIR);  // from where configs name traces
   int configs = 0;
   for (const auto& entry :
        fs::directory_iterator(fs::path(SOURCE_DIR) / "experiments/configs/decode")) {

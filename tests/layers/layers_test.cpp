@@ -169,6 +169,10 @@ TEST_P(FeedForwardTest, StepIsForward) {
       if (b1 && !sparse) continue;
       const std::vector<Mat> x = sequences(s);
       const auto state = layer.make_state(s.tokens);
+      const Choices choices = layer.choices();
+      EXPECT_EQ(choices, sparse ? (Choices{c.d_ff / sparsity_of(c), sparsity_of(c)})
+                         : moe  ? (Choices{1, experts_of(c)})
+                                : Choices{});
       std::vector<SelectionCheck> checks(x.size());
       std::vector<Mat> logits;
       for (const Mat& one : x) {
@@ -181,24 +185,81 @@ TEST_P(FeedForwardTest, StepIsForward) {
             layer.step(ctx, state.get(), in, out);
           },
           [&](std::int64_t position) {
+            const std::vector<std::int32_t> chosen = layer.chosen(state.get());
             for (std::size_t t = 0; t < x.size(); ++t) {
-              for (std::int64_t b = 0; sparse && b < c.d_ff / sparsity_of(c); ++b) {
-                checks[t].look(logits[t], position, sparsity_of(c), b,
-                               sparse->chosen_row(state.get(), int(t), b) - b * sparsity_of(c));
-              }
-              if (moe) {
-                checks[t].look(logits[t], position, experts_of(c), 0,
-                               moe->chosen_expert(state.get(), int(t)));
+              for (std::int64_t i = 0; i < choices.count; ++i) {
+                checks[t].look(logits[t], position, choices.options, i,
+                               chosen[std::size_t(std::int64_t(t) * choices.count + i)]);
               }
             }
           });
       const Outputs expected = each(x, [&](const Mat& m) { return layer.forward(m); });
       for (std::size_t t = 0; t < y.size(); ++t) {
         checks[t].forget(y[t], expected[t]);
-        const std::int64_t groups = sparse ? c.d_ff / sparsity_of(c) : moe ? 1 : 0;
-        EXPECT_EQ(checks[t].seen(), groups * kPositions);
+        EXPECT_EQ(checks[t].seen(), choices.count * kPositions);
       }
       expect_same(y, expected, GetParam());
+    }
+  }
+}
+
+/// What is replayed is taken, whoever chose it: itself to no other bit, others to what their rows
+/// make of the input.
+TEST_P(FeedForwardTest, ReplayedChoicesAreTaken) {
+  for (const Setting& s : settings()) {
+    SCOPED_TRACE(s.text());
+    const ModelConfig& c = s.config;
+    Held<FeedForward> held(make_feed_forward(GetParam(), c), s.type);
+    const FeedForward& layer = *held.layer;
+    const Choices choices = layer.choices();
+    if (choices.count == 0) GTEST_SKIP() << "it chooses nothing";
+    const std::vector<Mat> x = sequences(s);
+    std::vector<std::vector<std::int32_t>> replayed;  // by position
+    std::vector<std::vector<std::int32_t>> taken;
+    const auto run = [&] {
+      const auto state = layer.make_state(s.tokens);
+      taken.clear();
+      return step_through(
+          s, layer, c.d_model, x,
+          [&](const StepContext& ctx, const float* in, float* out) {
+            if (ctx.thread == 0 && !replayed.empty()) {
+              layer.replay(state.get(), replayed[std::size_t(ctx.position)].data());
+            }
+            ctx.sync();
+            layer.step(ctx, state.get(), in, out);
+          },
+          [&](std::int64_t) { taken.push_back(layer.chosen(state.get())); });
+    };
+    const Outputs own = run();
+    replayed = taken;
+    const Outputs again = run();
+    for (std::size_t t = 0; t < own.size(); ++t) EXPECT_TRUE(again[t] == own[t]);
+    for (auto& position : replayed) {
+      for (std::int32_t& option : position) option = std::int32_t((option + 1) % choices.options);
+    }
+    const Outputs others = run();
+    EXPECT_EQ(taken, replayed);
+    const std::int64_t width = c.d_ff / (choices.count * choices.options);  // rows of an option
+    for (std::size_t t = 0; t < others.size() && GetParam() != "moe_switch"; ++t) {
+      Mat expected = Mat::Zero(kPositions, c.d_model);
+      for (std::int64_t at = 0; at < kPositions; ++at) {
+        for (std::int64_t j = 0; j < c.d_model; ++j)
+          expected(at, j) = held.parameter("b2").get(0, j);
+        for (std::int64_t i = 0; i < choices.count; ++i) {
+          const std::int64_t option =
+              replayed[std::size_t(at)][t * std::size_t(choices.count) + std::size_t(i)];
+          for (std::int64_t k = 0; k < width; ++k) {
+            const std::int64_t row = (i * choices.options + option) * width + k;
+            float h = 0;
+            for (std::int64_t j = 0; j < c.d_model; ++j)
+              h += held.parameter("w1").get(row, j) * x[t](at, j);
+            for (std::int64_t j = 0; j < c.d_model; ++j) {
+              expected(at, j) += std::max(h, 0.0f) * held.parameter("w2").get(row, j);
+            }
+          }
+        }
+      }
+      expect_close(others[t], expected, "others");
     }
   }
 }

@@ -48,12 +48,14 @@ class MergeTest(unittest.TestCase):
         self.write("b/e.jsonl", third + first + second)
         self.write("c/e.jsonl", third)
         self.write("c/curves/e/x.1.csv", "step\n")
+        self.write("c/traces/e/x.1.npy", "choices")
         before = (self.root / "a/e.jsonl").stat().st_ino
         for _ in range(2):
             done = self.merge()
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual((self.root / "a/e.jsonl").read_text(), second + first + third)
             self.assertEqual((self.root / "a/curves/e/x.1.csv").read_text(), "step\n")
+            self.assertEqual((self.root / "a/traces/e/x.1.npy").read_text(), "choices")
         self.assertEqual((self.root / "a/e.jsonl").stat().st_ino, before)
 
     def test_what_a_program_appends_meanwhile_stays(self):

@@ -23,7 +23,8 @@ constexpr double kBlockNoise = 0.7, kSwitchNoise = 0.1, kBlockHardProbability = 
 struct MoeState : LayerState {
   explicit MoeState(int tokens) : experts(std::size_t(tokens)) {}
   void reorder(const StepContext&, const RowMoves&) override {}
-  std::vector<std::int64_t> experts;  // chosen by each token at the last step
+  std::vector<std::int32_t> experts;       // of each token at the last step
+  const std::int32_t* replayed = nullptr;  // the same, instead of the router's choice
 };
 
 }  // namespace
@@ -208,8 +209,9 @@ void MoeFeedForward::step(const StepContext& ctx, LayerState* state, const float
   float* sum = partial.start(ctx.thread);
   ctx.sync();
   for (int t = 0; t < ctx.tokens; ++t) {
-    const Choice choice = choose(logits + t * experts_);
-    if (ctx.thread == 0) own.experts[std::size_t(t)] = choice.expert;
+    Choice choice = choose(logits + t * experts_);
+    if (own.replayed) choice.expert = own.replayed[t];
+    if (ctx.thread == 0) own.experts[std::size_t(t)] = std::int32_t(choice.expert);
     apply_expert(ctx, choice, x + t * d_, h, sum + t * d_);
   }
   ctx.sync();
@@ -229,12 +231,16 @@ double MoeFeedForward::forward_flops() const { return 2 * double(d_) * double(2 
 
 double MoeFeedForward::activation_floats() const { return double(2 * f_ + 2 * experts_ + 1); }
 
-std::int64_t MoeFeedForward::chosen_expert(const LayerState* state, int token) const {
-  return static_cast<const MoeState*>(state)->experts[std::size_t(token)];
+std::vector<std::int32_t> MoeFeedForward::chosen(const LayerState* state) const {
+  return static_cast<const MoeState*>(state)->experts;
+}
+
+void MoeFeedForward::replay(LayerState* state, const std::int32_t* chosen) const {
+  static_cast<MoeState*>(state)->replayed = chosen;
 }
 
 std::vector<std::int32_t> MoeFeedForward::touched_rows(const LayerState* state) const {
-  std::vector<std::int64_t> experts = static_cast<const MoeState*>(state)->experts;
+  std::vector<std::int32_t> experts = chosen(state);
   std::sort(experts.begin(), experts.end());
   experts.erase(std::unique(experts.begin(), experts.end()), experts.end());
   std::vector<std::int32_t> rows;

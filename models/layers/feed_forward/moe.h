@@ -60,8 +60,10 @@ class MoeFeedForward : public FeedForward {
   double forward_flops() const override;
   double activation_floats() const override;
   std::vector<std::int32_t> touched_rows(const LayerState* state) const override;
-  /// Expert of `token` at the last step.
-  std::int64_t chosen_expert(const LayerState* state, int token) const;
+  /// An expert.
+  Choices choices() const override { return {1, experts_}; }
+  std::vector<std::int32_t> chosen(const LayerState* state) const override;
+  void replay(LayerState* state, const std::int32_t* chosen) const override;
 
  private:
   MoeFeedForward(const ModelConfig& config, const MoeKnobs& knobs, Kind kind);

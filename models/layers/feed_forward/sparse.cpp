@@ -31,9 +31,10 @@ struct SparseState : LayerState {
         activations(selected.size()) {}
   void reorder(const StepContext&, const RowMoves&) override {}
   int tokens;
-  std::vector<std::int32_t> selected;  // (tokens, blocks), neuron within its block
-  std::vector<Selection> list;         // block-major
-  std::vector<float> activations;      // of list
+  std::vector<std::int32_t> selected;      // (tokens, blocks), neuron within its block
+  const std::int32_t* replayed = nullptr;  // the same, instead of the layer's own choice
+  std::vector<Selection> list;             // block-major
+  std::vector<float> activations;          // of list
 };
 
 Initializer scaled(Initializer init, double factor) {
@@ -327,6 +328,10 @@ void SparseFeedForward::step(const StepContext& ctx, LayerState* state, const fl
     }
   }
   if (blocks.size() > 0) {
+    for (int t = 0; own.replayed && t < ctx.tokens; ++t) {
+      const std::int64_t first = t * blocks_ + blocks.begin;
+      std::copy_n(own.replayed + first, blocks.size(), own.selected.data() + first);
+    }
     Selection* list = own.list.data() + blocks.begin * ctx.tokens;
     float* h = own.activations.data() + blocks.begin * ctx.tokens;
     const std::int64_t n = list_selections(ctx, own.selected.data(), blocks, list);
@@ -363,16 +368,18 @@ double SparseFeedForward::activation_floats() const {
   return double(2 * f_ + blocks_ + logits + gradients);
 }
 
-std::int32_t SparseFeedForward::chosen_row(const LayerState* state, int token,
-                                           std::int64_t block) const {
-  const auto& own = *static_cast<const SparseState*>(state);
-  return std::int32_t(block * n_ + own.selected[std::size_t(token * blocks_ + block)]);
+std::vector<std::int32_t> SparseFeedForward::chosen(const LayerState* state) const {
+  return static_cast<const SparseState*>(state)->selected;
+}
+
+void SparseFeedForward::replay(LayerState* state, const std::int32_t* chosen) const {
+  static_cast<SparseState*>(state)->replayed = chosen;
 }
 
 std::vector<std::int32_t> SparseFeedForward::touched_rows(const LayerState* state) const {
-  std::vector<std::int32_t> rows;
-  for (int t = 0; t < static_cast<const SparseState*>(state)->tokens; ++t) {
-    for (std::int64_t b = 0; b < blocks_; ++b) rows.push_back(chosen_row(state, t, b));
+  std::vector<std::int32_t> rows = chosen(state);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    rows[i] += std::int32_t(std::int64_t(i) % blocks_ * n_);
   }
   std::sort(rows.begin(), rows.end());
   rows.erase(std::unique(rows.begin(), rows.end()), rows.end());

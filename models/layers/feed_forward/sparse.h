@@ -87,8 +87,10 @@ class SparseFeedForward : public FeedForward {
   double forward_flops() const override;
   double activation_floats() const override;
   std::vector<std::int32_t> touched_rows(const LayerState* state) const override;
-  /// Row chosen by `token` in `block` at the last step.
-  std::int32_t chosen_row(const LayerState* state, int token, std::int64_t block) const;
+  /// A neuron of every block.
+  Choices choices() const override { return {blocks_, n_}; }
+  std::vector<std::int32_t> chosen(const LayerState* state) const override;
+  void replay(LayerState* state, const std::int32_t* chosen) const override;
 
  private:
   SparseFeedForward(const ModelConfig& config, const SparseKnobs& knobs);
