@@ -45,7 +45,7 @@ void normalise(const std::uint8_t* seen, Eigen::Map<Vector>& shares) {
 
 struct InterParagraphAttention::Kept : Activations {
   std::unique_ptr<Activations> tiles;
-  std::vector<float> shares;       // (examples, heads, length)
+  Floats shares;                   // (examples, heads, length)
   std::vector<std::uint8_t> seen;  // (examples * paragraphs): 0, nothing but padding
   Mat q, k, v, o;                  // (examples * paragraphs, d_model)
   Mat dq, dk, dv, do_;             // their gradients

@@ -16,10 +16,10 @@ struct PerformerAttention::Cache : AttentionCache {
   std::int64_t units = 0, features = 0, d = 0;
   std::vector<float> directions;  // (heads, features, d)
   // Of features divided by exp(maxima).
-  std::vector<float> sums;     // (units, features, d): times values
-  std::vector<float> weights;  // (units, features)
-  std::vector<float> maxima;   // (units, features): largest exponents of keys
-  std::vector<float> scratch;  // (units, 2, features), of one step
+  std::vector<float> sums;    // (units, features, d): times values
+  Floats weights;             // (units, features)
+  std::vector<float> maxima;  // (units, features): largest exponents of keys
+  Floats scratch;             // (units, 2, features), of one step
 
   static std::int64_t floats_of_unit(std::int64_t features, std::int64_t d) {
     return features * (d + 4);

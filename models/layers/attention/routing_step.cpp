@@ -37,7 +37,7 @@ struct RoutingAttention::Cache : KeyValueCache {
 
   std::int64_t clusters, window;
   std::vector<std::int64_t> counts;  // (units, clusters): positions that have joined
-  std::vector<float> items;          // (units, d_head), of one step
+  Floats items;                      // (units, d_head), of one step
   Mat directions;                    // (heads * clusters, d_head)
 };
 
