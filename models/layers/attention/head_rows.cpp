@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "kernels/copy_rows.h"
+
 namespace scaling {
 namespace {
 
@@ -16,6 +18,18 @@ void for_each_run(const Positions& positions, Range which, Visit&& visit) {
 }
 
 }  // namespace
+
+void HeadRows::load(const Mat& from, const HeadPart& part) {
+  part_ = -1;
+  all.resize(part.rows, part.d);
+  copy_rows(part.rows, part.d, from.data() + part.row * from.cols() + part.column, from.cols(),
+            all.data(), part.d);
+}
+
+void HeadRows::save(Mat& to, const HeadPart& part) const {
+  copy_rows(part.rows, part.d, all.data(), part.d, to.data() + part.row * to.cols() + part.column,
+            to.cols());
+}
 
 float* HeadRows::copies(std::int64_t rows) {
   const auto floats = std::size_t(rows * all.cols());
@@ -33,17 +47,30 @@ const float* HeadRows::take(const Positions& positions, Range which) {
   return to;
 }
 
-void HeadRows::add_product(const Gemm& gemm, bool transpose_a, const float* a, std::int64_t lda,
-                           const float* b, std::int64_t inner, const Positions& positions,
-                           Range which) {
+const float* HeadRows::panels(std::int64_t part, const Positions& positions, Range which) {
+  if (part == part_ && which.begin == which_.begin && which.end == which_.end) {
+    return panels_.data();
+  }
+  const std::int64_t rows = which.size(), d = all.cols();
+  const auto floats = std::size_t(tile_panel_floats(rows, d));
+  if (panels_.size() < floats) panels_.resize(floats);
+  transpose_to_tile_panels(rows, d, take(positions, which), d, panels_.data());
+  part_ = part;
+  which_ = which;
+  return panels_.data();
+}
+
+void HeadRows::add_product(Strided a, Spans inner_of_rows, const float* b, std::int64_t inner,
+                           const Positions& positions, Range which) {
   const std::int64_t n = which.size(), d = all.cols();
   if (positions.are_neighbours(which)) {
-    gemm.product(transpose_a, false, n, d, inner, a, lda, b, d, 1,
-                 all.row(positions.at(which.begin)).data(), d);
+    float* rows = all.row(positions.at(which.begin)).data();
+    add_tile_product(n, d, inner, a, inner_of_rows, b, d, rows, d);
     return;
   }
   float* more = copies(n);
-  gemm.product(transpose_a, false, n, d, inner, a, lda, b, d, 0, more, d);
+  std::fill_n(more, n * d, 0.0f);
+  add_tile_product(n, d, inner, a, inner_of_rows, b, d, more, d);
   for_each_run(positions, which, [&](std::int64_t i, std::int64_t position, std::int64_t rows) {
     all.middleRows(position, rows) += Eigen::Map<const Mat>(more + i * d, rows, d);
   });

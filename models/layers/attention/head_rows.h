@@ -1,28 +1,43 @@
 // Rows of one head's queries or keys, of which a tile takes some.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
-#include "kernels/gemm.h"
+#include "kernels/tile_product.h"
 #include "models/layers/attention/pattern.h"
 #include "models/matrix.h"
 
 namespace scaling {
+
+/// One head's columns of one example's rows.
+struct HeadPart {
+  std::int64_t row, column, rows, d;
+};
 
 /// Neighbours are used where they are, others through a copy.
 class HeadRows {
  public:
   Mat all;  ///< (positions, d_head)
 
-  /// Some of the positions' rows one after another; until the next call of this or of add_product.
+  void load(const Mat& from, const HeadPart& part);
+  void save(Mat& to, const HeadPart& part) const;
+
+  /// Some of the positions' rows one after another; until the next call of this, of panels or of
+  /// add_product.
   const float* take(const Positions& positions, Range which);
-  /// Adds a' b to these rows: a' (rows, inner) is a, or its transpose; b (inner, d_head).
-  void add_product(const Gemm& gemm, bool transpose_a, const float* a, std::int64_t lda,
-                   const float* b, std::int64_t inner, const Positions& positions, Range which);
+  /// The same rows in panels (kernels/tile_product.h), until others are asked for or rows are
+  /// loaded. positions: those of the plan's `part`.
+  const float* panels(std::int64_t part, const Positions& positions, Range which);
+  /// Adds a b to these rows: a (rows, inner), within its spans; b (inner, d_head).
+  void add_product(Strided a, Spans inner_of_rows, const float* b, std::int64_t inner,
+                   const Positions& positions, Range which);
 
  private:
   float* copies(std::int64_t rows);
-  std::vector<float> copies_;
+  Floats copies_, panels_;
+  std::int64_t part_ = -1;  // of what is in panels_
+  Range which_;
 };
 
 }  // namespace scaling
