@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <utility>
 
+#include "experiments/machine/tile_products.h"
 #include "kernels/bf16_dot/bf16_dot.h"
 #include "kernels/cases.h"
 #include "kernels/ceilings.h"
@@ -164,6 +166,9 @@ class KernelStudy : public StopwatchStudy {
         }
       }
     }
+    // Threads share heads, not tiles.
+    if (threads > 1) return;
+    for (TileBenchmark& tile : tile_benchmarks()) add(tile.name, threads, std::move(tile.run));
   }
 
   Settings settings() const override {

@@ -3,7 +3,7 @@
 //
 // Names are kernel/shape/set/type/tokens, with /warm where the same weights are read again and
 // again; otherwise calls rotate through more weights than the last-level cache holds. The
-// stopwatch's own /real_time ends each name. For example
+// stopwatch's own /real_time ends each name. At one thread also tile_products.h. For example
 //   bench_kernels --benchmark_filter='multiplicative/.*/simd/f32/1/real' --threads 2
 #pragma once
 
