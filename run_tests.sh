@@ -14,6 +14,16 @@ Example: ./run_tests.sh -- -R kernels
 EOF
 }
 
+# The Python tests of a folder; what they say is printed whole when they end.
+# shellcheck disable=SC2317  # xargs calls it
+test_folder() {
+  local status=0 said
+  said=$("$python" -m unittest discover -s "$1" -t "$1" -p '*test*.py' 2>&1) || status=$?
+  printf '%s: %s\n' "$1" "$said"
+  return "$status"
+}
+export -f test_folder
+
 preset=release
 fast=no
 while (( $# )); do
@@ -40,10 +50,10 @@ if [[ $preset == release && $fast == no ]]; then
   echo "== Python tests"
   python=/usr/bin/python3
   [[ -x $python ]] || python=python3
-  export PYTHONDONTWRITEBYTECODE=1
-  for folder in tests tests/plots tests/tools experiments/peers experiments/scoring; do
-    $python -m unittest discover -s "$folder" -t "$folder" -p '*test*.py'
-  done
+  export python PYTHONDONTWRITEBYTECODE=1
+  # A folder on each processor, the longest first.
+  printf '%s\n' tests/plots tests/tools tests experiments/peers experiments/scoring \
+    | xargs -P "$(nproc)" -I FOLDER bash -c "test_folder FOLDER"
 fi
 echo "== C++ tests ($preset)"
 status=0

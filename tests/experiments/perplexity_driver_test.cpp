@@ -274,6 +274,10 @@ TEST(PerplexityDriver, TrainsRecordsAndResumes) {
     EXPECT_EQ(r.status, Status::ok);
     EXPECT_TRUE(std::isfinite(r.value)) << r.metric;
     if (r.row == "dense" && r.metric == "evaluation" && r.config.at("step") == 60) last = r.value;
+    if (r.metric == "evaluation") {
+      const auto products = r.config.at("products").get<std::string>();
+      EXPECT_EQ(std::string(find_gemm(products).name), products);
+    }
     if (r.row == "dense" && r.metric == "log_perplexity") {
       EXPECT_EQ(r.value, last);
       EXPECT_LT(r.value, std::log(260.0));
@@ -775,7 +779,7 @@ std::string interrupt_when_grown(const Folder& folder, const std::string& row,
   }
   kill(child, SIGTERM);
   waitpid(child, &status, 0);
-  const std::string log = contents(folder / "log");
+  std::string log = contents(folder / "log");
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 130) << log;
   return log;
 }
