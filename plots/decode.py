@@ -250,6 +250,7 @@ def cache_share(records, token_bytes):
     )
 
 
+@functools.cache
 def row_figures(records, experiment, row, threads):
     """{ending: Value} of one row of a table; what cannot be derived is absent.
 

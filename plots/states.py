@@ -32,6 +32,7 @@ CERTAIN = 0.05
 MAX_EFFICIENCY = 1.03  # above it, something is measured or counted wrongly
 
 
+@functools.cache
 def of_machine(records, threads):
     """The States at so many threads, from the read beside every decode of the folder, or None."""
     reads = [decode.read for decode in _decodes(records, threads)]
@@ -57,6 +58,7 @@ def _decodes(records, threads):
     ]
 
 
+@functools.cache
 def views(records, threads):
     """[(records of one state, suffix of its ids)], the fast or only one first.
 
@@ -138,6 +140,7 @@ class InState:
     def get(self, experiment, row, threads, metric):
         return self.of_row(experiment, row, threads).get(metric)
 
+    @functools.cache  # noqa: B019  (as long-lived as the program)
     def paired(self, experiment, above, below, threads, metric):
         """Value of above / below, sitting by sitting; None if one of the rows has no decodes.
 

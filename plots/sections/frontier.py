@@ -13,7 +13,7 @@ import decode
 import records as rec
 import states
 import training_curves
-from report import cell, count, header, line, number
+from report import bare, cell, count, header, line, number
 from report import nats as nats_cell
 from section import Section, of
 from sections import quality
@@ -50,10 +50,22 @@ WORDS = (
 )
 
 
+OWN = "_own"  # ends the name of a row's twin that takes the choices of its own, random weights
+TWINS = (
+    "What trained choices change, in time and in rows of W1 that a decode touches: a row, whose blocks take those of its "
+    "trained model's trace, over its twin with the choices of random weights, in the same rounds where there were any."
+)
+
+
 class Point(NamedTuple):
     row: str
     nats: Value
     time: Value  # ms a token
+
+
+def rows_of(records, experiment):
+    """The rows of a table but for twins."""
+    return [row for row in records.rows(experiment) if not row.endswith(OWN)]
 
 
 def curves_of(records, rows):
@@ -75,7 +87,7 @@ def nats_of(curves, row):
 def points(records, experiment, curves, threads=1):
     """[Point] of the rows that have both."""
     found = []
-    for row in records.rows(experiment):
+    for row in rows_of(records, experiment):
         nats = nats_of(curves, row)
         time = measured(records, experiment, row, threads, "token_ms")
         if nats and time:
@@ -106,7 +118,7 @@ def differing(records, experiment, curves, row):
 
 def is_own_width(records, experiment, curves):
     """Whether the table is of the width that was trained."""
-    rows = [row for row in records.rows(experiment) if nats_of(curves, row)]
+    rows = [row for row in rows_of(records, experiment) if nats_of(curves, row)]
     return bool(rows) and all(
         setting(records.get(experiment, row, 1, "token_ms"), "d_model")
         == curves.setting(row, "d_model")
@@ -165,7 +177,7 @@ def table(report, experiment, curves):
         "floor",
         "measured",
     )
-    for row in records.rows(experiment):
+    for row in rows_of(records, experiment):
         nats = nats_of(curves, row)
         time = measured(records, experiment, row, 1, "token_ms")
         floor = measured(records, experiment, row, 1, "token_floor_ms")
@@ -183,13 +195,39 @@ def table(report, experiment, curves):
     return lines
 
 
+def twins(records, experiment):
+    """[(row, its time over its twin's, rows it touches, rows the twin does)], Values or None."""
+    known = records.rows(experiment)
+    return [
+        (
+            row,
+            decode.over(records, experiment, row, row + OWN, 1, "token_ms"),
+            *(measured(records, experiment, r, 1, "rows_touched") for r in (row, row + OWN)),
+        )
+        for row in known
+        if row + OWN in known
+    ]
+
+
+def twins_table(report, experiment):
+    lines = header("row", "time, trained over own", "rows touched, trained", "own")
+    for row, time, *touched in twins(report.records, experiment):
+        lines.append(
+            line(f"`{row}`", cell(report, time, "×", interval=True), *(bare(t) for t in touched))
+        )
+    return lines
+
+
 def write(report, own):
     for about in own:
-        rows = report.records.rows(about.name)
+        rows = rows_of(report.records, about.name)
         curves = curves_of(report.records, rows)
         if not rows or curves is None:
             continue
-        same = "Times are of models as trained, with random weights."
+        same = (
+            "Times are of models as trained, with random weights; layers that choose take the choices of the trained "
+            "model's trace, where the row has one."
+        )
         if not is_own_width(report.records, about.name, curves):
             same = "Nats are of the width that was trained, times of this one's."
         else:
@@ -212,6 +250,8 @@ def write(report, own):
         for view, _ in states.views(report.records, 1):
             title = [f"**One thread{states.words_of(view)}**", ""] if states.words_of(view) else []
             report.add(*title, *table(report.of(view), about.name, curves))
+            if twins(view, about.name):
+                report.add(TWINS, "", *twins_table(report.of(view), about.name))
         report.figure(about.name)
 
 

@@ -146,6 +146,26 @@ class FrontierTest(made_up.WithCurves):
         text = self.report(trained() + decoded(d_ff=1024))
         self.assertIn("`ff_n16` differs in d_ff", text)
 
+    def test_a_twin_says_what_trained_choices_change_and_is_no_row(self):
+        twin = [
+            dict(r, row="ff_n16_own", value=r["value"] * (2 if r["metric"] == "token_ms" else 1))
+            for r in decoded()
+            if r["row"] == "ff_n16"
+        ]
+        touched = [
+            record("frontier_128", row, "rows_touched", n, threads=1, id="frontier.128", **ABOUT)
+            for row, n in (("ff_n16", 500), ("ff_n16_own", 900))
+        ]
+        items = trained() + decoded() + twin + touched
+        text = self.report(items)
+        self.assertIn("| `ff_n16` | 0.500×", text)
+        self.assertIn("| 500 | 900 |", text)
+        self.assertNotIn("| `ff_n16_own` |", text)
+        self.assertNotIn("trained over own", self.report(trained() + decoded()))
+        records = self.load(items)
+        points = frontier.points(records, "frontier_128", frontier.curves_of(records, ROWS))
+        self.assertEqual(sorted(p.row for p in points), sorted(ROWS))
+
     def test_of_several_experiments_that_of_the_most_tokens_counts(self):
         both = trained() + trained("fig1_5m", steps=3333)
         curves = frontier.curves_of(self.load(both + decoded()), ROWS)
