@@ -146,6 +146,13 @@ GOALS = (
         FULL,
     ),
     Goal(
+        "Terraformer of 24 blocks at 4,352 positions: peak memory of a training step over a plain one's",
+        "<=",
+        0.5,
+        ("table5.memory.terraformer.peak_share",),
+        FULL,
+    ),
+    Goal(
         "LSH attention: a training step of full attention over its own, 16,384 positions",
         ">=",
         6,

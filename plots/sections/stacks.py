@@ -23,6 +23,10 @@ LOOKS = {
     "stored": {"marker": "x", "linestyle": ":"},
     "reversible": {"marker": "o", "linestyle": "-"},
 }
+LAYERS = {
+    "sparse": "`sparse` has the sparse feed-forward and QKV.",
+    "terraformer": "`terraformer` has the sparse feed-forward, sparse QKV and a recurrence.",
+}
 PANELS = (
     ("stack_bytes", "decoder_layers", 1e-6, "kept by the stack, MB"),
     ("stack_bytes", "batch", 1e-6, "kept by the stack, MB"),
@@ -106,6 +110,9 @@ def figures_of(records, experiment, identifier):
             for stack in ("reversible", "stored", "plain")
         )
         found[f"{prefix}step_cost"] = ratio(ours, plain)
+        found[f"{prefix}peak_share"] = ratio(
+            found[f"{prefix}peak_memory_bytes"], found[f"{prefix}plain_peak_memory_bytes"]
+        )
         found[f"{prefix}step_cost_over_stored"] = ratio(ours, stored)
     for family in families(records, experiment):
         for metric in ("gradient_error", "reconstruction_error"):
@@ -226,7 +233,12 @@ def write_one(report, experiment, title):
         f"decoder-only model{f' ({shape})' if shape else ''}: `plain`; `stored`, the "
         "reversible function with its activations kept all the same; `reversible`. Every "
         "row has two attentions a block, as reversible decoder blocks have, so that the "
-        "work is equal. `sparse` has the sparse feed-forward and QKV.",
+        "work is equal."
+        + "".join(
+            f" {words}"
+            for layers, words in LAYERS.items()
+            if layers in layers_in(report.records, experiment)
+        ),
     )
     report.add(
         "*Kept*: bytes that a stack holds in the heap after a step, what the forward pass "
@@ -276,12 +288,21 @@ def write(report, own):
         write_one(report, about.name, about.title)
 
 
+def is_swept(records, experiment, metric, over):
+    """Whether anything has two points."""
+    return any(
+        len(curve(records, experiment, family, metric, over)) > 1
+        for family in families(records, experiment)
+    )
+
+
 def draw(records, experiment):
     """Memory against depth and batch and step time against depth."""
-    if not depths(records, experiment):
-        raise chart.Missing(f"no steps in {experiment}")
-    figure, panels = chart.new(8.6, panels=len(PANELS))
-    for axes, (metric, over, factor, words) in zip(panels, PANELS):
+    shown = [panel for panel in PANELS if is_swept(records, experiment, *panel[:2])]
+    if not shown:
+        raise chart.Missing(f"no sweep in {experiment}")
+    figure, panels = chart.new(2.15 * len(shown), panels=len(shown))
+    for axes, (metric, over, factor, words) in zip(panels, shown):
         ticks = set()
         for index, layers in enumerate(layers_in(records, experiment)):
             colour = chart.style_of(layers, index)["color"]
@@ -304,14 +325,17 @@ def draw(records, experiment):
         (x, scaled(v, 1e-6))
         for x, v in curve(records, experiment, "dense_plain", "model_bytes", "decoder_layers")
     ]
-    panels[2].plot(
-        [x for x, _ in weights],
-        [v.value for _, v in weights],
-        label="weights and gradients, dense",
-        **chart.LIMIT,
-    )
-    panels[2].legend(*panel_legend(panels[2]), loc="upper left")
-    panels[3].set_xlabel(f"decoder blocks ({threads(records, experiment)} threads)")
+    for axes, (metric, over, *_) in zip(panels, shown):
+        if metric == "peak_memory_bytes" and weights:
+            axes.plot(
+                [x for x, _ in weights],
+                [v.value for _, v in weights],
+                label="weights and gradients, dense",
+                **chart.LIMIT,
+            )
+            axes.legend(*panel_legend(axes), loc="upper left")
+        if metric == "step_ms":
+            axes.set_xlabel(f"{WORDS[over]} ({threads(records, experiment)} threads)")
     chart.legend_above(panels[0])
     return figure
 

@@ -11,7 +11,7 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1] / "plots")]
 
 import make_report  # noqa: E402
 import summarise  # noqa: E402
-from made_up import STACKS, TABLE1, TABLE2, ceilings, record, row  # noqa: E402
+from made_up import STACKS, TABLE1, TABLE2, ceilings, record, row, stack  # noqa: E402
 from sections import machine, stacks, table_figures  # noqa: E402
 from with_folder import WithFolder  # noqa: E402
 
@@ -121,6 +121,34 @@ class ReversibilityTest(WithFolder):
         ):
             self.assertAlmostEqual(found[f"reversible.{name}"].value, value, msg=name)
         self.assertNotIn("reversible.step_cost_over_stored", found)
+
+    def test_peak_memory_of_the_deepest_is_a_share_of_the_plain_stack_s(self):
+        self.assertNotIn("reversible.peak_share", summarise.figures(self.load(STACKS)))
+        peaks = [
+            r
+            for stack_name, depth, peak in (
+                ("plain", 2, 30.0),
+                ("plain", 24, 200.0),
+                ("reversible", 2, 25.0),
+                ("reversible", 24, 50.0),
+            )
+            for r in stack(f"dense_{stack_name}", depth, 4, peak_memory_bytes=peak)
+        ]
+        found = summarise.figures(self.load(STACKS + peaks))
+        self.assertAlmostEqual(found["reversible.peak_share"].value, 0.25)
+
+    def test_what_is_not_swept_has_no_panel(self):
+        def panels(items):
+            axes = stacks.draw(self.load(items), "reversibility").axes
+            return [(a.get_ylabel(), a.get_xlabel()) for a in axes]
+
+        batches = ("kept by the stack, MB", "sequences")
+        self.assertIn(batches, panels(STACKS))
+        of_one_batch = [r for r in STACKS if not r["row"].endswith("_b1")]
+        self.assertNotIn(batches, panels(of_one_batch))
+        self.assertEqual(len(panels(of_one_batch)), 2)  # what is kept, and steps
+        with self.assertRaises(stacks.chart.Missing):
+            panels([r for r in of_one_batch if "_d2_" in r["row"]])
 
     def test_rows_of_other_layers_have_ids_tables_and_curves(self):
         other = [dict(r, row=r["row"].replace("dense", "low_rank")) for r in STACKS]
