@@ -5,9 +5,7 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <functional>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -32,25 +30,10 @@ class Folder {
 };
 
 /// Text of the UserError that `action` throws.
-inline std::string message_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "no error";
-}
+std::string message_of(const std::function<void()>& action);
 
-inline void expect_mentions(const std::string& message, const std::vector<std::string>& words) {
-  for (const std::string& word : words) {
-    EXPECT_NE(message.find(word), std::string::npos)
-        << "'" << word << "' is missing in: " << message;
-  }
-}
+void expect_mentions(const std::string& message, const std::vector<std::string>& words);
 
-inline std::string contents(const std::string& path) {
-  std::ifstream in(path);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
+std::string contents(const std::string& path);
 
 }  // namespace scaling

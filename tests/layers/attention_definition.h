@@ -1,7 +1,6 @@
 // Attention as it is defined, one row after another in double precision, for tests.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -24,12 +23,7 @@ struct AttentionResult {
   Mat o, dq, dk, dv;
 };
 
-inline void expect_same(const AttentionResult& ours, const AttentionResult& expected) {
-  expect_close(ours.o, expected.o, "o");
-  expect_close(ours.dq, expected.dq, "dq");
-  expect_close(ours.dk, expected.dk, "dk");
-  expect_close(ours.dv, expected.dv, "dv");
-}
+void expect_same(const AttentionResult& ours, const AttentionResult& expected);
 
 /// Forward and backward, `times` over, with the same draws.
 template <class Layer>
@@ -46,73 +40,15 @@ AttentionResult run_attention(const Layer& layer, Pass pass, const AttentionInpu
 }
 
 /// alpha-entmax of a row, softmax for an alpha of 1: the threshold by halving its interval.
-inline Eigen::VectorXd normalised(const Eigen::VectorXd& logits, double alpha) {
-  const Eigen::ArrayXd z = logits.array() - logits.maxCoeff();
-  if (alpha == 1) return z.exp() / z.exp().sum();
-  const auto at = [&](double tau) -> Eigen::ArrayXd {
-    const Eigen::ArrayXd above = ((alpha - 1) * z - tau).max(0);
-    if (alpha == 2) return above;
-    if (alpha == 1.5) return above.square();
-    return above.unaryExpr([&](double u) { return u > 0 ? std::pow(u, 1 / (alpha - 1)) : 0.0; });
-  };
-  double low = -1, high = 0;
-  for (int i = 0; i < 45; ++i) (at((low + high) / 2).sum() >= 1 ? low : high) = (low + high) / 2;
-  return at((low + high) / 2);
-}
+Eigen::VectorXd normalised(const Eigen::VectorXd& logits, double alpha);
 
 /// One example: logits of padding replaced by -1e9 (they learn nothing), pairs that are not allowed
 /// and under a causal mask later keys left out.
-inline AttentionResult define_attention(
+AttentionResult define_attention(
     const AttentionInput& in, std::int64_t heads, const AttentionMask& mask, double alpha = 1,
-    const std::function<bool(std::int64_t, std::int64_t)>& is_allowed = nullptr) {
-  using Double = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-  const std::int64_t d = in.q.cols() / heads, queries = in.q.rows(), keys = in.k.rows();
-  AttentionResult r{Mat(queries, in.q.cols()), Mat(queries, in.q.cols()), Mat(keys, in.k.cols()),
-                    Mat(keys, in.k.cols())};
-  for (std::int64_t head = 0; head < heads; ++head) {
-    const auto of = [&](const Mat& m) -> Double {
-      return m.middleCols(head * d, d).cast<double>();
-    };
-    const Double q = of(in.q), k = of(in.k), v = of(in.v), dout = of(in.dout);
-    const double scale = 1 / std::sqrt(double(d));
-    Double a = q * k.transpose() * scale;
-    const Double da = dout * v.transpose();
-    Double ds(queries, keys);
-    for (std::int64_t t = 0; t < queries; ++t) {
-      for (std::int64_t j = 0; j < keys; ++j) {
-        if (mask.keys && !mask.keys[j]) a(t, j) = -1e9;
-        if ((mask.causal && j > t) || (is_allowed && !is_allowed(t, j))) a(t, j) = -HUGE_VAL;
-      }
-      const Eigen::VectorXd p = normalised(a.row(t), alpha);
-      a.row(t) = p;
-      const Eigen::VectorXd s =
-          p.unaryExpr([alpha](double x) { return x > 0 ? std::pow(x, 2 - alpha) : 0.0; });
-      ds.row(t) = s.cwiseProduct(da.row(t).transpose()) - s * s.dot(da.row(t)) / s.sum();
-    }
-    ds *= scale;
-    for (std::int64_t j = 0; mask.keys && j < keys; ++j) {
-      if (!mask.keys[j]) ds.col(j).setZero();
-    }
-    r.o.middleCols(head * d, d) = (a * v).cast<float>();
-    r.dq.middleCols(head * d, d) = (ds * k).cast<float>();
-    r.dk.middleCols(head * d, d) = (ds.transpose() * q).cast<float>();
-    r.dv.middleCols(head * d, d) = (a.transpose() * dout).cast<float>();
-  }
-  return r;
-}
+    const std::function<bool(std::int64_t, std::int64_t)>& is_allowed = nullptr);
 
 /// One sequence step by step, in one thread.
-inline Mat decode_attention(const SelfAttention& layer, const AttentionInput& in) {
-  Mat o(in.q.rows(), in.q.cols());
-  const auto cache = layer.make_cache(1, in.q.rows());
-  Barrier barrier(1);
-  std::vector<float> workspace(std::size_t(layer.workspace_floats(1, 1)));
-  for (std::int64_t t = 0; t < in.q.rows(); ++t) {
-    const StepContext ctx{find_kernel_set("simd"), barrier, 0, 1, 1, t, workspace.data()};
-    layer.step(ctx, *cache, in.q.row(t).data(), in.k.row(t).data(), in.v.row(t).data(),
-               o.row(t).data());
-  }
-  return o;
-}
+Mat decode_attention(const SelfAttention& layer, const AttentionInput& in);
 
 }  // namespace scaling

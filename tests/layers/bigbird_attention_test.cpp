@@ -4,6 +4,7 @@
 #include "models/layers/attention/full.h"
 #include "models/layers/attention/patterns/bigbird.h"
 #include "tests/layers/pattern_checks.h"
+#include "tests/training/training_harness.h"
 
 namespace scaling {
 namespace {

@@ -2,6 +2,7 @@
 // gradients go where values came from.
 #include <cmath>
 
+#include "models/layers/parts/module_knobs.h"
 #include "models/layers/parts/multiplicative_dense.h"
 #include "tests/layers/layer_harness.h"
 #include "tests/training/training_harness.h"

@@ -13,6 +13,7 @@
 #include "models/sparsefinder/graph.h"
 #include "models/sparsefinder/predictors.h"
 #include "tests/layers/pattern_checks.h"
+#include "tests/training/training_harness.h"
 
 namespace scaling {
 namespace {

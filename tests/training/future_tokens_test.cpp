@@ -16,6 +16,7 @@
 #include "tests/experiments/harness_helpers.h"
 #include "tests/layers/layer_harness.h"
 #include "tests/layers/pattern_checks.h"
+#include "tests/training/training_harness.h"
 
 namespace scaling {
 namespace {
