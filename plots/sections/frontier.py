@@ -44,12 +44,14 @@ SAME = (
 )
 WORDS = (
     "Each row is a model of one size decoded token by token by one thread, one sequence; *nats* are of the "
-    "curve of the same name in `{experiment}` ({tokens} tokens, seeds in their interval). *On the frontier*: "
+    "curve of the same name in `{experiment}` ({tokens} tokens, seeds in their interval), *above* those of the "
+    "baseline seed by seed: rows are compared by these. *On the frontier*: "
     "no other row is both faster and better, in the means. The ladder, dense over row: what the layer promises "
     "in FLOPs, in weights read and in the sum of its phases' limits, and what a token gains. {same}"
 )
 
 
+FEWEST = 3  # seeds whose interval a figure shows
 OWN = "_own"  # ends the name of a row's twin that takes the choices of its own, random weights
 TWINS = (
     "What trained choices change, in time and in rows of W1 that a decode touches: a row, whose blocks take those of its "
@@ -169,6 +171,7 @@ def table(report, experiment, curves):
     lines = header(
         "row",
         "nats/token",
+        "above",
         "token, ms",
         "of its floor",
         "on the frontier",
@@ -186,6 +189,7 @@ def table(report, experiment, curves):
             line(
                 f"`{row}`",
                 nats_cell(nats, ""),
+                nats_cell(quality.row_figures(curves, row).get("gap") if nats else None),
                 cell(report, time),
                 f"{floor.value / time.value:.0%}" if floor and time else "–",
                 "yes" if row in best else "no" if nats and time else "–",
@@ -256,7 +260,10 @@ def write(report, own):
 
 
 def draw(records, experiment):
-    """Nats a token over measured ms a token, of two states of memory in the fast one, and the steps of the frontier."""
+    """Nats a token over measured ms a token, of two states of memory in the fast one, and the steps of the frontier.
+
+    Small marks are single seeds; of two seeds Student's interval would hide everything else.
+    """
     records, _ = states.views(records, 1)[0]
     curves = curves_of(records, records.rows(experiment))
     found = points(records, experiment, curves)
@@ -268,12 +275,15 @@ def draw(records, experiment):
     axes.step(*zip(*steps), where="post", **chart.LIMIT)
     for index, point in enumerate(found):
         look = chart.style_of(point.row, index) | {"linestyle": "none"}
+        whiskers = chart.bars([point.nats]) if point.nats.seeds >= FEWEST else None
         axes.errorbar(
-            point.time.value,
-            point.nats.value,
-            chart.bars([point.nats]),
-            chart.bars([point.time]),
-            **look,
+            point.time.value, point.nats.value, whiskers, chart.bars([point.time]), **look
+        )
+        of_seeds = [r["value"] for r in curves.by_seed(point.row, "log_perplexity").values()]
+        axes.plot(
+            [point.time.value] * len(of_seeds),
+            of_seeds,
+            **look | {"markersize": 2, "label": "_of a seed"},
         )
         axes.annotate(
             point.row,

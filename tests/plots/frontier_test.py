@@ -26,10 +26,10 @@ ROWS = {
 TRAINED = {"steps": 1000, "batch": 16, "length": 96, "d_model": 128, "d_ff": 2048}
 
 
-def trained(name="fig1_1m5", **more):
+def trained(name="fig1_1m5", seeds=(1, 2), **more):
     found = []
     for row, (nats, _, _, knobs) in ROWS.items():
-        for seed in (1, 2):
+        for seed in seeds:
             config = {"feed_forward": "dense", **TRAINED, **knobs, **more}
             found += made_up.curve(row, nats + 0.01 * seed, seed, experiment=name, config=config)
     return found
@@ -119,6 +119,18 @@ class FrontierTest(made_up.WithCurves):
         text = self.report(trained() + decoded())
         self.assertIn("| `small` | 4.4150 ", text)
         self.assertIn("| yes | 5.00× | 5.00× | 4.00× | 4.00× |", text)
+
+    def test_a_figure_shows_seeds_and_their_interval_from_three_on(self):
+        for seeds in ((1, 2), (1, 2, 3)):
+            records = self.load(trained(seeds=seeds) + decoded())
+            (axes,) = frontier.draw(records, "frontier_128").axes
+            self.assertEqual({bars.has_yerr for bars in axes.containers}, {len(seeds) > 2})
+            single = [each for each in axes.lines if each.get_label() == "_of a seed"]
+            self.assertEqual({len(each.get_ydata()) for each in single}, {len(seeds)})
+
+    def test_rows_stand_above_the_baseline_seed_by_seed(self):
+        text = self.report(trained() + decoded())
+        self.assertIn("| `small` | 4.4150 [4.3515, 4.4785] | +0.4000 [+0.4000, +0.4000] |", text)
 
     def test_two_states_have_times_and_tables_of_their_own(self):
         items = trained() + in_states(decoded())
