@@ -20,40 +20,10 @@ inline std::array<std::uint32_t, 4> random_bits(std::uint64_t seed, std::uint64_
   return {bits[0], bits[1], bits[2], bits[3]};
 }
 
-/// bits[4 * i + j] = random_bits(seed, stream, first + i)[j] for i < kCounters, in loops that
-/// compilers vectorise.
-template <int kCounters>
-inline void many_random_bits(std::uint64_t seed, std::uint64_t stream, std::uint64_t first,
-                             std::uint32_t* bits) {
-  std::uint32_t a[kCounters], b[kCounters], c[kCounters], d[kCounters];
-  for (int i = 0; i < kCounters; ++i) {
-    const std::uint64_t index = first + std::uint64_t(i);
-    a[i] = std::uint32_t(index);
-    b[i] = std::uint32_t(index >> 32);
-    c[i] = std::uint32_t(stream);
-    d[i] = std::uint32_t(stream >> 32);
-  }
-  auto k0 = std::uint32_t(seed), k1 = std::uint32_t(seed >> 32);
-  for (int round = 0; round < 10; ++round) {
-#pragma GCC unroll 1  // g++ would rather unroll the loop than vectorise it
-    for (int i = 0; i < kCounters; ++i) {
-      const std::uint64_t p = std::uint64_t(0xD2511F53u) * a[i];
-      const std::uint64_t q = std::uint64_t(0xCD9E8D57u) * c[i];
-      a[i] = std::uint32_t(q >> 32) ^ b[i] ^ k0;
-      c[i] = std::uint32_t(p >> 32) ^ d[i] ^ k1;
-      b[i] = std::uint32_t(q);
-      d[i] = std::uint32_t(p);
-    }
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
-  }
-  for (int i = 0; i < kCounters; ++i) {
-    bits[4 * i] = a[i];
-    bits[4 * i + 1] = b[i];
-    bits[4 * i + 2] = c[i];
-    bits[4 * i + 3] = d[i];
-  }
-}
+/// bits[4 * i + j] = random_bits(seed, stream, first + i)[j] for i < counters, a vector of counters
+/// at once.
+void many_random_bits(std::uint64_t seed, std::uint64_t stream, std::uint64_t first,
+                      std::int64_t counters, std::uint32_t* bits);
 
 /// Uniform in (0, 1), 24 bits of it.
 inline float unit_float(std::uint32_t bits) {

@@ -11,7 +11,7 @@
 namespace scaling {
 namespace {
 
-constexpr int kLanes = 64;             // counters drawn together: 256 values, the state stays in L1
+constexpr int kCounters = 64;          // counters drawn together: 256 values, the state stays in L1
 constexpr std::int64_t kChunk = 4096;  // values converted together
 
 /// FNV-1a, 64 bits.
@@ -23,7 +23,7 @@ std::uint64_t stream_of(const std::string& name) {
 
 /// 256 values from 256 draws; element pairs share a Box-Muller radius.
 void convert(const std::uint32_t* bits, Initializer init, float* values) {
-  constexpr int n = 4 * kLanes;
+  constexpr int n = 4 * kCounters;
   if (init.kind == Initializer::Kind::uniform) {
     // unit_float, spread over (-scale, scale); 24-bit integers convert exactly.
     const float step = init.scale * 0x1p-23f;
@@ -45,14 +45,14 @@ void draw(std::uint64_t seed, std::uint64_t stream, Initializer init, std::int64
     return;
   }
   SCALING_CHECK(init.kind != Initializer::Kind::positions);
-  std::uint32_t bits[4 * kLanes];
-  float values[4 * kLanes];
+  std::uint32_t bits[4 * kCounters];
+  float values[4 * kCounters];
   for (std::int64_t at = begin, end = begin + n; at < end;) {
     const std::int64_t first = at / 4;
-    many_random_bits<kLanes>(seed, stream, std::uint64_t(first), bits);
+    many_random_bits(seed, stream, std::uint64_t(first), kCounters, bits);
     const std::int64_t skip = at - 4 * first;
-    const std::int64_t take = std::min<std::int64_t>(4 * kLanes - skip, end - at);
-    if (skip == 0 && take == 4 * kLanes) {
+    const std::int64_t take = std::min<std::int64_t>(4 * kCounters - skip, end - at);
+    if (skip == 0 && take == 4 * kCounters) {
       convert(bits, init, out);
     } else {
       convert(bits, init, values);

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "hwy/targets.h"
 #include "kernels/random.h"
+#include "tests/kernels/every_target.h"
 
 namespace scaling {
 namespace {
@@ -91,15 +91,6 @@ double sorted_threshold(bool squares, const Floats& z) {
   return tau;
 }
 
-void for_every_instruction_set(const std::function<void()>& test) {
-  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    SCOPED_TRACE(hwy::TargetName(target));
-    hwy::SetSupportedTargetsForTest(target);
-    test();
-    hwy::SetSupportedTargetsForTest(0);
-  }
-}
-
 void for_rows(const std::function<void(const Floats&)>& test) {
   for (const std::int64_t n : kLengths) {
     for (const float spread : kSpreads) {
@@ -110,7 +101,7 @@ void for_rows(const std::function<void(const Floats&)>& test) {
 }
 
 TEST(Entmax, ThresholdsAreThoseOfSorting) {
-  for_every_instruction_set([] {
+  on_every_target([] {
     const auto expect_sorted = [](const Floats& z) {
       Floats scratch = z;
       const float sparsemax = entmax_threshold(2, scratch.data(), size_of(z));
@@ -135,7 +126,7 @@ TEST(Entmax, ThresholdsAreThoseOfSorting) {
 double tolerance(double alpha) { return alpha <= 2 ? 1e-6 : std::pow(4e-7, 1 / (alpha - 1)); }
 
 TEST(Entmax, RowsAreTheDefinition) {
-  for_every_instruction_set([] {
+  on_every_target([] {
     for (const double alpha : kAlphas) {
       SCOPED_TRACE(alpha);
       for_rows([alpha](const Floats& z) {
@@ -255,7 +246,7 @@ TEST(Entmax, WhatIsKeptTakesWhatWasLost) {
 /// s g - s (sum of s g) / (sum of s), one column of the Jacobian after another, against central
 /// differences of the definition.
 TEST(Entmax, SlopesMakeTheJacobian) {
-  for_every_instruction_set([] {
+  on_every_target([] {
     for (const double alpha : kAlphas) {
       for (const float spread : {0.1f, 1.0f, 3.0f}) {
         SCOPED_TRACE(std::to_string(alpha) + " of spread " + std::to_string(spread));

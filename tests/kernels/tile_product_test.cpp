@@ -7,8 +7,8 @@
 #include <functional>
 #include <vector>
 
-#include "hwy/targets.h"
 #include "kernels/random.h"
+#include "tests/kernels/every_target.h"
 
 namespace scaling {
 namespace {
@@ -34,15 +34,6 @@ const std::vector<Shape>& shapes() {
       {7, 33, 4},    {11, 7, 300},  {12, 64, 200}, {13, 65, 63}, {25, 3, 1},     {64, 192, 64},
       {192, 64, 64}, {64, 64, 513}, {4, 40, 24},   {64, 15, 8},  {24, 129, 130}, {37, 95, 257}};
   return all;
-}
-
-void on_every_target(const std::function<void()>& body) {
-  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    hwy::SetSupportedTargetsForTest(target);
-    SCOPED_TRACE(hwy::TargetName(target));
-    body();
-  }
-  hwy::SetSupportedTargetsForTest(0);
 }
 
 /// That c (m, ldc) is before + A B, and nothing beside its n columns was touched.

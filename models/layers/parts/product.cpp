@@ -135,12 +135,12 @@ void drop(const Pass& pass, std::uint64_t stream, std::int64_t first, std::int64
   const float keep = pass.kept_scale();
   // An element is dropped if its 32 bits are below the rate.
   const auto threshold = std::uint32_t(double(pass.dropout) * 4294967296.0);
-  constexpr int kCounters = 32;  // drawn together; fewer are not vectorised well
+  constexpr std::int64_t kCounters = 64;  // drawn together
   std::uint32_t bits[4 * kCounters];
   for (std::int64_t i = 0; i < n;) {
     const std::int64_t at = first + i, skip = at % 4;
-    many_random_bits<kCounters>(pass.seed, stream, std::uint64_t(at / 4), bits);
     const std::int64_t take = std::min(4 * kCounters - skip, n - i);
+    many_random_bits(pass.seed, stream, std::uint64_t(at / 4), (skip + take + 3) / 4, bits);
     for (std::int64_t j = 0; j < take; ++j) {
       values[i + j] *= bits[skip + j] < threshold ? 0.0f : keep;
     }
