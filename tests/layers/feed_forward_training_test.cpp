@@ -215,7 +215,7 @@ TEST(SparseTrainingTest, HardCallTeachesOnlyChosenAndActiveNeurons) {
   std::int64_t active = 0;
   for (std::int64_t b = 0; b < c.d_ff / n; ++b) {
     const std::int64_t k = b * n + run.sparse().chosen[std::size_t(b)];
-    const bool is_active = run.sparse().h(0, k) > 0;
+    const bool is_active = run.sparse().active(0, b) > 0;
     active += is_active;
     for (std::int64_t j = b * n; j < (b + 1) * n; ++j) {
       EXPECT_EQ(w1.row(j).squaredNorm() > 0, is_active && j == k) << j;

@@ -43,15 +43,26 @@ TEST_P(FeedForwardPricing, TrainingComputesWhatForwardFlopsSays) {
   for (const char* selector : {"learned", "random", "hash"}) {
     ModelConfig c = small_config();
     set_field(c, "selector", selector);
+    set_field(c, "hard_probability", "0");
     const TrainedLayer<FeedForward> held(make_feed_forward(GetParam(), c));
     const auto kept = held.layer->make_activations();
     const Mat x = random_mat(kRows, c.d_model, 1);
     Mat y;
-    EXPECT_EQ(counted_flops([&](Pass& pass) { held.layer->forward(pass, x, *kept, y); }),
+    // Of other selectors all calls are hard, and gather what they compute: no product with all.
+    const bool gathers = GetParam() == "sparse" && std::string(selector) != "learned";
+    const double gathered = gathers ? 4 * double(c.d_model * (c.d_ff / sparsity_of(c))) : 0;
+    EXPECT_EQ(counted_flops([&](Pass& pass) { held.layer->forward(pass, x, *kept, y); }) + gathered,
               held.layer->forward_flops())
         << selector;
     EXPECT_GE(held.layer->forward_flops(), total(held.layer->step_cost(1, WeightType::f32)).flops);
   }
+}
+
+TEST(Pricing, HardCallsOfTheSparseFeedForwardComputeWhatAStepDoes) {
+  ModelConfig c = small_config();
+  set_field(c, "hard_probability", "1");
+  const auto layer = make_feed_forward("sparse", c);
+  EXPECT_EQ(layer->forward_flops(), total(layer->step_cost(1, WeightType::f32)).flops);
 }
 
 INSTANTIATE_TEST_SUITE_P(Catalog, FeedForwardPricing,
@@ -191,10 +202,13 @@ TEST(Pricing, ActivationsWeighWhatTheySay) {
   for (const std::string& name : implementations_of("feed_forward")) {
     const TrainedLayer<FeedForward> t(make_feed_forward(name, c));
     const double held = held_floats(*t.layer, c, [&](const Mat& x, Activations& kept) {
-      Pass pass = training_pass();
-      Mat y, dx;
-      t.layer->forward(pass, x, kept, y);
-      t.layer->backward(pass, x, kept, y, dx);
+      for (const double hard_share : {0.0, 1.0}) {
+        Pass pass = training_pass();
+        pass.hard_share = hard_share;
+        Mat y, dx;
+        t.layer->forward(pass, x, kept, y);
+        t.layer->backward(pass, x, kept, y, dx);
+      }
     });
     expect_said(held, t.layer->activation_floats(), name);
   }

@@ -536,10 +536,13 @@ TEST(TransformerTraining, FlopsAreThreeTimesTheProducts) {
   const double rows = 3 * 8, pairs = 3 * 8 * 9 / 2.0;
   const double forward = rows * (2 * (8 * d * d + 4 * d * f) + 2 * d * v) + 2 * pairs * 4 * d;
   EXPECT_DOUBLE_EQ(Transformer(config).training_flops(3, 0, 8), 3 * forward);
-  // Every neuron of the sparse layer is multiplied in training.
+  // Every neuron of the sparse layer is multiplied in training's soft calls, in hard ones 1/N.
   ModelConfig sparse = config;
   sparse.feed_forward = "sparse";
+  set_field(sparse, "hard_probability", "0");
   EXPECT_GT(Transformer(sparse).training_flops(3, 0, 8), 3 * forward);
+  set_field(sparse, "hard_probability", "1");
+  EXPECT_LT(Transformer(sparse).training_flops(3, 0, 8), 3 * forward);
 }
 
 TEST(TransformerTraining, RefusesWhatItCannotTrain) {

@@ -150,20 +150,25 @@ void SparseFeedForward::forward(Pass& pass, const Mat& x, Activations& kept, Mat
   } else {
     compute_logits(pass, x, own.hidden, own.p);
   }
-  if (own.has_probabilities) own.dz.resize(x.rows(), f_);
-  times_transposed(pass, x, w1_, own.h);
+  if (own.has_probabilities) {
+    // What calls of the other kind take, too: then the first step takes all.
+    for (Mat* m : {&own.dz, &own.h, &own.dh}) m->resize(x.rows(), f_);
+    for (Mat* m : {&own.active, &own.dactive}) m->resize(x.rows(), blocks_);
+  }
   parallel_for(x.rows(), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      select(pass, row, own);
-      float* h = own.h.data() + row * f_;
-      if (own.is_hard) {
-        mask_hard(own.chosen.data() + row * blocks_, h);
-      } else {
-        mask_soft(own.p.data() + row * f_, h);
-      }
-    }
+    for (std::int64_t row = begin; row < end; ++row) select(pass, row, own);
   });
-  times(pass, own.h, w2_, y);
+  if (own.is_hard) {
+    chosen_of(own).forward(x, own.active, y);
+  } else {
+    times_transposed(pass, x, w1_, own.h);
+    parallel_for(x.rows(), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t row = begin; row < end; ++row) {
+        mask_soft(own.p.data() + row * f_, own.h.data() + row * f_);
+      }
+    });
+    times(pass, own.h, w2_, y);
+  }
   add_bias(y, b2_);
 }
 
@@ -197,15 +202,6 @@ void SparseFeedForward::select_by_hash(int id, Range blocks, std::int32_t* selec
   }
 }
 
-void SparseFeedForward::mask_hard(const std::int32_t* selected, float* h) const {
-  for (std::int64_t b = 0; b < blocks_; ++b) {
-    const std::int64_t first = b * n_, k = first + selected[b];
-    const float u = has_b1_ ? h[k] + b1_.vector()[k] : h[k];
-    std::fill(h + first, h + first + n_, 0.0f);
-    h[k] = std::max(u, 0.0f);
-  }
-}
-
 void SparseFeedForward::mask_soft(const float* p, float* h) const {
   Row row(h, f_);
   if (has_b1_) row += ConstRow(b1_.vector(), f_);
@@ -218,20 +214,27 @@ void SparseFeedForward::backward(Pass& pass, const Mat& x, Activations& kept, co
   const bool is_learned = selector_ == Selector::learned;
   SCALING_CHECK(own.has_probabilities == is_learned);
   bias_backward(dy, b2_);
-  times_backward(pass, own.h, w2_, dy, own.dh);
-  parallel_for(x.rows(), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      float* dh = own.dh.data() + row * f_;
-      float* dz = is_learned ? own.dz.data() + row * f_ : nullptr;
-      if (own.is_hard) {
-        mask_hard_backward(own, row, dh, dz);
-      } else {
-        mask_soft_backward(own, row, dh, dz);
+  if (own.is_hard) {
+    chosen_of(own).backward(x, own.active, dy, own.dactive, dx);
+  } else {
+    times_backward(pass, own.h, w2_, dy, own.dh);
+  }
+  if (is_learned) {
+    parallel_for(x.rows(), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t row = begin; row < end; ++row) {
+        float* dz = own.dz.data() + row * f_;
+        if (own.is_hard) {
+          logits_backward(own, row, dz);
+        } else {
+          mask_soft_backward(own, row, own.dh.data() + row * f_, dz);
+        }
       }
-    }
-  });
-  if (has_b1_) bias_backward(own.dh, b1_);
-  times_transposed_backward(pass, x, w1_, own.dh, dx);
+    });
+  }
+  if (!own.is_hard) {
+    if (has_b1_) bias_backward(own.dh, b1_);
+    times_transposed_backward(pass, x, w1_, own.dh, dx);
+  }
   if (!is_learned) return;
   bias_backward(own.dz, controller_bias_);
   times_backward(pass, own.hidden, c2_, own.dz, own.dhidden);
@@ -242,20 +245,14 @@ void SparseFeedForward::backward(Pass& pass, const Mat& x, Activations& kept, co
 // dz = p (g u) - p sum(p g u). Where g is not zero, u = h / m: p g u is g h p (hard, m = 1) or g h
 // (soft, m = p), so that u need not be kept.
 
-/// dh becomes du. dz may be null.
-void SparseFeedForward::mask_hard_backward(const Kept& own, std::int64_t row, float* dh,
-                                           float* dz) const {
-  const float* h = own.h.data() + row * f_;
+/// Of a hard call.
+void SparseFeedForward::logits_backward(const Kept& own, std::int64_t row, float* dz) const {
   const std::int32_t* selected = own.chosen.data() + row * blocks_;
+  const float* p = own.p.data() + row * f_;
   for (std::int64_t b = 0; b < blocks_; ++b) {
-    const std::int64_t first = b * n_, last = first + n_, k = first + selected[b];
-    const float g = h[k] > 0 ? dh[k] : 0.0f;
-    std::fill(dh + first, dh + last, 0.0f);
-    dh[k] = g;
-    if (dz == nullptr) continue;
-    const float* p = own.p.data() + row * f_;
-    const float signal = p[k] * g * h[k];
-    for (std::int64_t j = first; j < last; ++j) dz[j] = -signal * p[j];
+    const std::int64_t first = b * n_, k = first + selected[b];
+    const float signal = p[k] * own.dactive(row, b) * own.active(row, b);
+    for (std::int64_t j = first; j < first + n_; ++j) dz[j] = -signal * p[j];
     dz[k] += signal;
   }
 }
@@ -356,16 +353,18 @@ Cost SparseFeedForward::step_cost(int tokens, WeightType type) const {
   return cost;
 }
 
-/// All neurons, and the controller.
+/// The controller, and all neurons in soft calls.
 double SparseFeedForward::forward_flops() const {
   const double controller = selector_ == Selector::hash ? 0 : double(rank_ * (d_ + f_));
-  return 2 * (2 * double(d_ * f_) + controller);
+  const double hard = selector_ == Selector::learned ? hard_probability_ : 1;
+  return 2 * (2 * double(d_ * f_) * (1 - hard + hard / double(n_)) + controller);
 }
 
+/// Of calls of either kind.
 double SparseFeedForward::activation_floats() const {
   const std::int64_t logits = selector_ == Selector::hash ? 0 : f_ + rank_;
-  const std::int64_t gradients = selector_ == Selector::learned ? f_ + rank_ : 0;
-  return double(2 * f_ + blocks_ + logits + gradients);
+  const std::int64_t soft = selector_ == Selector::learned ? 3 * f_ + rank_ : 0;
+  return double(3 * blocks_ + logits + soft);
 }
 
 std::vector<std::int32_t> SparseFeedForward::chosen(const LayerState* state) const {

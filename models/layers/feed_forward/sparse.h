@@ -5,6 +5,7 @@
 #include <array>
 
 #include "models/layer.h"
+#include "models/layers/feed_forward/chosen_neurons.h"
 #include "models/layers/parts/partial_sums.h"
 #include "models/layers/parts/selection.h"
 #include "models/layers/traits.h"
@@ -65,8 +66,9 @@ class SparseFeedForward : public FeedForward {
     /// (positions, d_ff). Softmax of every block after training, else the logits; empty for hash.
     Mat p;
     bool has_probabilities = false;
-    Mat h;  ///< (positions, d_ff), after mask and ReLU
-    Mat hidden, dh, dz, dhidden;
+    Mat h;       ///< (positions, d_ff), after mask and ReLU; of a soft call
+    Mat active;  ///< (positions, d_ff / N), chosen neurons after ReLU; of a hard call
+    Mat hidden, dh, dactive, dz, dhidden;
   };
   std::unique_ptr<Activations> make_activations() const override;
   using FeedForward::forward;
@@ -99,10 +101,12 @@ class SparseFeedForward : public FeedForward {
   void select(const Pass& pass, std::int64_t row, Kept& own) const;
   /// Neurons of a range of blocks for a token id.
   void select_by_hash(int id, Range blocks, std::int32_t* selected) const;
-  void mask_hard(const std::int32_t* selected, float* h) const;
   void mask_soft(const float* p, float* h) const;
-  void mask_hard_backward(const Kept& own, std::int64_t row, float* dh, float* dz) const;
   void mask_soft_backward(const Kept& own, std::int64_t row, float* dh, float* dz) const;
+  void logits_backward(const Kept& own, std::int64_t row, float* dz) const;
+  ChosenNeurons chosen_of(const Kept& own) const {
+    return {shape(), own.chosen.data(), w1_, has_b1_ ? &b1_ : nullptr, w2_};
+  }
   std::int64_t controller_floats(int tokens, int threads) const;
   std::int64_t list_selections(const StepContext& ctx, const std::int32_t* selected, Range blocks,
                                Selection* list) const;
