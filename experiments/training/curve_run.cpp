@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <numeric>
 #include <utility>
 
 #include "experiments/instruments/memory.h"
@@ -236,6 +237,7 @@ void CurveRun::train(const std::optional<CurveState>& begun) {
 
   CurveCsv csv(csv_path(base_.experiment + "/" + base_.row), step_);
   const std::int64_t log_every = std::max<std::int64_t>(1, curve.train.evaluate_every / 10);
+  begun_ = Clock::now();
   const bool finished = trainer.run(
       [&](const TrainReport& report) {
         step_seconds_.push_back(report.step_seconds);
@@ -379,6 +381,7 @@ void CurveRun::evaluate_further(Trainer& trainer, bool only_at_end) {
 }
 
 void CurveRun::record(Trainer& trainer, const TrainReport& report) {
+  ++evaluated_;
   evaluations_ = {{{}, *report.evaluation}};
   evaluate_further(trainer, false);
   // Anew by force it may differ from what is there.
@@ -391,10 +394,23 @@ void CurveRun::record(Trainer& trainer, const TrainReport& report) {
             extra);
 }
 
+double CurveRun::seconds_left(std::int64_t step) const {
+  const TrainConfig& train = plan_.curve.train;
+  const double stepped = std::accumulate(step_seconds_.begin(), step_seconds_.end(), 0.0);
+  const double of_step = stepped / double(step_seconds_.size());
+  // Until there is one: a forward is a third of a step.
+  const double of_evaluation = evaluated_ > 0 ? (seconds_since(begun_) - stepped) / evaluated_
+                                              : of_step / 3 * double(train.evaluate_batches);
+  const auto seconds_of = [&](std::int64_t steps) {
+    const std::int64_t evaluations = (steps + train.evaluate_every - 1) / train.evaluate_every;
+    return double(steps) * of_step + double(evaluations) * of_evaluation;
+  };
+  return seconds_of(train.steps - step) + plan_.later * seconds_of(train.steps);
+}
+
 void CurveRun::show(const TrainReport& report) {
   const std::int64_t steps = plan_.curve.train.steps;
-  const double flops = cost_.step_flops * double(steps - report.step) + plan_.later_flops;
-  sink_.expect(flops * report.step_seconds / cost_.step_flops);
+  sink_.expect(seconds_left(report.step));
   const std::string line = point_.row + "." + std::to_string(point_.seed) +
                            text(" step %.0f/%.0f", double(report.step), double(steps)) +
                            text(", loss %.3f", report.loss);

@@ -11,6 +11,7 @@
 #include "experiments/training/curve_csv.h"
 #include "experiments/training/curve_state.h"
 #include "experiments/training/curves.h"
+#include "kernels/clock.h"
 
 namespace scaling {
 
@@ -36,7 +37,7 @@ struct CurvePlan {
   std::string init;         ///< content_of init_from; empty: weights are drawn
   std::string checkpoints;  ///< their folder
   std::string cache;        ///< folder of tokenised text
-  double later_flops = 0;   ///< of the curves behind it
+  double later = 0;         ///< time of the curves behind it over its own, estimated
   bool force = false, resume = false;
   /// Of the check of its decode path (decode_check.h); none: there is no such check.
   std::optional<std::int64_t> decode_tokens = {};
@@ -66,6 +67,8 @@ class CurveRun {
   /// On the task's sets that are evaluated at the end only, or on the others behind the first.
   void evaluate_further(Trainer& trainer, bool only_at_end);
   void record(Trainer& trainer, const TrainReport& report);
+  /// Of this curve and those behind it, by what its steps and evaluations have taken so far.
+  double seconds_left(std::int64_t step) const;
   void show(const TrainReport& report);
   std::vector<Metric> results(Trainer& trainer, Transformer& model, const Gemm& gemm);
   /// A curve's own file of a kind, row: with its experiment; in that kind's folder beside records.
@@ -81,6 +84,8 @@ class CurveRun {
   std::unique_ptr<Task> task_;
   std::vector<SetEvaluation> evaluations_;           ///< the last ones
   std::vector<double> step_seconds_, tokens_per_s_;  ///< one a step trained by this process
+  Clock::time_point begun_;                          ///< of this process's steps
+  int evaluated_ = 0;                                ///< times since
   std::int64_t step_ = 0;
   std::string products_;        ///< the Gemm that multiplies, once known
   double unigram_entropy_ = 0;  ///< nats a token

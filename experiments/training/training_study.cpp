@@ -2,6 +2,7 @@
 #include "experiments/training/training_study.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -23,8 +24,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// For estimates before anything is measured, FLOP/s.
-constexpr double kAssumedRate = 150e9;
+/// For estimates before anything is measured: FLOP/s of a thread in small models without AVX-512,
+/// so that others take less.
+constexpr double kAssumedRate = 25e9;
 
 std::string grouped(std::int64_t number) {
   const std::string digits = std::to_string(number);
@@ -86,6 +88,13 @@ std::string plan_text(const Curve& curve, const TrainingCost& cost, std::int64_t
     text += ", " + print_value(curve.solve) + " " + curve.reference_row + " (" + curve.solved + ")";
   }
   return text;
+}
+
+/// Of steps and evaluations, whose forwards are a third of a step.
+double assumed_seconds(const TrainConfig& train, const TrainingCost& cost, int threads) {
+  const double evaluations = std::ceil(double(train.steps) / double(train.evaluate_every));
+  const double steps = double(train.steps) + evaluations * double(train.evaluate_batches) / 3;
+  return steps * cost.step_flops / (kAssumedRate * threads);
 }
 
 /// A row's points, once each.
@@ -166,7 +175,7 @@ std::vector<Point> TrainingStudy::points(const RowFile& file, const RunOptions& 
       const bool reads = !options.dry_run && !flags_.check;
       point.settings.emplace_back("data", reads ? data_or_nothing(curve, cache_of(curve)) : "");
       point.flags = {{"rows", curve.name}, {"seeds", std::to_string(point.seed)}};
-      point.seconds = cost.step_flops * double(curve.train.steps) / kAssumedRate;
+      point.seconds = assumed_seconds(curve.train, cost, point.threads);
       point.plan = plan_text(curve, cost, reference_parameters);
       point.note = curve.solved;
       points.push_back(std::move(point));
@@ -246,7 +255,7 @@ void TrainingStudy::measure(std::span<const Point* const> group, Sink& sink) {
                  .init = init ? *init : "",
                  .checkpoints = checkpoints,
                  .cache = cache_of(curve),
-                 .later_flops = later_seconds * kAssumedRate,
+                 .later = later_seconds / point.seconds,
                  .force = force_,
                  .resume = flags_.resume};
   if (flags_.decode_check) plan.decode_tokens = flags_.decode_tokens;
