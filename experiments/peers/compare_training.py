@@ -1,11 +1,13 @@
-"""Times training steps of the dense decoder-only model, ours and eager PyTorch's in turn, and writes records.
+"""Times training steps in turn and writes records: of the dense decoder-only model, ours and eager PyTorch's, or of rows
+of a config of ours, one over another.
 
 Each round runs every candidate once, in random order, in a process of its own with the same sizes, batch and
-threads; a candidate's time is the median of its rounds' medians. What is recorded is not repeated: the same
-programs, interpreters and settings, on the same machine. Example, with the newest PyTorch in a virtual
-environment and Debian's (package python3-torch):
+threads; a candidate's time is the median of its rounds' medians, a ratio the median of the rounds' ratios. What is
+recorded is not repeated: the same programs, interpreters and settings, on the same machine. Examples, the first with
+the newest PyTorch in a virtual environment and Debian's (package python3-torch):
 
     python3 compare_training.py --results DIR --python pytorch=build/peers/bin/python --python pytorch_1_13=/usr/bin/python3
+    python3 compare_training.py --results DIR --config experiments/configs/training/fig1_16m.cfg --over ff_n16=dense
 """
 
 import argparse
@@ -20,6 +22,7 @@ from pathlib import Path
 from record import HERE, ROOT, RecordFile, fingerprint
 
 EXPERIMENT = "peers_training"
+OF_ROWS = "step_cost"  # experiment of --over
 SIZES = ("d_model", "d_ff", "n_heads", "layers", "vocab_size", "batch", "length")
 
 
@@ -43,6 +46,13 @@ def parse():
     )
     parser.add_argument("--row", default="dense", help="of the config (dense)")
     parser.add_argument(
+        "--over",
+        action="append",
+        default=[],
+        metavar="ROW=TWIN",
+        help="rows of the config whose steps are compared, instead of --row; may be given again",
+    )
+    parser.add_argument(
         "--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all"
     )
     parser.add_argument("--steps", type=int, default=20, help="timed in a round (20)")
@@ -55,6 +65,11 @@ def parse():
             parser.error(
                 f"--python {entry}: give NAME=PATH, such as pytorch=build/peers/bin/python"
             )
+    for entry in args.over:
+        if "=" not in entry:
+            parser.error(f"--over {entry}: give ROW=TWIN, such as ff_n16=dense")
+    if args.over and args.python:
+        parser.error("--over compares rows of ours, --python with others; give one of them")
     if args.rounds < 1 or args.steps < 1:
         parser.error(f"--rounds {args.rounds}, --steps {args.steps}: give numbers of at least 1")
     if not args.program.exists():
@@ -76,13 +91,13 @@ def last_json(command, environment=None):
     return outcome
 
 
-def our_command(args):
+def our_command(args, row):
     return [
         args.program,
         "--config",
         args.config,
         "--row",
-        args.row,
+        row,
         "--threads",
         str(args.threads),
         "--steps",
@@ -172,8 +187,57 @@ def records_of(name, rounds, ours, args, key):
     ]
 
 
+def compare_rows(args):
+    """Records of every row's step, and of each one's over its twin's, round by round. Means of a round's steps, not
+    medians: those of a sparse row are of several kinds, as its layers select hard or not."""
+    file = RecordFile(args.results, OF_ROWS, section="training")
+    pairs = [tuple(entry.split("=", 1)) for entry in args.over]
+    rows = list(dict.fromkeys(row for pair in pairs for row in reversed(pair)))
+    key = file.key(
+        program=fingerprint(args.program.read_bytes()),
+        config=args.config.read_text(encoding="utf-8"),
+        pairs=pairs,
+        threads=args.threads,
+        steps=args.steps,
+        rounds=args.rounds,
+        seed=args.seed,
+    )
+    if key in file.finished and not args.force:
+        print("already recorded")
+        return
+    outcomes = in_turn({row: our_command(args, row) for row in rows}, args)
+    for outcome in (o for rounds in outcomes.values() for o in rounds):
+        outcome["value"] = outcome["mean"]
+    records = []
+    for row in rows:
+        found = records_of("ours", outcomes[row], outcomes[row][-1], args, key)
+        last = outcomes[row][-1]
+        records += [
+            r | {"row": row, "config": r["config"] | {"parameters": last["parameters"]}}
+            for r in found
+        ]
+    shared = {name: records[0][name] for name in ("threads", "status", "command", "seed", "key")}
+    for row, twin in pairs:
+        ratios = [
+            {"value": ours["value"] / theirs["value"]}
+            for ours, theirs in zip(outcomes[row], outcomes[twin])
+        ]
+        over = summary(ratios)
+        records.append(
+            shared
+            | {"row": row, "against": twin, "metric": f"over_{twin}", "unit": ""}
+            | {"note": "", "config": {"twin": twin, "steps": args.steps}}
+            | over
+        )
+        print(f"{row}: {over['value']:.3f} x a step of {twin}")
+    file.append(records)
+
+
 def main():
     args = parse()
+    if args.over:
+        compare_rows(args)
+        return
     file = RecordFile(args.results, EXPERIMENT, section="training")
     pythons = dict(entry.split("=", 1) for entry in args.python)
     # All or none: they are compared because they took turns.
@@ -190,8 +254,8 @@ def main():
     if key in file.finished and not args.force:
         print("already recorded")
         return
-    ours = last_json(our_command(args))
-    candidates = {"ours": our_command(args)} | {
+    ours = last_json(our_command(args, args.row))
+    candidates = {"ours": our_command(args, args.row)} | {
         name: their_command(args, python, ours) for name, python in pythons.items()
     }
     outcomes = in_turn(candidates, args)
