@@ -28,6 +28,7 @@ EXPERIMENTS = {
     "ceilings": ("ceilings", "", "", "ceilings"),
     "peers_python": ("peers", "", "", "peers"),
     "peers_training": ("peers", "training", "", "train"),
+    "step_cost": ("peers", "training", "", "train"),
 }
 # The first word of a training experiment's name; a second word is its size.
 CURVES = {

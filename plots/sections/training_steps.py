@@ -7,17 +7,32 @@ from values import measured as value_of
 from values import ratio, scaled, setting
 
 EXPERIMENT = "peers_training"
+OF_ROWS = "step_cost"
 NAMES = {"ours": "ours", "pytorch": "PyTorch", "pytorch_1_13": "PyTorch 1.13"}
 METRICS = ("mfu", "tokens_per_s")
 
 
-def threads_of(records):
+def threads_of(records, experiment=EXPERIMENT):
     """The most threads that the experiment was measured with."""
-    return max((r["threads"] for r in records.history(EXPERIMENT)), default=0)
+    return max((r["threads"] for r in records.history(experiment)), default=0)
 
 
-def measured(records, row, metric):
-    return value_of(records, EXPERIMENT, row, threads_of(records), metric)
+def measured(records, row, metric, experiment=EXPERIMENT):
+    return value_of(records, experiment, row, threads_of(records, experiment), metric)
+
+
+def over_twins(records):
+    """{(row, twin): Value}: a row's step over its twin's, the median of rounds."""
+    prefix = "over_"
+    pairs = {
+        (r["row"], r["metric"].removeprefix(prefix))
+        for r in records.history(OF_ROWS)
+        if r["metric"].startswith(prefix)
+    }
+    found = {
+        (row, twin): measured(records, row, prefix + twin, OF_ROWS) for row, twin in sorted(pairs)
+    }
+    return {pair: value for pair, value in found.items() if value}
 
 
 def ratios(records):
@@ -58,9 +73,14 @@ def numbers(records, _own):
     experiment = None if measured(records, "ours", "mfu") else dense_curve(records)
     mini = bool(experiment) and experiment.id.endswith(".mini")
     prefix = "train.mini." if mini else "train."  # the plain ids are those of `small`
-    return {f"{prefix}{name}": value for name, value in own(records)[0].items()} | {
-        f"train.vs_{row}": value for row, value in ratios(records).items()
-    }
+    return (
+        {f"{prefix}{name}": value for name, value in own(records)[0].items()}
+        | {f"train.vs_{row}": value for row, value in ratios(records).items()}
+        | {
+            f"train.{row}.over_{twin}": value
+            for (row, twin), value in over_twins(records).items()
+        }
+    )
 
 
 def table(report):
@@ -86,10 +106,24 @@ def table(report):
     return lines
 
 
-def setting_words(records):
+def table_of_rows(report):
+    """One line a row and its twin."""
+    records = report.records
+    lines = header("row", "step, ms", "twin", "its step, ms", "row / twin")
+    for (row, twin), over in over_twins(records).items():
+        steps = [
+            cell(report, scaled(measured(records, name, "step_seconds", OF_ROWS), 1e3))
+            for name in (row, twin)
+        ]
+        of_twin = cell(report, over, "×", interval=True)
+        lines.append(line(f"`{row}`", steps[0], f"`{twin}`", steps[1], of_twin))
+    return lines
+
+
+def setting_words(records, experiment=EXPERIMENT):
     """blocks 3, d_model 128, ..."""
     record = next(
-        (r for r in reversed(records.history(EXPERIMENT)) if r["metric"] == "step_seconds"), {}
+        (r for r in reversed(records.history(experiment)) if r["metric"] == "step_seconds"), {}
     )
     return sizes(
         record,
@@ -108,7 +142,8 @@ def write(report, _own):
     records = report.records
     found, source = own(records)
     steps = records.rows(EXPERIMENT)
-    if not found and not steps:
+    rows = over_twins(records)
+    if not found and not steps and not rows:
         return
     report.add("## Training steps")
     if steps:
@@ -130,6 +165,19 @@ def write(report, _own):
             "python3 experiments/peers/compare_training.py --results DIR "
             "--python pytorch=build/peers/bin/python "
             "--python pytorch_1_13=/usr/bin/python3"
+        )
+    if rows:
+        report.add(
+            f"A step of sparse rows beside their dense twins' ({setting_words(records, OF_ROWS)}), equal parameters, "
+            f"{threads_of(records, OF_ROWS)} threads: means of steps, since calls that select hard compute chosen "
+            "neurons alone and cost less than soft ones; a process of its own each, in turn, in random order; ratios "
+            "are medians of rounds, in brackets their 95 % interval."
+        )
+        report.add(*table_of_rows(report))
+        report.repeat(
+            "python3 experiments/peers/compare_training.py --results DIR "
+            "--config experiments/configs/training/fig1_16m.cfg "
+            "--over ff_n16=dense --over ff_qkv=qkv_mult_conv"
         )
 
 

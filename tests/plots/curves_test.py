@@ -309,6 +309,21 @@ class TrainingSpeedTest(WithCurves):
         self.assertIn("(blocks 3, d_model 128, batch 16, positions 96)", text)
         self.assertNotIn("60% of the best", text)
 
+    def test_sparse_steps_beside_their_twins(self):
+        settings = {"d_model": 128, "layers": 2, "batch": 16, "length": 96}
+        steps = [
+            record(row, "step_seconds", seconds, experiment="step_cost", config=settings)
+            for row, seconds in (("dense", 0.02), ("ff_n16", 0.021))
+        ]
+        over = record("ff_n16", "over_dense", 1.05, experiment="step_cost", against="dense")
+        records = self.load([*steps, over])
+        self.assertEqual(summarise.summary(records)["train.ff_n16.over_dense"]["value"], 1.05)
+        text = make_report.make(records)
+        self.assertIn("| `ff_n16` | 21.0 | `dense` | 20.0 | 1.05× |", text)
+        self.assertIn("(blocks 2, d_model 128, batch 16, positions 96)", text)
+        # Not the seconds of one alone.
+        self.assertNotIn("train.ff_n16.over_dense", summarise.summary(self.load(steps)))
+
     def test_their_versions_are_no_build_of_ours(self):
         built = [dict(r, compiler="GNU 12") for r in FIGURE1]
         text = make_report.make(self.load(built + self.compared()))
