@@ -15,7 +15,7 @@ STATUSES = ("ok", "scaled_down", "extrapolated", "untrusted", "skipped", "failed
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
-_SELECTION = ("selection_noise", "hard_probability")
+_SELECTION = ("selection_noise", "hard_probability", "selection_balance", "selection_entropy")
 _MODULES = ("modules", "kernel_size")
 _SPARSEFINDER = (
     "normaliser",

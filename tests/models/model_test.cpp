@@ -554,6 +554,8 @@ TEST(ConfigTest, AShapeTakesSizesOnly) {
                          {"selector", "hash"},
                          {"selection_noise", "7"},
                          {"hard_probability", "0.7"},
+                         {"selection_balance", "0.7"},
+                         {"selection_entropy", "0.7"},
                          {"kernel_scaling", "true"},
                          {"projection", "conv"},
                          {"cross_projection", "mult_conv"},

@@ -43,6 +43,7 @@ MoeFeedForward::MoeFeedForward(const ModelConfig& config, const MoeKnobs& knobs,
                                                 : kSwitchNoise),
       hard_probability_(knobs.selection.hard_probability >= 0 ? knobs.selection.hard_probability
                                                               : kBlockHardProbability),
+      loss_{knobs.selection.selection_balance, knobs.selection.selection_entropy},
       router_(Parameter::make_matrix("router", experts_, d_, Layout::rows,
                                      glorot_uniform(d_, experts_), {d_, experts_}, {1, d_})),
       w1_(Parameter::make_matrix("w1", f_, d_, Layout::rows, glorot_uniform(d_, f_), {d_, f_},
@@ -112,6 +113,7 @@ void MoeFeedForward::forward(Pass& pass, const Mat& x, Activations& kept, Mat& y
       mask(own, row, own.h.data() + row * f_);
     }
   });
+  if (pass.training) loss_.forward(pass, shape(), own.chosen, own.p, own.shares);
   times(pass, own.h, w2_, y);
   add_bias(y, b2_);
 }
@@ -158,6 +160,7 @@ void MoeFeedForward::backward(Pass& pass, const Mat& x, Activations& kept, const
       mask_backward(own, row, own.dh.data() + row * f_, own.dz.data() + row * experts_);
     }
   });
+  loss_.backward(pass, shape(), own.p, own.shares, own.dz);
   times_transposed_backward(pass, x, w1_, own.dh, dx);
   times_transposed_backward(pass, x, router_, own.dz, dx, /*accumulate=*/true);
 }

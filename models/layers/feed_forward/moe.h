@@ -5,6 +5,7 @@
 #include "models/layer.h"
 #include "models/layers/parts/partial_sums.h"
 #include "models/layers/parts/selection.h"
+#include "models/layers/parts/selection_loss.h"
 #include "models/layers/traits.h"
 
 namespace scaling {
@@ -41,6 +42,7 @@ class MoeFeedForward : public FeedForward {
     Mat p;  ///< (positions, experts), the router's softmax
     Mat h;  ///< (positions, d_ff), after mask and ReLU
     Mat dh, dz;
+    Floats shares;  ///< of SelectionLoss
   };
   std::unique_ptr<Activations> make_activations() const override;
   using FeedForward::forward;
@@ -84,6 +86,7 @@ class MoeFeedForward : public FeedForward {
   const Kind kind_;
   std::int64_t d_, f_, experts_, width_;
   double tau_, hard_probability_;
+  SelectionLoss loss_;
   Parameter router_, w1_, w2_, b2_;
 };
 

@@ -70,6 +70,7 @@ SparseFeedForward::SparseFeedForward(const ModelConfig& config, const SparseKnob
       tau_(knobs.selection.selection_noise < 0 ? kNoise : knobs.selection.selection_noise),
       hard_probability_(knobs.selection.hard_probability < 0 ? kHardProbability
                                                              : knobs.selection.hard_probability),
+      loss_{knobs.selection.selection_balance, knobs.selection.selection_entropy},
       seed_(config.seed),
       c1_(Parameter::make_matrix("c1", rank_, d_, Layout::rows, glorot_uniform(d_, rank_),
                                  {d_, rank_}, {1, d_})),
@@ -158,6 +159,7 @@ void SparseFeedForward::forward(Pass& pass, const Mat& x, Activations& kept, Mat
   parallel_for(x.rows(), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) select(pass, row, own);
   });
+  if (own.has_probabilities) loss_.forward(pass, shape(), own.chosen, own.p, own.shares);
   if (own.is_hard) {
     chosen_of(own).forward(x, own.active, y);
   } else {
@@ -236,6 +238,7 @@ void SparseFeedForward::backward(Pass& pass, const Mat& x, Activations& kept, co
     times_transposed_backward(pass, x, w1_, own.dh, dx);
   }
   if (!is_learned) return;
+  loss_.backward(pass, shape(), own.p, own.shares, own.dz);
   bias_backward(own.dz, controller_bias_);
   times_backward(pass, own.hidden, c2_, own.dz, own.dhidden);
   times_transposed_backward(pass, x, c1_, own.dhidden, dx, /*accumulate=*/true);

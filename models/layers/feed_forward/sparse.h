@@ -8,6 +8,7 @@
 #include "models/layers/feed_forward/chosen_neurons.h"
 #include "models/layers/parts/partial_sums.h"
 #include "models/layers/parts/selection.h"
+#include "models/layers/parts/selection_loss.h"
 #include "models/layers/traits.h"
 
 namespace scaling {
@@ -69,6 +70,7 @@ class SparseFeedForward : public FeedForward {
     Mat h;       ///< (positions, d_ff), after mask and ReLU; of a soft call
     Mat active;  ///< (positions, d_ff / N), chosen neurons after ReLU; of a hard call
     Mat hidden, dh, dactive, dz, dhidden;
+    Floats shares;  ///< of SelectionLoss
   };
   std::unique_ptr<Activations> make_activations() const override;
   using FeedForward::forward;
@@ -115,6 +117,7 @@ class SparseFeedForward : public FeedForward {
   bool has_b1_;
   Selector selector_;
   double tau_, hard_probability_;
+  SelectionLoss loss_;
   std::uint64_t seed_;
   Parameter c1_, c2_, controller_bias_, w1_, b1_, w2_, b2_;
 };

@@ -22,6 +22,17 @@ void SelectionKnobs::validate() const {
                     " is no probability; give a number in [0, 1], or a negative one for the "
                     "reference's");
   }
+  constexpr double kMaxWeight = 1000;
+  if (!(selection_balance >= 0 && selection_balance <= kMaxWeight)) {
+    throw UserError("selection_balance " + print_value(selection_balance) +
+                    " is no weight of a loss; give a number from 0, for none, to " +
+                    print_value(kMaxWeight));
+  }
+  if (!(std::abs(selection_entropy) <= kMaxWeight)) {
+    throw UserError("selection_entropy " + print_value(selection_entropy) +
+                    " is no weight of a loss; give a number of at most " + print_value(kMaxWeight) +
+                    ", negative for less certain selections, 0 for none");
+  }
 }
 namespace {
 

@@ -15,6 +15,7 @@ struct SelectionKnobs {
   double selection_noise =
       -1;  // tau of the training noise; < 0: 0.1, moe_block 0.7 (paper 1.2, 1.3)
   double hard_probability = -1;  // of a hard selection in training; < 0: 0.3, moe_block 0.5
+  double selection_balance = 0, selection_entropy = 0;  // of selection_loss.h
 
   template <class Self, class Visitor>
   static void fields(Self& k, Visitor&& visit) {
@@ -22,6 +23,10 @@ struct SelectionKnobs {
           "tau: scale of the Gumbel noise on selections in training; negative: 0.1, moe_block 0.7");
     visit("hard_probability", k.hard_probability,
           "share of training calls with a hard selection; negative: 0.3, moe_block 0.5");
+    visit("selection_balance", k.selection_balance,
+          "weight of a term of the training loss that spreads selections evenly (Switch: 0.01)");
+    visit("selection_entropy", k.selection_entropy,
+          "weight of the entropy of selections in the training loss: positive makes them certain");
   }
   /// Throws UserError.
   void validate() const;
