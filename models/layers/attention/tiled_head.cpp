@@ -296,11 +296,11 @@ float* slopes_of(const TiledHead& head, Range keys, float* p, HeadBuffers& b) {
 
 /// What is subtracted from each query's gradient: the sum of slopes times gradients over that of
 /// slopes. Softmax has it without meeting the keys again: its slopes add up to 1.
-void find_deltas(const TiledHead& head, HeadBuffers& b) {
+void find_deltas(const TiledHead& head, const Mat& o, HeadBuffers& b) {
   b.deltas.resize(std::size_t(head.call.queries));
   if (!head.normaliser) {
     for (std::int64_t query = 0; query < head.call.queries; ++query) {
-      b.deltas[std::size_t(query)] = b.o.all.row(query).dot(b.dout.all.row(query));
+      b.deltas[std::size_t(query)] = o.row(query).dot(b.dout.all.row(query));
     }
     return;
   }
@@ -393,14 +393,14 @@ double forward_of_head(const TiledHead& head, HeadBuffers& b) {
   return pairs;
 }
 
-void backward_of_head(const TiledHead& head, HeadBuffers& b) {
+void backward_of_head(const TiledHead& head, const Mat& o, HeadBuffers& b) {
   b.gradient.resize(b.scores.rows(), b.scores.cols());
   b.dq.all.setZero(head.call.queries, head.d);
   b.dk.all.setZero(head.call.keys, head.d);
   b.dv.all.setZero(head.call.keys, head.d);
   b.plan.make(*head.pattern, head.call);
   if (head.pairs) leave_tiles_out(head, b);
-  find_deltas(head, b);
+  find_deltas(head, o, b);
   // Keys in the outer loop: theirs are the larger parts of tiles.
   b.plan.sort_by_keys();
   const std::int64_t width = b.scores.cols();

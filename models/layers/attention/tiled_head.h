@@ -73,7 +73,7 @@ std::int64_t tile_width(std::int64_t keys);
 
 /// From the buffers' q, k and v their o; returns how many pairs met, where they are chosen.
 double forward_of_head(const TiledHead& head, HeadBuffers& b);
-/// From q, k, v, o and dout their dq, dk and dv, after a forward of the same head.
-void backward_of_head(const TiledHead& head, HeadBuffers& b);
+/// From q, k, v and dout their dq, dk and dv, after a forward of the same head whose result was o.
+void backward_of_head(const TiledHead& head, const Mat& o, HeadBuffers& b);
 
 }  // namespace scaling

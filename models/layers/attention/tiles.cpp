@@ -47,7 +47,7 @@ struct AttentionActivations : Activations {
   /// (examples * heads, queries): the largest unscaled logit, and one over the sum of exp(logit -
   /// the largest), or the threshold.
   std::vector<float> largest, statistics;
-  Mat o;                          ///< the last result, (rows, heads * d_head)
+  std::vector<Mat> o;             ///< (examples * heads): the last result, (queries, d_head)
   std::vector<double> pairs_met;  ///< (examples * heads), where pairs are chosen
   /// A thread's are at its first pair of example and head; at others there are none.
   std::vector<std::unique_ptr<HeadBuffers>> buffers;
@@ -64,12 +64,6 @@ void take_pairs(TiledHead& head, const std::int32_t* decisions, HeadBuffers& b) 
   b.pairs->load(head.call, decisions);
   head.pairs = b.pairs.get();
   head.pattern = &b.pairs->pattern();
-}
-
-/// Where a head's columns are in what holds those of these heads alone.
-HeadPart among_own(const TiledAttention& layer, HeadPart part) {
-  part.column -= layer.first * part.d;
-  return part;
 }
 
 /// body(head, its queries' part, its keys' part, buffers with its q, k and v) for all heads.
@@ -123,7 +117,7 @@ std::unique_ptr<Activations> TiledAttention::make_activations() const {
 }
 
 double TiledAttention::thread_floats(std::int64_t queries, std::int64_t keys) const {
-  const std::int64_t rows = 4 * (queries + keys) * d_head + 2 * queries;
+  const std::int64_t rows = (3 * queries + 4 * keys) * d_head + 2 * queries;
   const std::int64_t panels = 2 * tile_panel_floats(std::min(kKeysAtOnce, keys), d_head);
   return double(rows + panels + 2 * kQueriesAtOnce * tile_width(keys));
 }
@@ -140,7 +134,7 @@ void TiledAttention::forward(Pass& pass, const Mat& q, const Mat& k, const Mat& 
   own.largest.resize(std::size_t(pairs * queries));
   own.statistics.resize(own.largest.size());
   if (own.buffers.size() < std::size_t(pairs)) own.buffers.resize(std::size_t(pairs));
-  own.o.resize(q.rows(), heads * d_head);
+  own.o.resize(std::size_t(pairs));
   o.resize(q.rows(), q.cols());
   SCALING_CHECK(!pass.graphs || (!pass.training && pass.examples == 1 && queries == keys));
   SCALING_CHECK(!pass.graphs || !make_pairs);
@@ -168,10 +162,12 @@ void TiledAttention::forward(Pass& pass, const Mat& q, const Mat& k, const Mat& 
                 }
                 take_pairs(head, chosen, b);
               }
+              Mat& kept_o = own.o[std::size_t(head.own)];
+              b.o.all.swap(kept_o);
               const double met = forward_of_head(head, b);
               if (head.pairs) own.pairs_met[std::size_t(head.own)] = met;
-              b.o.save(own.o, among_own(*this, of_queries));
               b.o.save(o, of_queries);
+              b.o.all.swap(kept_o);
             });
 }
 
@@ -179,7 +175,8 @@ void TiledAttention::backward(Pass& pass, const Mat& q, const Mat& k, const Mat&
                               const AttentionMask& mask, Activations& kept, const Mat& do_, Mat& dq,
                               Mat& dk, Mat& dv) const {
   auto& own = static_cast<AttentionActivations&>(kept);
-  SCALING_CHECK(std::int64_t(own.largest.size()) == q.rows() * heads && own.o.rows() == q.rows());
+  SCALING_CHECK(std::int64_t(own.largest.size()) == q.rows() * heads);
+  SCALING_CHECK(std::int64_t(own.o.size()) == pass.examples * heads);
   SCALING_CHECK(do_.rows() == q.rows() && do_.cols() == q.cols() && !pass.graphs);
   const std::int64_t pairs = pass.examples * heads;
   const std::int64_t decisions = std::int64_t(own.chosen.size()) / pairs;
@@ -194,9 +191,8 @@ void TiledAttention::backward(Pass& pass, const Mat& q, const Mat& k, const Mat&
                 own_pairs(*this, b);
                 take_pairs(head, own.chosen.data() + head.own * decisions, b);
               }
-              b.o.load(own.o, among_own(*this, of_queries));
               b.dout.load(do_, of_queries);
-              backward_of_head(head, b);
+              backward_of_head(head, own.o[std::size_t(head.own)], b);
               b.dq.save(dq, of_queries);
               b.dk.save(dk, of_keys);
               b.dv.save(dv, of_keys);
