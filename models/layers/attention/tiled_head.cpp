@@ -95,15 +95,6 @@ double leave_tiles_out(const TiledHead& head, HeadBuffers& b) {
   return pairs;
 }
 
-/// Hides keys between those that are shown.
-void leave_out(const HeadBuffers& b, std::int64_t i, float* row) {
-  if (!b.hides) return;
-  const ShownKeys& shown = b.shown[std::size_t(i)];
-  for (std::int64_t j = b.keys[std::size_t(i)].begin; j < b.keys[std::size_t(i)].end; ++j) {
-    row[j] = shown.has(j) ? row[j] : kNever;
-  }
-}
-
 /// Of the tile's keys; null: all are seen.
 const std::uint8_t* seen_in(const TiledHead& head, const Tile& tile, HeadBuffers& b) {
   if (!head.seen) return nullptr;
@@ -132,11 +123,16 @@ void product_of_keys(const Tile& tile, const HeadBuffers& b, HeadRows& queries, 
                          b.keys.data(), scores.data(), scores.cols());
 }
 
-/// Replaces logits of padding, and hides what shares vectors with the row's keys.
-void mask_row(const std::uint8_t* seen, Range keys, float* row) {
+/// Replaces logits of padding in a row of scores, hides keys between those that are shown and what
+/// shares vectors with its keys.
+void mask_row(const HeadBuffers& b, const std::uint8_t* seen, std::int64_t i, float* row) {
+  const Range keys = b.keys[std::size_t(i)];
   for (std::int64_t j = keys.begin; seen && j < keys.end; ++j) row[j] = seen[j] ? row[j] : kMasked;
   std::fill(row + keys.begin / 16 * 16, row + keys.begin, kNever);
   std::fill(row + keys.end, row + padded(keys.end), kNever);
+  if (!b.hides) return;
+  const ShownKeys& shown = b.shown[std::size_t(i)];
+  for (std::int64_t j = keys.begin; j < keys.end; ++j) row[j] = shown.has(j) ? row[j] : kNever;
 }
 
 /// Zero but for the keys.
@@ -164,8 +160,7 @@ void softmax(const TiledHead& head, const Tile& tile, HeadBuffers& b) {
     float& largest = head.largest[query];
     Row row = vectors_of(keys, scores);
     if (keys.size() > 0) {
-      mask_row(seen, keys, scores);
-      leave_out(b, i, scores);
+      mask_row(b, seen, i, scores);
       const float before = largest;
       largest = std::max(before, row.maxCoeff());
       if (largest > before) {
@@ -213,8 +208,7 @@ void collect_candidates(const TiledHead& head, const Tile& tile, std::int64_t fi
     if (keys.size() == 0) continue;
     const std::int64_t query = b.plan.query(tile, i);
     float* row = b.scores.row(i).data();
-    mask_row(seen, keys, row);
-    leave_out(b, i, row);
+    mask_row(b, seen, i, row);
     float& largest = head.largest[query];
     largest = std::max(largest, vectors_of(keys, row).maxCoeff());
     const float least = largest + head.normaliser->lowest() / head.scale();
@@ -234,9 +228,12 @@ void find_threshold(const TiledHead& head, std::int64_t query, std::vector<float
   head.statistics[query] = head.normaliser->threshold(logits.data(), end - logits.begin());
 }
 
-/// A row's logits, masked, to probabilities, once the row's statistic is known.
-void probabilities(const TiledHead& head, const std::uint8_t* seen, const Tile& tile, Range keys,
-                   std::int64_t query, float* scores) {
+/// A row's logits to probabilities, once the row's statistic is known.
+void probabilities(const TiledHead& head, const HeadBuffers& b, const std::uint8_t* seen,
+                   const Tile& tile, std::int64_t i, float* scores) {
+  mask_row(b, seen, i, scores);
+  const std::int64_t query = b.plan.query(tile, i);
+  const Range keys = b.keys[std::size_t(i)];
   const float largest = head.largest[query], statistic = head.statistics[query];
   Row row = vectors_of(keys, scores);
   if (head.normaliser) {
@@ -276,9 +273,7 @@ void forward_by_threshold(const TiledHead& head, HeadBuffers& b) {
       for (std::int64_t i = 0; i < tile.queries.size(); ++i) {
         const Range keys = b.keys[std::size_t(i)];
         float* scores = b.scores.row(i).data();
-        mask_row(seen, keys, scores);
-        leave_out(b, i, scores);
-        probabilities(head, seen, tile, keys, b.plan.query(tile, i), scores);
+        probabilities(head, b, seen, tile, i, scores);
         drop_row(head, b, tile, b.plan.query(tile, i), keys, scores);
       }
       mix_values(tile, b);
@@ -316,9 +311,7 @@ void find_deltas(const TiledHead& head, const Mat& o, HeadBuffers& b) {
       const Range keys = b.keys[std::size_t(i)];
       float* p = b.scores.row(i).data();
       float* gradient = b.gradient.row(i).data();
-      mask_row(seen, keys, p);
-      leave_out(b, i, p);
-      probabilities(head, seen, tile, keys, query, p);
+      probabilities(head, b, seen, tile, i, p);
       const float* slopes = slopes_of(head, keys, p, b);
       drop_row(head, b, tile, query, keys, gradient);
       for (std::int64_t j = keys.begin; j < keys.end; ++j) {
@@ -341,9 +334,7 @@ void rows_backward(const TiledHead& head, const Tile& tile, HeadBuffers& b) {
     const Range keys = b.keys[std::size_t(i)];
     float* scores = b.scores.row(i).data();
     float* gradient = b.gradient.row(i).data();
-    mask_row(seen, keys, scores);
-    leave_out(b, i, scores);
-    probabilities(head, seen, tile, keys, query, scores);
+    probabilities(head, b, seen, tile, i, scores);
     drop_row(head, b, tile, query, keys, gradient);
     clear_others(tile, keys, gradient);
     const Row s = vectors_of(keys, slopes_of(head, keys, scores, b));

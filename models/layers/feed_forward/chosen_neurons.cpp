@@ -20,7 +20,7 @@ constexpr std::int64_t kTogether = 64;
 /// Positions whose inputs and gradients stay in the second-level cache while all blocks meet them.
 constexpr std::int64_t kPositions = 256;
 
-ConstVec row_of(const Parameter& w, std::int64_t row) {
+ConstVec weights_of(const Parameter& w, std::int64_t row) {
   return {w.view().f32() + row * w.cols, w.cols};
 }
 
@@ -96,7 +96,7 @@ void ChosenNeurons::backward(const Mat& x, const Mat& h, const Mat& dy, Mat& du,
     for (std::int64_t t = begin; t < end; ++t) {
       const ConstVec of_y(dy.data() + t * dy.cols(), dy.cols());
       for (std::int64_t b = 0; b < shape.blocks; ++b) {
-        du(t, b) = h(t, b) > 0 ? of_y.dot(scaling::row_of(w2, row_of(t, b))) : 0.0f;
+        du(t, b) = h(t, b) > 0 ? of_y.dot(weights_of(w2, row_of(t, b))) : 0.0f;
       }
       float* to = dx.data() + t * dx.cols();
       std::fill_n(to, dx.cols(), 0.0f);
