@@ -76,15 +76,15 @@ class Run {
     }
   }
 
-  /// By the flags that single a point out, not by its settings: among these is what no plan knows,
-  /// as a text's content.
+  /// Points are dealt in turn, in the plan's order, which the same command has wherever it is
+  /// given; each round begins one part later, lest one gets all points of a thread count or seed.
   void keep_shard() {
-    std::erase_if(points_, [&](const Point& point) {
-      std::string own = std::to_string(point.threads) + "|" + std::to_string(point.seed);
-      for (const auto& [flag, value] : point.flags) own += "|" + flag + "=" + value;
-      const std::string hash = fingerprint(own);
-      return std::stoull(hash, nullptr, 16) % options_.shards != options_.shard;
-    });
+    std::vector<Point> own;
+    for (std::size_t i = 0; i < points_.size(); ++i) {
+      const std::uint64_t part = (i + i / options_.shards) % options_.shards;
+      if (part == options_.shard) own.push_back(std::move(points_[i]));
+    }
+    points_ = std::move(own);
   }
 
   int measure(RecordFile& records) {
