@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "kernels/gemm.h"
+
 namespace scaling {
 
 /// GFLOP/s of the f32 product of two (n, n) matrices by the library behind `kernel_set` with its
@@ -13,5 +15,10 @@ double gemm_gflops(const std::string& kernel_set, std::int64_t n, int threads);
 
 /// The best of all linked libraries.
 double best_gemm_gflops(std::int64_t n, int threads);
+
+/// The fastest of gemms(), by the threads that they have then, at what a layer multiplies in a
+/// training step: y = x w', and dw = dy' x and dx = dy w of dy (rows, out), with x (rows, in) and w
+/// (out, in). Measured when a shape is first asked for; not to be asked by two threads at once.
+const Gemm& fastest_gemm(std::int64_t rows, std::int64_t in, std::int64_t out);
 
 }  // namespace scaling

@@ -345,7 +345,8 @@ CurveState CurveRun::start() {
                       "program (--resume goes on with those of another program)";
     sink_.say(name_ + ": starts anew" + reason + "; earlier checkpoints are kept in " + kept);
   }
-  CurveState state{base_.key, commit_of(base_.provenance), find_gemm(plan_.curve.train.gemm).name};
+  const Curve& curve = plan_.curve;
+  CurveState state{base_.key, commit_of(base_.provenance), gemm_of(curve.model, curve.train).name};
   write_curve_state(folder, state);
   return state;
 }

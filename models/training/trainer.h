@@ -56,6 +56,10 @@ inline constexpr double kExplosionFactor = 5;
 /// to 1 after hard_steps of them. Negative, each layer's own, if hard_steps is 0.
 double hard_share_at(const TrainConfig& config, std::int64_t step);
 
+/// The library of a curve's products: config.gemm's, or for "auto" the fastest of this build at the
+/// feed-forward of one piece of a step.
+const Gemm& gemm_of(const ModelConfig& model, const TrainConfig& config);
+
 class Trainer {
  public:
   /// model: allocated for training; model and task outlive this. Its weights become those of
