@@ -68,7 +68,7 @@ nlohmann::ordered_json time_steps(const Curve& curve, int threads, const std::st
 int bench_training(int argc, char** argv) {
   std::string config, row, cache, corpus, gemm;
   int threads = 0;
-  std::int64_t steps = 0;
+  std::int64_t steps = 0, seed = 0;
   po::options_description options("bench_training times the optimiser steps of one row");
   options.add_options()("config", po::value(&config)->required(),
                         "the experiment, a file of experiments/configs/training")(
@@ -78,7 +78,9 @@ int bench_training(int argc, char** argv) {
       "folder of tokenised corpora")("gemm", po::value(&gemm)->default_value("auto"),
                                      "library of the products")(
       "threads", po::value(&threads)->default_value(available_threads()), "threads")(
-      "steps", po::value(&steps)->default_value(30), "steps that are timed")("help", "this text");
+      "steps", po::value(&steps)->default_value(30), "steps that are timed")(
+      "seed", po::value(&seed)->default_value(0), "of weights and draws; 0: the row's first")(
+      "help", "this text");
   po::variables_map given;
   try {
     po::store(po::parse_command_line(argc, argv, options), given);
@@ -90,6 +92,7 @@ int bench_training(int argc, char** argv) {
   } catch (const po::error& error) {
     throw UserError(std::string(error.what()) + "; see --help");
   }
+  if (seed < 0) throw UserError("--seed " + std::to_string(seed) + ": give 0 or more");
   if (steps < 1 || threads < 1 || threads > available_threads()) {
     throw UserError("--steps " + std::to_string(steps) + ", --threads " + std::to_string(threads) +
                     ": give at least one step and 1 to " + std::to_string(available_threads()) +
@@ -99,7 +102,8 @@ int bench_training(int argc, char** argv) {
       {"steps", std::to_string(steps + kWarmUp)}, {"corpus", corpus}, {"gemm", gemm}};
   const RowFile file = read_row_file(config, curve_knobs(), overrides);
   const Curve curve = curve_of_row(curves_of(file), row, file.experiment);
-  std::cout << time_steps(with_seed(curve, curve.seeds.front()), threads, cache) << std::endl;
+  const std::uint64_t own = seed > 0 ? std::uint64_t(seed) : curve.seeds.front();
+  std::cout << time_steps(with_seed(curve, own), threads, cache) << std::endl;
   return 0;
 }
 

@@ -23,7 +23,7 @@ struct Gemm {
 /// Those in this build; eigen is always one.
 const std::vector<Gemm>& gemms();
 /// Throws UserError listing the known ones if the name is unknown. "auto" is the fastest of this
-/// build on one large product, measured when first asked for.
+/// build at large square products, measured when first asked for.
 const Gemm& find_gemm(const std::string& name);
 /// Threads each product may start, for all libraries; also of parallel_for.
 void set_gemm_threads(int threads);

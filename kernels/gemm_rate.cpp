@@ -78,8 +78,8 @@ double best_gemm_gflops(std::int64_t n, int threads) {
 }
 
 const Gemm& fastest_gemm(std::int64_t rows, std::int64_t in, std::int64_t out) {
-  // Of larger ones the order is the same.
-  constexpr std::int64_t kMost = 2048;
+  // Larger products would take seconds before a curve begins.
+  constexpr std::int64_t kMost = 1024;
   const Shape shape = {std::min(rows, kMost), std::min(in, kMost), std::min(out, kMost)};
   static std::map<Shape, const Gemm*> known;
   const Gemm*& found = known[shape];

@@ -16,9 +16,10 @@ double gemm_gflops(const std::string& kernel_set, std::int64_t n, int threads);
 /// The best of all linked libraries.
 double best_gemm_gflops(std::int64_t n, int threads);
 
-/// The fastest of gemms(), by the threads that they have then, at what a layer multiplies in a
-/// training step: y = x w', and dw = dy' x and dx = dy w of dy (rows, out), with x (rows, in) and w
-/// (out, in). Measured when a shape is first asked for; not to be asked by two threads at once.
+/// The fastest of gemms() at what a layer multiplies in a training step: y = x w', and dw = dy' x
+/// and dx = dy w of dy (rows, out), with x (rows, in) and w (out, in), sizes above 1,024 taken as
+/// that. Measured when a shape is first asked for, by the threads that libraries have then; not to
+/// be asked by two threads at once.
 const Gemm& fastest_gemm(std::int64_t rows, std::int64_t in, std::int64_t out);
 
 }  // namespace scaling

@@ -170,6 +170,8 @@ LATER = {
     "target_side": "",
     "join_pairs": 0,
     "paragraph_tokens": 0,
+    "selection_balance": 0,
+    "selection_entropy": 0,
 }
 NOTCH = 1.57
 WHISKER = 1.5

@@ -2,8 +2,9 @@
 of a config of ours, one over another.
 
 Each round runs every candidate once, in random order, in a process of its own with the same sizes, batch and
-threads; a candidate's time is the median of its rounds' medians, a ratio the median of the rounds' ratios. What is
-recorded is not repeated: the same programs, interpreters and settings, on the same machine. Examples, the first with
+threads; a candidate's time is the median of its rounds' medians. Rows (--over) draw by another seed in each round, all
+by the same, and a round gives means: steps of a sparse row are of several kinds, as its layers select hard or not; a
+ratio is the median of the rounds' ratios. What is recorded is not repeated: the same programs, interpreters and settings, on the same machine. Examples, the first with
 the newest PyTorch in a virtual environment and Debian's (package python3-torch):
 
     python3 compare_training.py --results DIR --python pytorch=build/peers/bin/python --python pytorch_1_13=/usr/bin/python3
@@ -143,12 +144,13 @@ def version_of(python):
 
 
 def in_turn(candidates, args):
-    """{name: its rounds' outcomes}: every candidate once a round, in random order."""
+    """{name: its rounds' outcomes}: every candidate once a round, in random order. A command may depend on the round."""
     order = random.Random(args.seed)
     outcomes = {name: [] for name in candidates}
     for number in range(args.rounds):
         for name in order.sample(sorted(candidates), len(candidates)):
-            outcomes[name].append(last_json(candidates[name]))
+            command = candidates[name]
+            outcomes[name].append(last_json(command(number) if callable(command) else command))
             print(
                 f"[{number + 1}/{args.rounds}] {name}: {outcomes[name][-1]['value'] * 1e3:.2f} ms a step",
                 flush=True,
@@ -188,8 +190,7 @@ def records_of(name, rounds, ours, args, key):
 
 
 def compare_rows(args):
-    """Records of every row's step, and of each one's over its twin's, round by round. Means of a round's steps, not
-    medians: those of a sparse row are of several kinds, as its layers select hard or not."""
+    """Records of every row's step, and of each one's over its twin's, round by round."""
     file = RecordFile(args.results, OF_ROWS, section="training")
     pairs = [tuple(entry.split("=", 1)) for entry in args.over]
     rows = list(dict.fromkeys(row for pair in pairs for row in reversed(pair)))
@@ -205,31 +206,40 @@ def compare_rows(args):
     if key in file.finished and not args.force:
         print("already recorded")
         return
-    outcomes = in_turn({row: our_command(args, row) for row in rows}, args)
-    for outcome in (o for rounds in outcomes.values() for o in rounds):
-        outcome["value"] = outcome["mean"]
-    records = []
-    for row in rows:
-        found = records_of("ours", outcomes[row], outcomes[row][-1], args, key)
-        last = outcomes[row][-1]
-        records += [
-            r | {"row": row, "config": r["config"] | {"parameters": last["parameters"]}}
-            for r in found
-        ]
-    shared = {name: records[0][name] for name in ("threads", "status", "command", "seed", "key")}
+    commands = {
+        row: lambda number, row=row: [*our_command(args, row), "--seed", str(number + 1)]
+        for row in rows
+    }
+    outcomes = in_turn(commands, args)
+    means = {row: [outcome["mean"] for outcome in outcomes[row]] for row in rows}
+    last = {row: outcomes[row][-1] for row in rows}
+    command = ["experiments/peers/compare_training.py --results DIR --config", str(args.config)]
+    command += [f"--over {row}={twin}" for row, twin in pairs]
+    command += [f"--rounds {args.rounds} --steps {args.steps} --threads {args.threads}"]
+
+    def record(row, metric, unit, values, **more):
+        sizes = {name: last[row][name] for name in (*SIZES, "optimizer", "parameters")}
+        return {
+            "row": row,
+            "metric": metric,
+            "unit": unit,
+            "threads": args.threads,
+            "status": "ok",
+            "note": f"gemm {last[row]['gemm']}",
+            "config": sizes | {"config": args.config.stem, "steps": args.steps},
+            "command": " ".join(command),
+            "seed": args.seed,
+            "ceilings": {"gemm_gflops": last[row]["ceiling_gemm_gflops"]},
+            "key": key,
+            **summary([{"value": value} for value in values]),
+            **more,
+        }
+
+    records = [record(row, "step_seconds", "s", means[row]) for row in rows]
     for row, twin in pairs:
-        ratios = [
-            {"value": ours["value"] / theirs["value"]}
-            for ours, theirs in zip(outcomes[row], outcomes[twin])
-        ]
-        over = summary(ratios)
-        records.append(
-            shared
-            | {"row": row, "against": twin, "metric": f"over_{twin}", "unit": ""}
-            | {"note": "", "config": {"twin": twin, "steps": args.steps}}
-            | over
-        )
-        print(f"{row}: {over['value']:.3f} x a step of {twin}")
+        ratios = [ours / theirs for ours, theirs in zip(means[row], means[twin])]
+        records.append(record(row, f"over_{twin}", "", ratios, against=twin))
+        print(f"{row}: {records[-1]['value']:.3f} x a step of {twin}")
     file.append(records)
 
 

@@ -16,6 +16,7 @@ import record  # noqa: E402
 OURS = {
     "status": "ok",
     "value": 0.02,
+    "mean": 0.03,
     "parameters": 1000,
     "mfu": 0.5,
     "tokens_per_s": 7e4,
@@ -144,6 +145,56 @@ class CompareTrainingTest(WithFolder):
         self.assertEqual((self.folder / "calls").read_text(), calls)
         self.assertEqual(len(self.compare("--steps", "7")[0]), 10)
         self.assertEqual(len(self.compare("--force")[0]), 15)
+
+    def rows(self, *more):
+        """Records of --over, and what was said: a step of `sparse` takes 10, 12 ms, of `dense` 10, 8, by seed."""
+        path = self.folder / "program"
+        path.write_text(
+            f"#!{sys.executable}\nimport json, sys\nasked = dict(zip(sys.argv[1::2], sys.argv[2::2]))\n"
+            f"outcome = {OURS!r}\nmore = int(asked['--seed']) - 1\n"
+            "outcome['mean'] = 0.01 + more * (0.002 if asked['--row'] == 'sparse' else -0.002)\n"
+            "print(json.dumps(outcome))\n"
+        )
+        path.chmod(0o755)
+        command = [
+            "compare_training.py",
+            "--results",
+            str(self.folder / "results"),
+            "--rounds",
+            "2",
+        ]
+        command += ["--program", str(path), "--threads", "1", "--over", "sparse=dense", *more]
+        with (
+            mock.patch.object(sys, "argv", command),
+            contextlib.redirect_stdout(io.StringIO()) as said,
+        ):
+            compare_training.main()
+        lines = (self.folder / "results" / "step_cost.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines], said.getvalue()
+
+    def test_rows_over_their_twins_are_of_means_in_one_round_and_by_one_seed(self):
+        records, said = self.rows()
+        found = {(r["row"], r["metric"]): r["value"] for r in records}
+        self.assertEqual(
+            set(found),
+            {("dense", "step_seconds"), ("sparse", "step_seconds"), ("sparse", "over_dense")},
+        )
+        self.assertAlmostEqual(found["dense", "step_seconds"], 0.009)
+        self.assertAlmostEqual(found["sparse", "step_seconds"], 0.011)
+        self.assertAlmostEqual(found["sparse", "over_dense"], (1 + 0.012 / 0.008) / 2)
+        self.assertEqual(records[-1]["against"], "dense")
+        self.assertIn("--over sparse=dense --rounds 2", records[-1]["command"])
+        self.assertIn("sparse: 1.250 x a step of dense", said)
+        self.assertEqual(self.rows()[1], "already recorded\n")
+
+    def test_over_is_refused_beside_other_frameworks_and_without_a_twin(self):
+        for flags, words in (
+            (["--over", "sparse"], "ROW=TWIN"),
+            (["--python", "framework=python3"], "give one of them"),
+        ):
+            with self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()) as said:
+                self.rows(*flags)
+            self.assertIn(words, said.getvalue())
 
 
 if __name__ == "__main__":

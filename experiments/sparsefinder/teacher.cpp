@@ -12,6 +12,7 @@
 #include "models/tasks/catalog.h"
 #include "models/training/checkpoint.h"
 #include "models/training/run_state.h"
+#include "models/training/trainer.h"
 
 namespace scaling {
 namespace {
@@ -128,7 +129,7 @@ void Teacher::evaluate(Transformer& model, std::int64_t sequences, AttentionGrap
     check_interrupt();
     held_out_batch(i, sequences, batch);
     before(i);
-    Pass pass{.gemm = find_gemm(plan_.train().gemm)};
+    Pass pass{.gemm = gemm_of(plan_.model(), plan_.train())};
     pass.graphs = graphs;
     after(i, model.loss_of(pass, batch, *kept));
   }
@@ -164,7 +165,7 @@ std::vector<SequenceHeads> Teacher::heads(Part part, std::int64_t sequences,
     }
     SequenceHeads one;
     for (const AttentionView& view :
-         model_->self_attentions(find_gemm(plan_.train().gemm), batch, *kept)) {
+         model_->self_attentions(gemm_of(plan_.model(), plan_.train()), batch, *kept)) {
       one.q.push_back(*view.q);
       one.k.push_back(*view.k);
     }

@@ -30,7 +30,7 @@ std::vector<FlagGroup> groups_of(Study& study) {
   add("force", "measure what is finished again", true);
   if (info.quick) add("quick", info.quick, true);
   add("accept", "commits, a,b, whose results count as if this program had measured them");
-  add("shard", "K/N: only the points that fall to part K of N, K from 0 on");
+  add("shard", "K/N: only every N-th row and seed, from the K-th on, K from 0");
   add("dry-run", "print what would be measured; measure nothing", true);
   add("where", "print the folder of records and stop", true);
   add("help", "this text", true);

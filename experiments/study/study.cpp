@@ -11,6 +11,7 @@
 #include <map>
 #include <new>
 #include <set>
+#include <utility>
 
 #include "experiments/study/interrupt.h"
 #include "kernels/check.h"
@@ -76,15 +77,15 @@ class Run {
     }
   }
 
-  /// Points are dealt in turn, in the plan's order, which the same command has wherever it is
-  /// given; each round begins one part later, lest one gets all points of a thread count or seed.
+  /// Dealt in turn, in the plan's order, which the same flags make everywhere. A row's points of
+  /// one seed stay together: they differ in threads alone, and may share a model.
   void keep_shard() {
-    std::vector<Point> own;
-    for (std::size_t i = 0; i < points_.size(); ++i) {
-      const std::uint64_t part = (i + i / options_.shards) % options_.shards;
-      if (part == options_.shard) own.push_back(std::move(points_[i]));
-    }
-    points_ = std::move(own);
+    std::map<std::pair<std::string, std::uint64_t>, std::uint64_t> places;
+    std::erase_if(points_, [&](const Point& point) {
+      const std::uint64_t next = places.size();
+      const auto found = places.try_emplace({point.row, point.seed}, next).first;
+      return found->second % options_.shards != options_.shard;
+    });
   }
 
   int measure(RecordFile& records) {

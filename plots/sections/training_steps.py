@@ -76,10 +76,7 @@ def numbers(records, _own):
     return (
         {f"{prefix}{name}": value for name, value in own(records)[0].items()}
         | {f"train.vs_{row}": value for row, value in ratios(records).items()}
-        | {
-            f"train.{row}.over_{twin}": value
-            for (row, twin), value in over_twins(records).items()
-        }
+        | {f"train.{row}.over_{twin}": value for (row, twin), value in over_twins(records).items()}
     )
 
 
@@ -177,7 +174,7 @@ def write(report, _own):
         report.repeat(
             "python3 experiments/peers/compare_training.py --results DIR "
             "--config experiments/configs/training/fig1_16m.cfg "
-            "--over ff_n16=dense --over ff_qkv=qkv_mult_conv"
+            "--over ff_n16=dense --over ff_qkv=qkv_mult_conv --steps 60"
         )
 
 

@@ -82,6 +82,8 @@ std::vector<Case> cases() {
   all.push_back({"heads_shared", with(terraformer(), {{"attention", "full+banded,window+full"}})});
   all.push_back({"ff_qkv_loss_lsh", with(sparse, {{"attention", "lsh"}})});
   all.push_back({"hard", with(sparse, {{"hard_probability", "1"}})});
+  all.push_back(
+      {"balanced", with(sparse, {{"selection_balance", "0.1"}, {"selection_entropy", "0.01"}})});
   all.push_back({"selector_random", with(sparse, {{"selector", "random"}})});
   all.push_back({"selector_hash", with(sparse, {{"selector", "hash"}})});
   all.push_back({"one_swap", with(sparse, {{"encoder_swaps", "1"}})});

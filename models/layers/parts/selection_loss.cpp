@@ -1,4 +1,4 @@
-// Sums in double, by one thread: a pass over numbers that the layer's products outweigh by far.
+// The loss is added up by one thread, in one order; gradients are of all, position by position.
 #include "models/layers/parts/selection_loss.h"
 
 #include <algorithm>
@@ -49,13 +49,14 @@ void SelectionLoss::backward(const Pass& pass, Blocks shape, const Mat& p, const
   parallel_for(p.rows(), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t t = begin; t < end; ++t) {
       for (std::int64_t first = 0; first < shape.size(); first += shape.n) {
-        const auto term = [&](std::int64_t j) {
-          return p(t, first + j) * slope(shape, p(t, first + j), shares[std::size_t(first + j)]);
-        };
         float sum = 0;
-        for (std::int64_t j = 0; j < shape.n; ++j) sum += term(j);
-        for (std::int64_t j = 0; j < shape.n; ++j) {
-          dz(t, first + j) += pass.loss_scale * (term(j) - p(t, first + j) * sum);
+        for (std::int64_t j = first; j < first + shape.n; ++j) {
+          const float term = p(t, j) * slope(shape, p(t, j), shares[std::size_t(j)]);
+          dz(t, j) += pass.loss_scale * term;
+          sum += term;
+        }
+        for (std::int64_t j = first; j < first + shape.n; ++j) {
+          dz(t, j) -= pass.loss_scale * p(t, j) * sum;
         }
       }
     }

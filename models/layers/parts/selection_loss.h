@@ -19,11 +19,11 @@ struct SelectionLoss {
   double balance = 0, entropy = 0;  ///< weights
 
   bool is_none() const { return balance == 0 && entropy == 0; }
-  /// shares (d_ff) becomes f. Adds the loss of all positions to pass.extra_loss, unless the pass is
-  /// computed again.
+  /// shares (entries of all blocks) becomes f; padding counts as other positions do. Adds the loss
+  /// of all positions to pass.extra_loss, unless the pass is computed again.
   void forward(Pass& pass, Blocks shape, const std::vector<std::int32_t>& chosen, const Mat& p,
                Floats& shares) const;
-  /// Adds pass.loss_scale times its gradient to that of the logits, dz (positions, d_ff).
+  /// Adds pass.loss_scale times its gradient to that of the logits, dz (positions, entries).
   void backward(const Pass& pass, Blocks shape, const Mat& p, const Floats& shares, Mat& dz) const;
 
  private:
