@@ -17,7 +17,7 @@ const std::vector<Gemm>& gemms() {
 }
 
 const Gemm& find_gemm(const std::string& name) {
-  if (name == "auto") return fastest_gemm(1024, 1024, 1024);
+  if (name == "auto") return fastest_gemm(512, 512, 512);
   std::string known = "auto";
   for (const Gemm& gemm : gemms()) {
     if (name == gemm.name) return gemm;
