@@ -61,6 +61,9 @@ class Missing(Exception):
     """The figure has no data; the text says which."""
 
 
+FEWEST_SEEDS = 3  # whose interval a figure shows: Student's of two hides everything
+
+
 @functools.cache
 def pyplot():
     """Imported when something is drawn: summary and report need no pictures."""
@@ -97,9 +100,16 @@ def curve(axes, points, **look):
 
 
 def bars(values):
-    """How far the intervals of Values go down and up; nowhere where that is not known."""
-    halves = ([v.value - v.low for v in values], [v.high - v.value for v in values])
-    return [[half if math.isfinite(half) else 0 for half in each] for each in halves]
+    """How far the intervals of Values go down and up; nowhere where that is not known or of too few seeds."""
+
+    def half(value, distance):
+        is_shown = math.isfinite(distance) and not 0 < value.seeds < FEWEST_SEEDS
+        return distance if is_shown else 0
+
+    return [
+        [half(v, v.value - v.low) for v in values],
+        [half(v, v.high - v.value) for v in values],
+    ]
 
 
 def ring(axes, points):

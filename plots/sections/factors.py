@@ -129,11 +129,14 @@ def draw(records, experiment):
     figure, (axes,) = chart.new(1.2 + 0.28 * len(rows))
     for place, (_, value) in enumerate(rows):
         axes.plot(value.value, place, **{**chart.SPARSE, "linestyle": "none"})
-        if value.seeds > 1:
-            axes.plot([value.low, value.high], [place, place], color=chart.SPARSE["color"])
+        (down,), (up,) = chart.bars([value])
+        axes.plot(
+            [value.value - down, value.value + up], [place, place], color=chart.SPARSE["color"]
+        )
     axes.axvline(0, color="black", linewidth=0.8)
     axes.set_yticks(range(len(rows)), [row for row, _ in rows])
     axes.invert_yaxis()
+    axes.locator_params(axis="x", nbins=5)
     axes.set_xlabel(f"nats per token less {found.baseline}")
     return figure
 

@@ -51,7 +51,6 @@ WORDS = (
 )
 
 
-FEWEST = 3  # seeds whose interval a figure shows
 OWN = "_own"  # ends the name of a row's twin that takes the choices of its own, random weights
 TWINS = (
     "What trained choices change, in time and in rows of W1 that a decode touches: a row, whose blocks take those of its "
@@ -275,7 +274,7 @@ def draw(records, experiment):
     axes.step(*zip(*steps), where="post", **chart.LIMIT)
     for index, point in enumerate(found):
         look = chart.style_of(point.row, index) | {"linestyle": "none"}
-        whiskers = chart.bars([point.nats]) if point.nats.seeds >= FEWEST else None
+        whiskers = chart.bars([point.nats]) if point.nats.seeds >= chart.FEWEST_SEEDS else None
         axes.errorbar(
             point.time.value, point.nats.value, whiskers, chart.bars([point.time]), **look
         )

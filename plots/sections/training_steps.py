@@ -118,7 +118,7 @@ def table_of_rows(report):
 
 
 def setting_words(records, experiment=EXPERIMENT):
-    """blocks 3, d_model 128, ..."""
+    """blocks 3, d_model 128, ...; of rows of one experiment what they have in common."""
     record = next(
         (r for r in reversed(records.history(experiment)) if r["metric"] == "step_seconds"), {}
     )
@@ -126,7 +126,7 @@ def setting_words(records, experiment=EXPERIMENT):
         record,
         ("blocks", "layers"),
         ("d_model", "d_model"),
-        ("d_ff", "d_ff"),
+        *([("d_ff", "d_ff")] if experiment == EXPERIMENT else []),
         ("heads", "n_heads"),
         ("vocabulary", "vocab_size"),
         ("batch", "batch"),

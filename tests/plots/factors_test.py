@@ -94,6 +94,13 @@ class FactorsTest(made_up.WithCurves):
         with self.assertRaises(chart.Missing):
             factors.draw(self.load(trained(rows=("ff_n16",))), NAME)
 
+    def test_figure_shows_intervals_of_three_seeds_on(self):
+        for seeds, is_shown in (((2,), False), ((2, 3), False), ((2, 3, 4), True)):
+            figure = factors.draw(self.load(trained(seeds=seeds)), NAME)
+            low, high = figure.axes[0].lines[1].get_xdata()
+            self.assertEqual(high > low, is_shown, seeds)
+            chart.pyplot().close(figure)
+
 
 if __name__ == "__main__":
     unittest.main()
