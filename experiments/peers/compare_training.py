@@ -189,22 +189,31 @@ def records_of(name, rounds, ours, args, key):
     ]
 
 
+def open_key(file, args, **settings):
+    """Key of what is asked for; none, and a word, if it is recorded and not forced. All or none: what is compared took
+    turns."""
+    key = file.key(
+        program=fingerprint(args.program.read_bytes()),
+        config=args.config.read_text(encoding="utf-8"),
+        threads=args.threads,
+        steps=args.steps,
+        rounds=args.rounds,
+        seed=args.seed,
+        **settings,
+    )
+    if key in file.finished and not args.force:
+        print("already recorded")
+        return None
+    return key
+
+
 def compare_rows(args):
     """Records of every row's step, and of each one's over its twin's, round by round."""
     file = RecordFile(args.results, OF_ROWS, section="training")
     pairs = [tuple(entry.split("=", 1)) for entry in args.over]
     rows = list(dict.fromkeys(row for pair in pairs for row in reversed(pair)))
-    key = file.key(
-        program=fingerprint(args.program.read_bytes()),
-        config=args.config.read_text(encoding="utf-8"),
-        pairs=pairs,
-        threads=args.threads,
-        steps=args.steps,
-        rounds=args.rounds,
-        seed=args.seed,
-    )
-    if key in file.finished and not args.force:
-        print("already recorded")
+    key = open_key(file, args, pairs=pairs)
+    if not key:
         return
     commands = {
         row: lambda number, row=row: [*our_command(args, row), "--seed", str(number + 1)]
@@ -250,19 +259,13 @@ def main():
         return
     file = RecordFile(args.results, EXPERIMENT, section="training")
     pythons = dict(entry.split("=", 1) for entry in args.python)
-    # All or none: they are compared because they took turns.
-    key = file.key(
+    key = open_key(
+        file,
+        args,
         pythons={name: version_of(python) for name, python in pythons.items()},
-        program=fingerprint(args.program.read_bytes()),
-        config=args.config.read_text(encoding="utf-8"),
         row=args.row,
-        threads=args.threads,
-        steps=args.steps,
-        rounds=args.rounds,
-        seed=args.seed,
     )
-    if key in file.finished and not args.force:
-        print("already recorded")
+    if not key:
         return
     ours = last_json(our_command(args, args.row))
     candidates = {"ours": our_command(args, args.row)} | {

@@ -115,12 +115,16 @@ class CompareTrainingTest(WithFolder):
             "1",
             *more,
         ]
+        return self.run_main(command, "peers_training")
+
+    def run_main(self, command, experiment):
+        """Records of the experiment, and what was said."""
         with (
             mock.patch.object(sys, "argv", command),
             contextlib.redirect_stdout(io.StringIO()) as said,
         ):
             compare_training.main()
-        lines = (self.folder / "results" / "peers_training.jsonl").read_text().splitlines()
+        lines = (self.folder / "results" / f"{experiment}.jsonl").read_text().splitlines()
         return [json.loads(line) for line in lines], said.getvalue()
 
     def test_each_candidate_has_its_steps_and_what_is_recorded_is_not_repeated(self):
@@ -164,13 +168,7 @@ class CompareTrainingTest(WithFolder):
             "2",
         ]
         command += ["--program", str(path), "--threads", "1", "--over", "sparse=dense", *more]
-        with (
-            mock.patch.object(sys, "argv", command),
-            contextlib.redirect_stdout(io.StringIO()) as said,
-        ):
-            compare_training.main()
-        lines = (self.folder / "results" / "step_cost.jsonl").read_text().splitlines()
-        return [json.loads(line) for line in lines], said.getvalue()
+        return self.run_main(command, "step_cost")
 
     def test_rows_over_their_twins_are_of_means_in_one_round_and_by_one_seed(self):
         records, said = self.rows()
