@@ -29,6 +29,8 @@ struct Pass {
   float dropout = 0;  ///< rate of every dropout
   /// Share of training calls of selecting layers that select hard; negative: each layer's own.
   double hard_share = -1;
+  /// true, in training: a sparse feed-forward computes all its neurons, and chooses none.
+  bool all_neurons = false;
   /// Draws of this pass depend on the seed and on the order in which layers ask for a stream.
   std::uint64_t seed = 0;
   std::uint64_t streams = 0;  ///< handed out so far

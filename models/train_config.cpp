@@ -80,6 +80,7 @@ void TrainConfig::validate() const {
     throw UserError(std::string(name) + " " + print_value(factor) +
                     " is negative; give a factor of the learning rate, 1 for that itself");
   }
+  require_at_least("dense_steps", dense_steps, 0);
   require_at_least("hard_steps", hard_steps, 0);
   require_share("weight_decay", weight_decay);
   if (weight_decay > 0 && optimizer != OptimizerKind::adafactor) {

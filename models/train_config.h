@@ -71,8 +71,10 @@ struct TrainConfig {
   std::int64_t warmup_steps = 10000;
   std::int64_t decay_steps = 0;  // linear, cosine: the step at which the rate has fallen to 0
   double adam_epsilon = 1e-5;
-  double selector_rate = 1;     // factor on the learning rate of what selects (Role)
-  double selected_rate = 1;     // and of the rows that are selected
+  double selector_rate = 1;  // factor on the learning rate of what selects (Role)
+  double selected_rate = 1;  // and of the rows that are selected
+  std::int64_t dense_steps =
+      0;  // the first ones, in which a sparse feed-forward computes all it has
   std::int64_t hard_steps = 0;  // over which the share of hard selections goes from 0 to 1; 0: off
   double weight_decay = 0;      // wd0 of Adafactor, per step
   std::int64_t weight_decay_steps = 0;  // over which it falls to 0; 0: stays
@@ -151,9 +153,12 @@ struct TrainConfig {
           "factor on the learning rate of controllers and routers of selecting feed-forwards");
     visit("selected_rate", c.selected_rate,
           "factor on the learning rate of the rows that they select: W1, its bias, W2");
+    visit(
+        "dense_steps", c.dense_steps,
+        "the first steps, in which the sparse feed-forward computes all neurons and selects none");
     visit("hard_steps", c.hard_steps,
-          "over which the share of hard selections rises from 0 to 1, whatever hard_probability; "
-          "0: hard_probability");
+          "over which, after dense_steps, the share of hard selections rises from 0 to 1, whatever "
+          "hard_probability; 0: hard_probability");
     visit("weight_decay", c.weight_decay, "share of a weight taken off at every step");
     visit("weight_decay_steps", c.weight_decay_steps,
           "over which weight_decay falls to 0; 0: stays");

@@ -292,7 +292,8 @@ std::vector<Metric> CurveRun::results(Trainer& trainer, Transformer& model, cons
     for (const double seconds : step_seconds_) shares.push_back(flops / seconds / (1e9 * best));
     metrics.push_back({"tokens_per_s", "tokens/s", tokens_per_s_});
     // The share of hard calls, which compute less, is counted as if it stood still.
-    if (plan_.curve.train.hard_steps == 0) metrics.push_back({"mfu", "1", shares});
+    const TrainConfig& train = plan_.curve.train;
+    if (train.hard_steps == 0 && train.dense_steps == 0) metrics.push_back({"mfu", "1", shares});
     add("gemm_gflops", "GFLOP/s", best);
   }
   add("peak_memory_bytes", "B", peak);

@@ -53,7 +53,7 @@ std::string decimal(double value) {
 double hard_share_at(const TrainConfig& config, std::int64_t step) {
   SCALING_CHECK(step >= 1);
   if (config.hard_steps == 0) return -1;
-  return std::min(1.0, double(step - 1) / double(config.hard_steps));
+  return std::clamp(double(step - 1 - config.dense_steps) / double(config.hard_steps), 0.0, 1.0);
 }
 
 const Gemm& gemm_of(const ModelConfig& model, const TrainConfig& config) {
@@ -146,6 +146,7 @@ TrainReport Trainer::Impl::train_step() {
               .training = true,
               .dropout = float(config.dropout),
               .hard_share = hard_share_at(config, step + 1),
+              .all_neurons = step < config.dense_steps,
               .seed = seed_of(model.config().seed, step, std::int64_t(piece)),
               .start_from_zero = float(config.start_from_zero),
               .position_offsets = config.position_offsets,

@@ -205,6 +205,43 @@ TEST(SparseTrainingTest, BackwardAddsToGradientsAndOverwritesDx) {
   EXPECT_EQ(run.dx, dx);
 }
 
+/// A dense feed-forward, whose controller learns nothing; evaluation chooses all the same.
+TEST(SparseTrainingTest, APassOfAllNeuronsChoosesNone) {
+  for (const char* selector : {"learned", "random", "hash"}) {
+    SCOPED_TRACE(selector);
+    ModelConfig c = small_config();
+    set_field(c, "selector", selector);
+    set_field(c, "feed_forward_bias", true);
+    set_field(c, "selection_balance", 1.0);
+    Trained held = trained("sparse", c);
+    Pass pass = training_pass(2);
+    pass.all_neurons = true;
+    const Outcome run(held, pass);
+    EXPECT_EQ(pass.extra_loss, 0);
+    const Naive expected = naive(held, run.x, run.dy, MatD::Ones(kRows, c.d_ff), Mask::hard,
+                                 sparsity_of(c), /*learns=*/false);
+    expect_close(run.y, expected.y.cast<float>(), "y");
+    expect_close(run.dx, expected.dx.cast<float>(), "dx");
+    for (const Parameter* p : held.parameters) {
+      if (p->is_frozen) continue;
+      if (p->role == Role::selector) {
+        EXPECT_TRUE(held.gradient(p->name).isZero(0)) << p->name;
+      } else {
+        expect_close(held.gradient(p->name), expected.gradients.at(p->name).cast<float>(), p->name);
+      }
+    }
+
+    const std::vector<int> ids(kRows, 7);
+    Mat evaluated, chosen;
+    pass.training = false;
+    pass.ids = ids.data();
+    held.layer->forward(pass, run.x, *run.kept, evaluated);
+    pass.all_neurons = false;
+    held.layer->forward(pass, run.x, *held.layer->make_activations(), chosen);
+    EXPECT_EQ(evaluated, chosen);
+  }
+}
+
 TEST(SparseTrainingTest, HardCallTeachesOnlyChosenAndActiveNeurons) {
   const ModelConfig c = config_with(1);
   const std::int64_t n = sparsity_of(c);

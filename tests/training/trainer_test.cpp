@@ -19,6 +19,7 @@
 #include "models/knobs.h"
 #include "models/layers/catalog.h"
 #include "models/tasks/catalog.h"
+#include "models/training/agreement.h"
 #include "models/training/checkpoint.h"
 #include "models/training/run_state.h"
 #include "models/transformer/decoder.h"
@@ -221,6 +222,7 @@ TEST_F(TrainerTest, ResumedRunIsTheUninterruptedOneBitForBit) {
     config.learning_rate = 0.01;
     config.dropout = 0.1;
     config.accumulate = 2;
+    config.dense_steps = 3;
     config.hard_steps = 8;
     config.selector_rate = 2;
     config.selected_rate = 0.5;
@@ -292,6 +294,12 @@ TEST_F(TrainerTest, RatesOfRolesAndHardStepsChangeWhatIsLearnt) {
   TrainConfig annealed = config;
   annealed.hard_steps = 6;
   EXPECT_NE(parameter_after(row, annealed), parameter_after(row, config));
+  TrainConfig dense = config;
+  dense.dense_steps = config.steps;
+  EXPECT_EQ(parameter_after(controller, dense), parameter_after(controller, untrained));
+  EXPECT_NE(parameter_after(row, dense), parameter_after(row, config));
+  dense.dense_steps = config.steps - 1;
+  EXPECT_NE(parameter_after(controller, dense), parameter_after(controller, untrained));
 }
 
 TEST(HardShareTest, RisesFromNothingToAll) {
@@ -302,6 +310,10 @@ TEST(HardShareTest, RisesFromNothingToAll) {
   EXPECT_EQ(hard_share_at(config, 6), 0.5);
   EXPECT_EQ(hard_share_at(config, 11), 1);
   EXPECT_EQ(hard_share_at(config, 500), 1);
+  config.dense_steps = 100;
+  EXPECT_EQ(hard_share_at(config, 100), 0);
+  EXPECT_EQ(hard_share_at(config, 106), 0.5);
+  EXPECT_EQ(hard_share_at(config, 111), 1);
 }
 
 TEST_F(TrainerTest, StepsDrawAnew) {
@@ -626,6 +638,20 @@ TEST(TrainConfigTest, EveryKnobIsReadAsItIsPrinted) {
   expect_mentions(message_of([&] { set_field(copy, "dropout", "nan"); }), {"dropout", "nan"});
 }
 
+TEST(TrainConfigTest, DenseStepsAreForTheSparseFeedForward) {
+  TrainConfig train;
+  train.length = 8;
+  train.dense_steps = 5;
+  const Needs needs{
+      .causal = true, .trained = {0, 8}, .evaluated = {0, 8}, .length_knobs = "length"};
+  ModelConfig model = small_model();
+  model.feed_forward = "sparse";
+  EXPECT_EQ(message_of([&] { require_fit(train, needs, model); }), "no error");
+  model.feed_forward = "moe_block";
+  expect_mentions(message_of([&] { require_fit(train, needs, model); }),
+                  {"dense_steps 5", "sparse", "moe_block", "0"});
+}
+
 TEST(TrainConfigTest, RefusesWhatMakesNoSense) {
   EXPECT_NO_THROW(TrainConfig().validate());
   const std::vector<std::vector<std::string>> bad = {
@@ -638,6 +664,7 @@ TEST(TrainConfigTest, RefusesWhatMakesNoSense) {
       {"adam_epsilon", "0", "positive"},
       {"selector_rate", "-1", "negative"},
       {"selected_rate", "-0.5", "negative"},
+      {"dense_steps", "-1", "0"},
       {"hard_steps", "-1", "0"},
       {"gemm", "mkl", "eigen"},
       {"corpus", "", "generated"},

@@ -138,6 +138,8 @@ Mat SparseFeedForward::controller_logits(const Mat& x) const {
 void SparseFeedForward::forward(Pass& pass, const Mat& x, Activations& kept, Mat& y) const {
   auto& own = static_cast<Kept&>(kept);
   kept.take_stream(pass);
+  own.has_all = pass.training && pass.all_neurons;
+  if (own.has_all) return forward_all(pass, x, own, y);
   own.has_probabilities = pass.training && selector_ == Selector::learned;
   if (pass.recalls_decisions()) {
     SCALING_CHECK(std::int64_t(own.chosen.size()) == x.rows() * blocks_);
@@ -171,6 +173,21 @@ void SparseFeedForward::forward(Pass& pass, const Mat& x, Activations& kept, Mat
     });
     times(pass, own.h, w2_, y);
   }
+  add_bias(y, b2_);
+}
+
+void SparseFeedForward::forward_all(const Pass& pass, const Mat& x, Kept& own, Mat& y) const {
+  own.chosen.clear();
+  own.has_probabilities = false;
+  times_transposed(pass, x, w1_, own.h);
+  parallel_for(x.rows(), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      Row h(own.h.data() + row * f_, f_);
+      if (has_b1_) h += ConstRow(b1_.vector(), f_);
+      h = h.max(0.0f);
+    }
+  });
+  times(pass, own.h, w2_, y);
   add_bias(y, b2_);
 }
 
@@ -213,6 +230,7 @@ void SparseFeedForward::mask_soft(const float* p, float* h) const {
 void SparseFeedForward::backward(Pass& pass, const Mat& x, Activations& kept, const Mat& dy,
                                  Mat& dx) const {
   auto& own = static_cast<Kept&>(kept);
+  if (own.has_all) return backward_all(pass, x, own, dy, dx);
   const bool is_learned = selector_ == Selector::learned;
   SCALING_CHECK(own.has_probabilities == is_learned);
   bias_backward(dy, b2_);
@@ -242,6 +260,19 @@ void SparseFeedForward::backward(Pass& pass, const Mat& x, Activations& kept, co
   bias_backward(own.dz, controller_bias_);
   times_backward(pass, own.hidden, c2_, own.dz, own.dhidden);
   times_transposed_backward(pass, x, c1_, own.dhidden, dx, /*accumulate=*/true);
+}
+
+void SparseFeedForward::backward_all(Pass& pass, const Mat& x, Kept& own, const Mat& dy,
+                                     Mat& dx) const {
+  bias_backward(dy, b2_);
+  times_backward(pass, own.h, w2_, dy, own.dh);
+  parallel_for(x.rows(), [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t first = begin * f_, count = (end - begin) * f_;
+    Row dh(own.dh.data() + first, count);
+    dh = (ConstRow(own.h.data() + first, count) > 0.0f).select(dh, 0.0f);
+  });
+  if (has_b1_) bias_backward(own.dh, b1_);
+  times_transposed_backward(pass, x, w1_, own.dh, dx);
 }
 
 // With m the mask, h = relu(u m) and g = dh [h > 0]: du = g m, and the softmax's input gets

@@ -67,8 +67,9 @@ class SparseFeedForward : public FeedForward {
     /// (positions, d_ff). Softmax of every block after training, else the logits; empty for hash.
     Mat p;
     bool has_probabilities = false;
-    Mat h;       ///< (positions, d_ff), after mask and ReLU; of a soft call
-    Mat active;  ///< (positions, d_ff / N), chosen neurons after ReLU; of a hard call
+    bool has_all = false;  ///< no neuron was chosen: all were computed
+    Mat h;                 ///< (positions, d_ff), after mask and ReLU; of a soft call, or of all
+    Mat active;            ///< (positions, d_ff / N), chosen neurons after ReLU; of a hard call
     Mat hidden, dh, dactive, dz, dhidden;
     Floats shares;  ///< of SelectionLoss
   };
@@ -76,7 +77,8 @@ class SparseFeedForward : public FeedForward {
   using FeedForward::forward;
   void forward(Pass& pass, const Mat& x, Activations& kept, Mat& y) const override;
   /// Follows a forward in training. A hard call is straight-through: the controller learns from the
-  /// chosen neurons that are active. No noise or temperature in the softmax's derivative.
+  /// chosen neurons that are active. No noise or temperature in the softmax's derivative. After a
+  /// pass of all neurons it learns nothing.
   void backward(Pass& pass, const Mat& x, Activations& kept, const Mat& dy, Mat& dx) const override;
   /// Entropy of the learned controller.
   double selection_entropy(const Activations& kept) const override;
@@ -103,6 +105,8 @@ class SparseFeedForward : public FeedForward {
   void select(const Pass& pass, std::int64_t row, Kept& own) const;
   /// Neurons of a range of blocks for a token id.
   void select_by_hash(int id, Range blocks, std::int32_t* selected) const;
+  void forward_all(const Pass& pass, const Mat& x, Kept& own, Mat& y) const;
+  void backward_all(Pass& pass, const Mat& x, Kept& own, const Mat& dy, Mat& dx) const;
   void mask_soft(const float* p, float* h) const;
   void mask_soft_backward(const Kept& own, std::int64_t row, float* dh, float* dz) const;
   void logits_backward(const Kept& own, std::int64_t row, float* dz) const;
