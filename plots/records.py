@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 _SELECTION = ("selection_noise", "hard_probability", "selection_balance", "selection_entropy")
-_MODULES = ("modules", "kernel_size")
+_MODULES = ("modules", "kernel_size", "tap_scaling")
 _SPARSEFINDER = (
     "normaliser",
     "entmax_alpha",
@@ -154,6 +154,7 @@ LATER = {
     "future_weight": 1,
     "selector_rate": 1,
     "selected_rate": 1,
+    "dense_steps": 0,
     "hard_steps": 0,
     "init_from": "",
     "sentence_permutation": 1,
@@ -172,6 +173,7 @@ LATER = {
     "paragraph_tokens": 0,
     "selection_balance": 0,
     "selection_entropy": 0,
+    "tap_scaling": False,
 }
 NOTCH = 1.57
 WHISKER = 1.5

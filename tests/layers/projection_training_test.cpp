@@ -1,6 +1,7 @@
 // Projections, attention and losses over batches: examples do not mix, the future stays unseen,
 // gradients go where values came from.
 #include <cmath>
+#include <map>
 
 #include "models/layers/parts/module_knobs.h"
 #include "models/layers/parts/multiplicative_dense.h"
@@ -195,6 +196,25 @@ TEST(ConvProjectionTest, LongSequenceIsTheDefinition) {
   // y is linear in w too.
   EXPECT_NEAR(dot(held.gradient("q.w"), w.matrix()), dot(dq, linear),
               1e-5 * held.gradient("q.w").norm() * w.matrix().norm());
+}
+
+TEST(ConvolutionTest, TapScalingStartsWithTheVarianceOfAllTaps) {
+  // A value's convolution sees one module of every token, the others three.
+  const std::map<std::string, std::vector<std::pair<std::string, double>>> taps = {
+      {"conv", {{"q.w", 9}, {"o.w", 9}}},
+      {"mult_conv", {{"q.w", 9}, {"k.w", 9}, {"v.w", 3}}},
+      {"mult_conv_shared_qk", {{"qk.w", 9}, {"v.w", 3}}}};
+  for (const auto& [name, weights] : taps) {
+    ModelConfig c = small_config();
+    set_field(c, "kernel_size", 3);
+    TrainedLayer<Projection> plain(make_projection(name, c));
+    set_field(c, "tap_scaling", true);
+    TrainedLayer<Projection> scaled(make_projection(name, c));
+    for (const auto& [weight, count] : weights) {
+      expect_close(scaled.parameter(weight).matrix(),
+                   plain.parameter(weight).matrix() / std::sqrt(float(count)), name + " " + weight);
+    }
+  }
 }
 
 /// Paper 2.5: D and E can route every input to any one output, and gradients back.

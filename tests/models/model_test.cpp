@@ -557,6 +557,7 @@ TEST(ConfigTest, AShapeTakesSizesOnly) {
                          {"selection_balance", "0.7"},
                          {"selection_entropy", "0.7"},
                          {"kernel_scaling", "true"},
+                         {"tap_scaling", "true"},
                          {"projection", "conv"},
                          {"cross_projection", "mult_conv"},
                          {"attention", "lsh"},

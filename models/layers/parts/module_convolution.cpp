@@ -123,16 +123,16 @@ void ConvolutionRing::reorder(const StepContext& ctx, const RowMoves& moves) {
 }
 
 ModuleConvolution::ModuleConvolution(const std::string& prefix, std::int64_t d,
-                                     std::int64_t modules, std::int64_t length_taps,
-                                     int module_taps)
-    : modules_(modules),
-      width_(d / modules),
-      length_taps_(modules == 1 ? 1 : int(length_taps)),
-      module_taps_(modules == 1 ? 1 : module_taps),
-      w_(Parameter::make_matrix(joined_name(prefix, "w"), length_taps_ * module_taps_ * width_,
-                                width_, Layout::panels,
-                                {Initializer::Kind::normal, std::sqrt(1.0f / float(width_))},
-                                {length_taps_, module_taps_, width_, width_})),
+                                     const ConvolutionKnobs& knobs, int module_taps)
+    : modules_(knobs.modular.modules),
+      width_(d / modules_),
+      length_taps_(modules_ == 1 ? 1 : int(knobs.kernel_size)),
+      module_taps_(modules_ == 1 ? 1 : module_taps),
+      w_(Parameter::make_matrix(
+          joined_name(prefix, "w"), length_taps_ * module_taps_ * width_, width_, Layout::panels,
+          {Initializer::Kind::normal,
+           std::sqrt(1.0f / float(width_ * (knobs.tap_scaling ? length_taps_ * module_taps_ : 1)))},
+          {length_taps_, module_taps_, width_, width_})),
       b_(Parameter::make_vector(joined_name(prefix, "bias"), width_, kBias)) {}
 
 void ModuleConvolution::visit_parameters(const ParameterVisitor& visit) {

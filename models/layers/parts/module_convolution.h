@@ -51,8 +51,8 @@ struct ModuleWindow {
 class ModuleConvolution {
  public:
   /// A single module has neither neighbours nor (by definition) a length kernel.
-  ModuleConvolution(const std::string& prefix, std::int64_t d, std::int64_t modules,
-                    std::int64_t length_taps, int module_taps);
+  ModuleConvolution(const std::string& prefix, std::int64_t d, const ConvolutionKnobs& knobs,
+                    int module_taps);
   void visit_parameters(const ParameterVisitor& visit);
   Cost step_cost(int tokens, WeightType type) const;
 

@@ -26,11 +26,14 @@ struct ModuleKnobs {
 struct ConvolutionKnobs {
   ModuleKnobs modular;
   std::int64_t kernel_size = 3;  // F, length kernel of the convolutions
+  bool tap_scaling = false;      // they start with a variance that counts all their taps
 
   template <class Self, class Visitor>
   static void fields(Self& k, Visitor&& visit) {
     ModuleKnobs::fields(k.modular, visit);
     visit("kernel_size", k.kernel_size, "F: tokens a convolution sees", Trait{.is_size = true});
+    visit("tap_scaling", k.tap_scaling,
+          "start convolutions at the variance of all their taps; false: of one, as released");
   }
   void validate(const ModelConfig& config) const;
 };

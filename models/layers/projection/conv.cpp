@@ -22,8 +22,7 @@ struct ConvActivations : Activations {
 };
 
 ModuleConvolution make(const char* name, const ModelConfig& c) {
-  const auto knobs = c.options<ConvolutionKnobs>();
-  return ModuleConvolution(name, c.d_model, knobs.modular.modules, knobs.kernel_size, kModuleTaps);
+  return ModuleConvolution(name, c.d_model, c.options<ConvolutionKnobs>(), kModuleTaps);
 }
 
 }  // namespace

@@ -17,10 +17,9 @@ struct CrossState : LayerState {
 
 ConvolvedMultiplicative make(const ModelConfig& c, const std::string& part) {
   const auto knobs = c.options<ConvolutionKnobs>();
-  const std::int64_t modules = knobs.modular.modules;
   return ConvolvedMultiplicative(
-      part + "_mult", c.d_model, modules,
-      {ModuleConvolution(part + "_conv", c.d_model, modules, knobs.kernel_size, kModuleTaps)});
+      part + "_mult", c.d_model, knobs.modular.modules,
+      {ModuleConvolution(part + "_conv", c.d_model, knobs, kModuleTaps)});
 }
 
 }  // namespace

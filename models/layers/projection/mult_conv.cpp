@@ -21,7 +21,7 @@ std::vector<ModuleConvolution> convolutions(std::int64_t d, const ConvolutionKno
                                             bool share_qk) {
   std::vector<ModuleConvolution> all;
   const auto add = [&](const char* name, int module_taps) {
-    all.emplace_back(name, d, knobs.modular.modules, knobs.kernel_size, module_taps);
+    all.emplace_back(name, d, knobs, module_taps);
   };
   add(share_qk ? "qk" : "q", kModuleTaps);
   if (!share_qk) add("k", kModuleTaps);
