@@ -1,6 +1,7 @@
 """What the paper says of perplexity, and what our curves say, claim by claim: each a contrast that contrasts.py judges.
 
-A figure is judged at its largest size whose curves are finished.
+A figure is judged at its largest size whose curves are finished. The frontier's models, every row at a learning rate of its
+own, come before figures of their own, whose rows have one rate in common.
 """
 
 import math
@@ -161,7 +162,7 @@ def _figure5(e):
             best,
             other,
         )
-        for other in ("qkv_conv", "qkv_local", "qkv_low_rank")
+        for other in ("qkv_conv", "qkv_conv_taps", "qkv_local", "qkv_low_rank")
         if other in e.planned
     ]
     claims += [
@@ -236,6 +237,8 @@ def _with_experts(experiment):
     return equivalent(experiment) or "ff_n16", *training_curves.EXPERTS
 
 
+OF_FRONTIER = ("fig3", "fig5", "fig7", "moe", "table8")  # Figure 1 has budgets of its own
+
 # Figure, the rows without which a smaller size is judged, what it claims.
 FIGURES = (
     ("fig1", _always("ff_qkv", YARDSTICK), _figure1),
@@ -254,9 +257,17 @@ FIGURES = (
 
 
 def sizes(known, figure):
-    """A figure's experiments, the largest first."""
+    """A figure's own experiments, the largest first."""
     ids = (*(f"{figure}.{size}" for size in training_curves.SIZES), figure)
     return [e for e in (training_curves.known_as(known, i) for i in ids) if e]
+
+
+def at_frontier(known, figure, needed):
+    """[The frontier], if that has all rows of the figure that are needed."""
+    frontier = training_curves.known_as(known, "frontier")
+    if figure not in OF_FRONTIER or frontier is None or lacks(frontier, needed(frontier)):
+        return []
+    return [frontier]
 
 
 def lacks(experiment, rows):
@@ -282,7 +293,8 @@ def judged(records):
     known = training_curves.experiments(records)
     lines = []
     for figure, needed, claims_of in FIGURES:
-        experiments = [e for e in sizes(known, figure) if not contrasts.named(e)]
+        own = [e for e in sizes(known, figure) if not contrasts.named(e)]
+        experiments = at_frontier(known, figure, needed) or own
         if experiments:
             lines += _at_largest(experiments, known, needed, claims_of)
     return lines

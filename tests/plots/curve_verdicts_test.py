@@ -327,6 +327,18 @@ class SizesTest(Verdicts):
             self.line(broken + self.MINI, "FF+QKV reaches").evidence,
         )
 
+    def test_the_frontier_decides_before_figures_of_their_own(self):
+        own = of("fig3_small", ff_n8=1.61, ff_n16=1.7) + of("fig7_small", loss_s2=1.61, loss_s4=1.7)
+        frontier = [
+            dict(r, id="frontier") for r in of("frontier", ff_n8=1.7, ff_n16=1.6, iso_read_ff=1.8)
+        ]
+        by = {line.claim: line.verdict for line in self.lines(own + frontier)}
+        grows = "Log-perplexity grows with N (Fig 3: N=128 slightly worse)"
+        self.assertEqual(by.get(f"{grows} (frontier)"), "not reproduced", by)
+        self.assertNotIn(f"{grows} (fig3.small)", by)
+        # It lacks rows of Figure 7.
+        self.assertTrue(any("(fig7.small)" in claim for claim in by), by)
+
     def test_the_figure_of_curves_test_has_three_seeds(self):
         lines = self.lines(FIGURE1)
         self.assertTrue(lines)
