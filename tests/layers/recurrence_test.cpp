@@ -16,6 +16,7 @@
 #include "models/transformer/decoder.h"
 #include "models/transformer/transformer.h"
 #include "tests/layers/layer_harness.h"
+#include "tests/models/model_harness.h"
 #include "tests/training/training_harness.h"
 
 namespace scaling {
@@ -293,16 +294,6 @@ TEST(RecurrenceConfig, RefusesWhatItDoesNotKnow) {
 }
 
 // -- in a block -----------------------------------------------------------------------------------
-
-/// Biases and norms away from their initial 1e-6, 1 and 0, so that each shows.
-void shake_vectors(Transformer& model) {
-  Rng rng(11);
-  model.visit_parameters([&](Parameter& p) {
-    for (std::int64_t i = 0; p.is_vector && i < p.cols; ++i) {
-      p.set(0, i, p.get(0, i) + rng.uniform(-0.3f, 0.3f));
-    }
-  });
-}
 
 ModelConfig model_config(std::int64_t encoder_layers) {
   ModelConfig c = config_of_width(7);
