@@ -13,6 +13,7 @@ struct Traits {
   /// encoder has whatever the config says. One entry of each component that has such a form.
   bool is_dense = false;
   const char* d_ff_multiple_of = nullptr;  ///< the knob, if there is one
+  bool can_start_dense = false;  ///< of feed-forwards: whether Pass::all_neurons means anything
   StepIs step = StepIs::exact;
   /// Of attentions: whether a query meets some keys one by one. Where it is false no pair is scored
   /// or has a weight of its own.

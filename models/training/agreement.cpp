@@ -62,10 +62,11 @@ void require_fit(const TrainConfig& train, const Needs& needs, const ModelConfig
                     " predicts later tokens from earlier ones, and task " + train.task +
                     " is read from both sides; set future_tokens 1, or train another task");
   }
-  if (train.dense_steps > 0 && model.feed_forward != "sparse") {
-    throw UserError("dense_steps " + std::to_string(train.dense_steps) +
-                    " is for feed_forward sparse, not " + model.feed_forward +
-                    ": no other computes all its neurons at first; set dense_steps 0");
+  if (train.dense_steps > 0 && !chosen_entry(model, "feed_forward").traits.can_start_dense) {
+    throw UserError(
+        "dense_steps " + std::to_string(train.dense_steps) +
+        " is for a feed-forward that can compute all its neurons at first, as sparse, and " +
+        model.feed_forward + " cannot; set dense_steps 0");
   }
   const std::int64_t positions = needs.positions(train);
   if (positions > model.max_length) {

@@ -49,7 +49,7 @@ struct SparseKnobs {
 class SparseFeedForward : public FeedForward {
  public:
   using Options = SparseKnobs;
-  static constexpr Traits kTraits{.d_ff_multiple_of = "sparsity"};
+  static constexpr Traits kTraits{.d_ff_multiple_of = "sparsity", .can_start_dense = true};
   static void validate(const ModelConfig& config);
   static void shrink(ModelConfig& config);
   static bool selects_softly(const ModelConfig& config) {
