@@ -51,12 +51,19 @@ class Sweep(NamedTuple):
 
 
 def sweeps(experiment):
-    """[Sweep] of the rows with a result, in the file's order."""
+    """[Sweep] of the rows with a result, in the file's order.
+
+    A row at one rate is there for the others to be solved from: it is no sweep.
+    """
     trials = {}
     for name in experiment.rows:
         if (named := NAME.fullmatch(name)) and (trial := _trial(experiment, name)):
             trials.setdefault(named[1], []).append(trial)
-    found = [Sweep(row, sorted(each, key=lambda t: t.rate)) for row, each in trials.items()]
+    found = [
+        Sweep(row, sorted(each, key=lambda t: t.rate))
+        for row, each in trials.items()
+        if len(each) > 1
+    ]
     return [sweep for sweep in found if sweep.best]
 
 

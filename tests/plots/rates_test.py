@@ -57,6 +57,11 @@ class RatesTest(made_up.WithCurves):
         self.assertEqual(found["ff_n16"].bracket, (0.004, None))
         self.assertFalse(found["ff_n16"].is_bracketed)
 
+    def test_one_rate_is_no_sweep(self):
+        items = swept("dense", {4: 3.7}) + SPARSE
+        self.assertEqual(list(self.sweeps(items)), ["ff_n16"])
+        self.assertIn("so it is of 0 of 1 rows", self.report(items))
+
     def test_a_run_that_diverged_is_worse_and_another_failure_says_nothing(self):
         up_to_4 = swept("dense", {2: 3.9, 4: 3.7})
         found = self.sweeps([*up_to_4, failed("dense.r8", DIVERGED)])
