@@ -408,8 +408,8 @@ TEST(SparseTrainingTest, EntropyIsThatOfTheSoftmax) {
   const Outcome run(held, pass);
   const MatD p =
       naive(held, run.x, run.dy, MatD::Zero(kRows, c.d_ff), Mask::soft, sparsity_of(c)).p;
-  const double blocks = double(kRows * c.d_ff / sparsity_of(c));
-  const double expected = -(p.array() * p.array().log()).sum() / blocks;
+  const std::int64_t blocks = kRows * c.d_ff / sparsity_of(c);
+  const double expected = -(p.array() * p.array().log()).sum() / double(blocks);
   EXPECT_NEAR(held.layer->selection_entropy(*run.kept), expected, 1e-5);
   pass.training = false;
   Mat y;
