@@ -41,7 +41,7 @@ class Decode(NamedTuple):
     at: float  # seconds since the rows began to take turns
     read: float  # GB/s over the fixed GiB, right after it
     values: dict  # every column by its name
-    before: float | None = None  # GB/s over the same, right before it; older records do not know
+    before: float | None = None  # GB/s over the same, right before it; None: nothing was read then
 
 
 class States(NamedTuple):
@@ -58,9 +58,11 @@ class States(NamedTuple):
         return "fast" if read > self.border else "slow"
 
     def of(self, decode):
-        """The state that memory was in throughout a decode; empty if it was in one before and in another after."""
+        """The state that memory was in throughout a decode; empty if the reads before and after it do not both say so."""
         name = self.name(decode.read)
-        return name if decode.before is None or self.name(decode.before) == name else ""
+        if self.border is None:
+            return name
+        return name if decode.before is not None and self.name(decode.before) == name else ""
 
     def of_reading(self, read):
         """The state of a reading beside no decode: that of decodes with such reads; empty if none has them."""

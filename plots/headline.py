@@ -47,14 +47,16 @@ ROWS = (
     Quoted("table1_800m", "table1.800m", "ff_qkv", "800M, sparse FF+QKV"),
     Quoted("table1_800m", "table1.800m", "ff_qkv_cross", "800M, sparse FF+QKV, cross too"),
     Quoted("table1_17b", "table1.17b", "baseline", "17B, dense"),
-    Quoted("table1_17b", "table1.17b", "ff_qkv_cross", "17B, sparse FF+QKV"),
+    Quoted("table1_17b", "table1.17b", "ff_qkv_cross", "17B, sparse FF+QKV, cross too"),
     Quoted("table1_17b_bf16", "table1.17b", "baseline.bf16", "17B, dense, bf16"),
-    Quoted("table1_17b_bf16", "table1.17b", "ff_qkv_cross.bf16", "17B, sparse FF+QKV, bf16"),
+    Quoted(
+        "table1_17b_bf16", "table1.17b", "ff_qkv_cross.bf16", "17B, sparse FF+QKV, cross too, bf16"
+    ),
     Quoted(
         "table1_17b_bf16",
         "table1.17b",
         "ff_qkv_cross_dot.bf16",
-        "17B, sparse FF+QKV, bf16, activations rounded",
+        "17B, sparse FF+QKV, cross too, bf16, activations rounded",
     ),
     Quoted("table8", "table8", "terraformer", "800M Terraformer, FF+QKV+loss, SRU"),
     Quoted("table6_17b_bf16", "table6", "dense.bf16", "17B Terraformer, dense, bf16"),
@@ -71,9 +73,9 @@ ROWS = (
 MARKS = {1: "¹", 2: "²"}  # of how few sittings a figure is
 
 
-def quoted_times():
-    """The ids of summary.json that a headline stands on, without the suffix of a state."""
-    return {f"{row.prefix}.{row.row}.{kind}_ms" for row in ROWS for kind in ("token", "block")}
+def quoted(what):
+    """Ids of summary.json, without the suffix of a state; what: ms, on which a headline stands, or speedup."""
+    return {f"{row.prefix}.{row.row}.{kind}_{what}" for row in ROWS for kind in ("token", "block")}
 
 
 def states_of(found):
@@ -86,25 +88,27 @@ def states_of(found):
 
 def most_sittings(found):
     """That a quoted time stands on: a sitting that was too short in a state does not count there."""
-    quoted = quoted_times()
-    times = (value.sittings for name, value in found.items() if name.removesuffix(SLOW) in quoted)
-    return max(times, default=1)
+    times = quoted("ms")
+    return max(
+        (v.sittings for name, v in found.items() if name.removesuffix(SLOW) in times), default=1
+    )
 
 
 def of_fewer(found):
     """What marks say, where figures have any; empty where all stand on as many sittings."""
-    quoted, most = quoted_times(), most_sittings(found)
+    shown, most = quoted("ms") | quoted("speedup"), most_sittings(found)
     fewer = sorted(
         {
             value.sittings
             for name, value in found.items()
-            if name.removesuffix(SLOW) in quoted and value.sittings < most
+            if name.removesuffix(SLOW) in shown and value.sittings < most
         }
     )
     if not fewer:
         return ""
     marks = ", ".join(f"{MARKS[n]} of {n}" for n in fewer if n in MARKS)
-    return f"Of {most} sittings; {marks}, since the others met the other state only."
+    others = "met the other state only or " if len(states_of(found)) > 1 else ""
+    return f"Of {most} sittings; {marks}: the others {others}had no library beside."
 
 
 def cell(value, unit="", interval=False, most=0):

@@ -62,3 +62,24 @@ def place(name):
         return known.index(name), name
     curves = [*CURVES, figure]
     return len(known) + curves.index(figure), name
+
+
+def fill_reads_before(records):
+    """Of records that lack the read right before a decode (until f8663b2): it is the one after the decode before it.
+
+    records: of one sitting. The first decode of rows that took turns has none.
+    """
+    turns = {}
+    for record in records:
+        held = record.get("samples") or {}
+        columns = held.get("columns", [])
+        if "state_read_gbps" in columns and "read_before_gbps" not in columns:
+            at, after = columns.index("at_s"), columns.index("state_read_gbps")
+            turn = turns.setdefault((record["experiment"], held.get("group", "")), [])
+            turn += [(row[at], row[after], row) for row in held["rows"]]
+            columns.append("read_before_gbps")
+    for turn in turns.values():
+        before = None
+        for _, after, row in sorted(turn, key=lambda line: line[0]):
+            row.append(before)
+            before = after

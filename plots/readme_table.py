@@ -20,7 +20,7 @@ BEGIN, END = "<!-- headline:begin -->", "<!-- headline:end -->"
 def table(summary, link):
     """The headline of a summary, where its report is, and which library's dense block is the fastest."""
     found = {name: of_entry(entry) for name, entry in summary.items()}
-    quoted = headline.quoted_times()
+    quoted = headline.quoted("ms")
     commits = sorted(
         {
             commit

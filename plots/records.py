@@ -273,6 +273,7 @@ class Records:
                     found.append(_checked(json.loads(line)) | {"sitting": sitting})
                 except ValueError as error:
                     self.damaged.append(f"{name}:{number}: {error}")
+        legacy.fill_reads_before(found)
         return found
 
     def _add(self, record):

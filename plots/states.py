@@ -230,8 +230,10 @@ class InState:
             if metric in found and each:
                 here[metric] = self._record(found[metric], metric, long_enough(each), ceilings)
         for limit in ("read_gbps", "fma_gflops"):
-            if limit in found and limit in ceilings:
+            if limit in here and limit in ceilings:
                 here[limit] = dict(found[limit], value=ceilings[limit])
+            elif held:
+                here.pop(limit, None)
         for kind in KINDS:
             efficiency = here.get(f"{kind}_efficiency")
             if efficiency and efficiency["value"] > MAX_EFFICIENCY:

@@ -73,7 +73,7 @@ def of_headline(summary, least):
     sittings = {}
     for name, entry in summary.items():
         row = name.removesuffix(headline.SLOW)
-        if row in headline.quoted_times():
+        if row in headline.quoted("ms"):
             sittings[row] = sittings.get(row, 0) + entry["sittings"]
     return [
         f"{row}: of {count} sittings, {least} are wanted"

@@ -1,7 +1,7 @@
 """./run_all.sh [options]       tables, sweeps, perplexity curves (Figure 1, mini, one seed), plots and report of this
                              machine: under an hour on two cores, besides installing and building
   --full          also Figures 3, 5, 7 and the mixture of experts at mini size, the Terraformer (Tables 6 and 8,
-                  reversibility, attentions), published shapes, bf16 kernel sets and single layers; 100 minutes more
+                  reversibility, attentions), published shapes, bf16 kernel sets and single layers; two hours more
   --quick         under ten minutes on two cores: fewer rows, fewer repeats, no curves
   --smoke         about a minute: tiny shapes into a temporary folder, to see that everything runs
   --peers         also PyTorch, JAX, ggml, MKL and oneDNN on the same block, and PyTorch's training step beside ours

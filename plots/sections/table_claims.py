@@ -3,9 +3,11 @@
 import decode
 import paper
 from claims import CLOSE, FAR, FULL, RUN, Verdict, factor_text, missing
+from report import interval_text
 from values import ratio
 
 LITTLE = 0.1  # a token's time changes little up to this share
+ONE_DECODE = "no verdict: one decode"
 
 
 class Verdicts:
@@ -17,7 +19,13 @@ class Verdicts:
     def figure(self, experiment, row, ending):
         return decode.row_figures(self.records, experiment, row, self.threads).get(ending)
 
-    def add(self, claim, verdict, evidence):
+    def add(self, claim, verdict, evidence, *figures):
+        """figures: Values that the verdict stands on; it is as certain as the least certain of them."""
+        doubtful = [figure for figure in figures if figure.status == "untrusted"]
+        if any(figure.low == figure.high for figure in doubtful):
+            verdict = ONE_DECODE
+        elif doubtful:
+            verdict += " but untrusted"
         self.lines.append(Verdict(claim, verdict, evidence))
 
     def missing(self, claim, command=RUN):
@@ -36,11 +44,10 @@ class Verdicts:
             verdict = "reproduced"
         elif ours.low > 1:
             verdict = "partly reproduced"
-        if ours.status == "untrusted":
-            verdict += " but untrusted"
         bf16 = self.figure(f"{experiment}_bf16", f"{row}.bf16", ending)
         beside = f"; in bf16 {factor_text(bf16)}" if bf16 else ""
-        return self.add(claim, verdict, f"paper {factor:.3g}×, ours {factor_text(ours)}{beside}")
+        evidence = f"paper {factor:.3g}×, ours {factor_text(ours)}{beside}"
+        return self.add(claim, verdict, evidence, ours)
 
 
 def verdicts(records, _own):
@@ -107,7 +114,8 @@ def _qkv_alone(verdicts):
     within = ours.low >= 1 - LITTLE and ours.high <= 1 + LITTLE
     verdict = "reproduced" if within else "not reproduced"
     opposite = " (opposite sign)" if (factor - 1) * (ours.value - 1) < 0 else ""
-    return verdicts.add(claim, verdict, f"paper {factor:.3g}×, ours {factor_text(ours)}{opposite}")
+    evidence = f"paper {factor:.3g}×, ours {factor_text(ours)}{opposite}"
+    return verdicts.add(claim, verdict, evidence, ours)
 
 
 def _grows(verdicts):
@@ -129,6 +137,7 @@ def _grows(verdicts):
         verdict,
         "block: paper {:.3g}× to {:.3g}×".format(*theirs)
         + f", ours {factor_text(small)} to {factor_text(large)}{beside}",
+        *(small, large),
     )
 
 
@@ -149,7 +158,7 @@ def _sparse_loss_17b(verdicts):
             verdict = verdict if gain.low > 1.05 else "not reproduced"
             weights = " in bf16" if suffix else ""
             return verdicts.add(
-                claim, verdict, f"paper {factor:.3g}×, ours{weights} {factor_text(gain)}"
+                claim, verdict, f"paper {factor:.3g}×, ours{weights} {factor_text(gain)}", gain
             )
     return verdicts.missing(claim, FULL)
 
@@ -168,6 +177,7 @@ def _sparsity(verdicts):
         verdict,
         "paper {:.3g}× and {:.3g}×".format(*theirs)
         + f", ours {factor_text(n64)} and {factor_text(n128)}",
+        *(n64, n128),
     )
 
 
@@ -176,12 +186,19 @@ def _moe(verdicts):
     sparse, experts = (verdicts.figure("table2", row, "token_ms") for row in ("n64", "moe64"))
     if sparse is None or experts is None:
         return verdicts.missing(claim)
-    verdict = "reproduced" if sparse.high < experts.low else "not reproduced"
+    verdict = "undecided"
+    if sparse.high < experts.low:
+        verdict = "reproduced"
+    elif sparse.low >= experts.high:
+        verdict = "not reproduced"
     theirs = [paper.published("table2", row).token_ms for row in ("n64", "moe64")]
     evidence = (
         "paper {:.3g} ms against {:.3g} ms".format(*theirs)
-        + f", ours {sparse.value:.3g} ms against {experts.value:.3g} ms"
+        + ", ours "
+        + " against ".join(
+            f"{value.value:.3g} ms{interval_text(value)}" for value in (sparse, experts)
+        )
     )
-    if verdict == "not reproduced":
+    if verdict != "reproduced":
         evidence += "; both read about as many weights, so a fair implementation of both must tie"
-    return verdicts.add(claim, verdict, evidence)
+    return verdicts.add(claim, verdict, evidence, sparse, experts)

@@ -8,10 +8,11 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "plots"))
 import evidence
+import legacy
 
 
 def decode(number, at, read, token_ms):
-    return evidence.Decode("turns", number, at, read, {"token_ms": token_ms})
+    return evidence.Decode("turns", number, at, read, {"token_ms": token_ms}, read)
 
 
 class States(unittest.TestCase):
@@ -159,11 +160,12 @@ class Pairs(unittest.TestCase):
         self.assertIsNone(evidence.paired(self.above, others, "token_ms"))
 
     def test_a_decode_during_which_the_state_changed_is_of_none(self):
-        above = [d._replace(before=d.read) for d in self.above]
-        above[3] = above[3]._replace(before=50.0, values={"token_ms": 1e3})
-        found = evidence.paired(above, self.below, "token_ms", (self.states, "fast"))
-        self.assertEqual(found.rounds, 99)
-        self.assertLess(evidence.alone(above, "token_ms", (self.states, "fast")).high, 17)
+        for before in (50.0, None):  # slow, or nobody knows
+            above = list(self.above)
+            above[3] = above[3]._replace(before=before, values={"token_ms": 1e3})
+            found = evidence.paired(above, self.below, "token_ms", (self.states, "fast"))
+            self.assertEqual(found.rounds, 99)
+            self.assertLess(evidence.alone(above, "token_ms", (self.states, "fast")).high, 17)
 
     def test_every_long_token_counts_over_its_round_of_the_other_row(self):
         tokens = [
@@ -181,7 +183,7 @@ class Pairs(unittest.TestCase):
             self.assertAlmostEqual(found.value / expected, 1, delta=0.02)
 
     def test_a_pair_across_two_states_does_not_count(self):
-        half = [d._replace(read=75.0) for d in self.below]
+        half = [d._replace(read=75.0, before=75.0) for d in self.below]
         found = evidence.paired(self.above, half, "token_ms", (self.states, "slow"))
         self.assertIsNone(found)
 
@@ -221,6 +223,26 @@ class Recomputed(unittest.TestCase):
         self.assertEqual([d.round for d in found], [0, 2, 3])
         self.assertEqual(evidence.alone(found, "token_ms").value, 4.0)
         self.assertEqual(evidence.decodes_of({}), [])
+
+    def test_the_read_before_an_older_decode_is_the_one_after_the_decode_before_it(self):
+        def record(row, group, rows, *more):
+            columns = ["round", "at_s", "state_read_gbps", *more]
+            return {
+                "experiment": "table",
+                "row": row,
+                "samples": {"group": group, "columns": columns, "rows": rows},
+            }
+
+        records = [
+            record("a", "turns", [[0, 2.0, 51.0], [1, 5.0, 75.0]]),
+            record("b", "turns", [[0, 1.0, 52.0], [1, 7.0, 50.0]]),
+            record("a", "other turns", [[0, 3.0, 20.0]]),
+            record("c", "turns", [[0, 4.0, 60.0, 30.0]], "read_before_gbps"),
+            {"experiment": "table", "row": "without"},
+        ]
+        legacy.fill_reads_before(records)
+        befores = [[d.before for d in evidence.decodes_of(record)] for record in records]
+        self.assertEqual(befores, [[52.0, 51.0], [None, 75.0], [None], [30.0], []])
 
 
 if __name__ == "__main__":

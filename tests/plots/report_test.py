@@ -12,6 +12,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(ROOT / "plots")]
 
+import claims  # noqa: E402
 import headline  # noqa: E402
 import make_report  # noqa: E402
 import report as report_cells  # noqa: E402
@@ -98,6 +99,38 @@ class ReportTest(WithFolder):
         ]
         verdicts = {c: v for c, v, *_ in make_report.verdicts(self.load(slow))}
         self.assertEqual(verdicts["... and an 800M decoder block (Table 1)"], "partly reproduced")
+
+    def test_a_verdict_is_as_certain_as_its_figures(self):
+        claim = "Sparse feed-forward decodes faster than mixture-of-experts (§3.1)"
+
+        def experts(token, **more):
+            items = TABLE2 + row("table2", "moe64", token, 2.0, 50, 1.8)
+            return [
+                dict(r, **more) if (r["row"], r["metric"]) == ("moe64", "token_ms") else r
+                for r in items
+            ]
+
+        def found(items):
+            return {c: (v, e) for c, v, e, *_ in make_report.verdicts(self.load(items))}[claim]
+
+        self.assertEqual(found(experts(21.0))[0], "reproduced")
+        self.assertEqual(found(experts(19.0))[0], "not reproduced")
+        verdict, evidence = found(experts(21.0, low=19.0, high=23.0, interval=(19.0, 23.0)))
+        self.assertEqual(verdict, "undecided", evidence)
+        self.assertIn("against 21 ms [19.0, 23.0]", evidence)
+        wide = experts(31.0, low=29.0, high=33.0, interval=(29.0, 33.0), status="untrusted")
+        self.assertEqual(found(wide)[0], "reproduced but untrusted")
+        self.assertEqual(found(experts(21.0, status="untrusted"))[0], "no verdict: one decode")
+
+    def test_verdicts_are_counted_by_state(self):
+        judged = [
+            claims.Verdict("a", "reproduced (fast), undecided (slow)", ""),
+            claims.Verdict("b", "reproduced", ""),
+            claims.Verdict("c", "reproduced (fast), undecided (slow)", ""),
+        ]
+        self.assertEqual(
+            make_report.counted(judged), "1 reproduced; fast: 2 reproduced; slow: 2 undecided"
+        )
 
     def test_a_change_the_other_way_is_said(self):
         for token, words in ((42.0, "ours 0.952× (opposite sign)"), (39.0, "ours 1.03×")):
