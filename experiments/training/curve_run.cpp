@@ -188,10 +188,14 @@ bool CurveRun::reuse() {
   for (const auto& [kind, ending] : {std::pair{"curves", ".csv"}, std::pair{"traces", ".npy"}}) {
     const fs::path to = beside_records(kind, own, ending),
                    source = beside_records(kind, from, ending);
-    std::error_code error;
     if (!fs::exists(source)) continue;  // a row that chooses nothing leaves no trace
+    std::error_code error;
     fs::create_directories(to.parent_path(), error);
-    fs::copy_file(source, to, fs::copy_options::overwrite_existing, error);
+    if (!error) fs::copy_file(source, to, fs::copy_options::overwrite_existing, error);
+    if (error) {
+      throw UserError("cannot copy '" + source.string() + "' to '" + to.string() +
+                      "': " + error.message() + "; make room or allow it, and repeat");
+    }
   }
   sink_.append(records);
   sink_.settle(point_, "the same curve is there as " + from);
@@ -264,39 +268,49 @@ void CurveRun::train(const std::optional<CurveState>& begun) {
   if (state.commit != commit_of(base_.provenance)) extra.note = "begun at commit " + state.commit;
   extra.line = name_ + ": " + evaluation_text(evaluations_);
   extra.samples = samples_of(evaluations_.front().evaluation);
-  const std::vector<Metric> metrics = results(trainer, *model, find_gemm(state.gemm));
-  for (const Metric& metric : metrics) {
-    const double median = summarize(metric.values).median;
-    if (metric.name == "tokens_per_s") extra.line += text(", %.0f tokens/s", median);
-    if (metric.name == kDecodedMetric) extra.line += text(", decoded %.4f", median);
-    if (metric.name == "mfu") extra.line += text(", %.0f %% of the best product", 100 * median);
-  }
+  const auto say = [&extra](const std::vector<Metric>& metrics) {
+    for (const Metric& metric : metrics) {
+      const double median = summarize(metric.values).median;
+      if (metric.name == "tokens_per_s") extra.line += text(", %.0f tokens/s", median);
+      if (metric.name == kDecodedMetric) extra.line += text(", decoded %.4f", median);
+      if (metric.name == "mfu") extra.line += text(", %.0f %% of the best product", 100 * median);
+    }
+  };
+  // Only the process that trains knows them, and what follows may be cut off.
+  const std::vector<Metric> steps = of_steps(trainer);
+  sink_.add(point_, steps);
+  say(steps);
+  const std::vector<Metric> metrics = results(trainer, *model, find_gemm(state.gemm), extra.note);
+  say(metrics);
   sink_.close(point_, metrics, extra);
 }
 
-std::vector<Metric> CurveRun::results(Trainer& trainer, Transformer& model, const Gemm& gemm) {
+std::vector<Metric> CurveRun::of_steps(const Trainer& trainer) const {
+  if (step_seconds_.empty()) return {};
+  const double peak = peak_memory(), flops = trainer.flops_per_step();
+  const bool is_short = flops * double(plan_.curve.train.steps) < kShortCurve;
+  const double best = best_gemm_gflops(is_short ? kShortGemmSize : kGemmSize, point_.threads);
+  set_gemm_threads(point_.threads);  // measuring leaves them at one
+  std::vector<double> shares;
+  for (const double seconds : step_seconds_) shares.push_back(flops / seconds / (1e9 * best));
+  std::vector<Metric> metrics = {{"tokens_per_s", "tokens/s", tokens_per_s_},
+                                 {"gemm_gflops", "GFLOP/s", {best}},
+                                 {"peak_memory_bytes", "B", {peak}}};
+  // The share of hard calls, which compute less, is counted as if it stood still.
+  const TrainConfig& train = plan_.curve.train;
+  if (train.hard_steps == 0 && train.dense_steps == 0) metrics.push_back({"mfu", "1", shares});
+  return metrics;
+}
+
+std::vector<Metric> CurveRun::results(Trainer& trainer, Transformer& model, const Gemm& gemm,
+                                      std::string& note) {
   std::vector<Metric> metrics;
   // What is unknown is not finite and left out.
   const auto add = [&metrics](const std::string& name, const char* unit, double value) {
     if (std::isfinite(value)) metrics.push_back({name, unit, {value}});
   };
-  const double peak = peak_memory();
   add("params", "weights", double(cost_.parameters));
   add("train_seconds", "s", trainer.seconds());
-  if (!step_seconds_.empty()) {
-    const double flops = trainer.flops_per_step();
-    const bool is_short = flops * double(plan_.curve.train.steps) < kShortCurve;
-    const double best = best_gemm_gflops(is_short ? kShortGemmSize : kGemmSize, point_.threads);
-    set_gemm_threads(point_.threads);  // measuring leaves them at one
-    std::vector<double> shares;
-    for (const double seconds : step_seconds_) shares.push_back(flops / seconds / (1e9 * best));
-    metrics.push_back({"tokens_per_s", "tokens/s", tokens_per_s_});
-    // The share of hard calls, which compute less, is counted as if it stood still.
-    const TrainConfig& train = plan_.curve.train;
-    if (train.hard_steps == 0 && train.dense_steps == 0) metrics.push_back({"mfu", "1", shares});
-    add("gemm_gflops", "GFLOP/s", best);
-  }
-  add("peak_memory_bytes", "B", peak);
   add("floor", "nats/token", task_->floor().value_or(std::nan("")));
   add("unigram_entropy", "nats/token", unigram_entropy_);
   add("plateau_share", "1", trainer.plateau_share());
@@ -314,14 +328,18 @@ std::vector<Metric> CurveRun::results(Trainer& trainer, Transformer& model, cons
   }
   if (plan_.decode_tokens) {
     sink_.live(plan_.curve.name + ": the decode path");
-    const DecodeCheck found =
-        check_decode(model, *task_, gemm, point_.threads, *plan_.decode_tokens);
-    metrics.insert(metrics.end(), found.metrics.begin(), found.metrics.end());
-    if (found.trace.examples > 0) {
-      const std::vector<Metric> counted = count_selections(found.trace);
-      metrics.insert(metrics.end(), counted.begin(), counted.end());
-      write_trace(beside_records("traces", base_.experiment + "/" + base_.row, ".npy"),
-                  found.trace);
+    try {
+      const DecodeCheck found =
+          check_decode(model, *task_, gemm, point_.threads, *plan_.decode_tokens);
+      metrics.insert(metrics.end(), found.metrics.begin(), found.metrics.end());
+      if (found.trace.examples > 0) {
+        const std::vector<Metric> counted = count_selections(found.trace);
+        metrics.insert(metrics.end(), counted.begin(), counted.end());
+        write_trace(beside_records("traces", base_.experiment + "/" + base_.row, ".npy"),
+                    found.trace);
+      }
+    } catch (const UserError& error) {  // of memory or disk: the curve itself is trained
+      add_note(note, std::string("decode path not checked: ") + error.what());
     }
   }
   const Evaluation& first = evaluations_.front().evaluation;

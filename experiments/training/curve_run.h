@@ -70,7 +70,11 @@ class CurveRun {
   /// Of this curve and those behind it, by what its steps and evaluations have taken so far.
   double seconds_left(std::int64_t step) const;
   void show(const TrainReport& report);
-  std::vector<Metric> results(Trainer& trainer, Transformer& model, const Gemm& gemm);
+  /// What this process's steps took; nothing if it made none.
+  std::vector<Metric> of_steps(const Trainer& trainer) const;
+  /// The rest, the closing metric last; note: what a reader has to know of them.
+  std::vector<Metric> results(Trainer& trainer, Transformer& model, const Gemm& gemm,
+                              std::string& note);
   /// A curve's own file of a kind, row: with its experiment; in that kind's folder beside records.
   std::string beside_records(const char* kind, const std::string& row, const char* ending) const;
   std::string csv_path(const std::string& row) const;

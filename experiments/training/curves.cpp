@@ -47,7 +47,8 @@ Curve parse_curve(const FileRow& row, const std::string& first_row) {
     if (name == "solve") {
       // A control that reads as much as another row would be no control without its solving, so a
       // flag for all rows leaves it alone.
-      const Solve solve = parse_solve(value);
+      Solve solve{};
+      parse_value(name, value, solve);
       if (!first_row.empty() && !is_control(curve.solve)) curve.solve = solve;
     } else if (name == "reference_row") {
       curve.reference_row = value;

@@ -54,7 +54,7 @@ CrossEntropy evaluated(const Transformer& model, const Gemm& gemm,
   const std::unique_ptr<Transformer::Kept> kept = model.make_activations();
   CrossEntropy sum;
   for (const Batch& batch : batches) {
-    Pass pass{.gemm = gemm, .examples = batch.examples};
+    Pass pass{.gemm = gemm};
     const CrossEntropy one = model.loss_of(pass, batch, *kept);
     sum.loss += one.loss;
     sum.weight += one.weight;
@@ -88,12 +88,13 @@ CrossEntropy decoded(const Transformer& model, const KernelSet& kernels, Team& t
   return sum;
 }
 
-/// Of whole examples without padding, as many as a trace holds.
+/// Of whole examples without padding, as many as a trace holds, all as long as the first.
 SelectionTrace traced(const Transformer& model, const KernelSet& kernels, Team& team,
                       const std::vector<Batch>& batches) {
   SelectionTrace trace;
   std::vector<int> next;
   for (const Batch& batch : batches) {
+    if (trace.examples > 0 && batch.input_length != trace.positions) continue;
     Decoder decoder(model, kernels, team, 1, batch.input_length, batch.source_length);
     const std::vector<Choices> choices = decoder.choices();
     trace.blocks = std::int64_t(choices.size());

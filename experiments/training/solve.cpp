@@ -60,15 +60,6 @@ std::string model_text(const MatchedSizes& found, const ModelConfig& asked) {
 
 }  // namespace
 
-Solve parse_solve(const std::string& name) {
-  const auto names = names_of(Solve{});
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (name == names[i]) return Solve(i);
-  }
-  throw UserError("'" + name +
-                  "' is no value for 'solve'; known are: " + joined({names.begin(), names.end()}));
-}
-
 std::string solve_sizes(Solve solve, ModelConfig& model, const ModelConfig& reference) {
   if (solve == Solve::none) return "";
   if (is_control(solve) && !chosen_entry(model, "feed_forward").traits.is_dense) {

@@ -20,9 +20,6 @@ constexpr std::array<const char*, 4> names_of(Solve) {
   return {"none", "match_parameters", "iso_read_ff", "iso_read_model"};
 }
 
-/// Throws UserError listing the known names.
-Solve parse_solve(const std::string& name);
-
 /// Dense, and a control of what another row reads.
 inline bool is_control(Solve solve) {
   return solve == Solve::iso_read_ff || solve == Solve::iso_read_model;

@@ -1,6 +1,8 @@
 // Sizes, estimates, and one curve after another.
 #include "experiments/training/training_study.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -208,7 +210,8 @@ std::optional<int> TrainingStudy::instead(std::span<const Point> points) {
     try {
       reset_peak_memory();
       require_memory(curve);
-      try_steps(curve, 1, point->threads, cache_of(curve), (fs::path(scratch_) / "check").string(),
+      try_steps(curve, 1, point->threads, cache_of(curve),
+                (fs::path(scratch_) / ("check." + std::to_string(getpid()))).string(),
                 [&last](const TrainReport& report) { last = report; });
       std::printf("%s: step 1 has loss %.4f nats/token, %.0f tokens/s, %s at most in memory\n",
                   curve.name.c_str(), last.loss, last.tokens_per_s,

@@ -157,18 +157,6 @@ Prediction predict_by_clusters(const Mat& q, const Mat& k, const Mat& centroids,
                             nearest_centroids(k, centroids, nearest), nearest, centroids.rows());
 }
 
-ClusterSizes cluster_sizes(std::span<const std::int32_t> assigned, std::int64_t clusters) {
-  std::vector<double> counts(std::size_t(clusters), 0.0);
-  for (const std::int32_t c : assigned) ++counts[std::size_t(c)];
-  ClusterSizes sizes;
-  for (const double count : counts) {
-    const double share = count / double(assigned.size());
-    sizes.largest = std::max(sizes.largest, share);
-    if (share > 0) sizes.entropy -= share * std::log(share);
-  }
-  return sizes;
-}
-
 Prediction predict_by_buckets(std::span<const std::int32_t> queries,
                               std::span<const std::int32_t> keys, std::int64_t each,
                               std::int64_t buckets) {

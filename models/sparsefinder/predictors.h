@@ -45,13 +45,6 @@ std::vector<std::int32_t> nearest_centroids(const Mat& x, const Mat& centroids,
 Prediction predict_by_clusters(const Mat& q, const Mat& k, const Mat& centroids,
                                std::int64_t nearest);
 
-/// How uneven clusters are.
-struct ClusterSizes {
-  double largest = 0;  ///< share of the positions
-  double entropy = 0;  ///< nats; at most ln(clusters)
-};
-ClusterSizes cluster_sizes(std::span<const std::int32_t> assigned, std::int64_t clusters);
-
 /// Pairs that share a bucket. queries, keys: of each position its `each` buckets, or -1 for none;
 /// the buckets of one position differ.
 Prediction predict_by_buckets(std::span<const std::int32_t> queries,

@@ -178,19 +178,6 @@ std::vector<GraphScores> WindowScorer::score(Prediction prediction) {
   return all;
 }
 
-Reach reach_of(const GoldGraph& gold) {
-  const auto n = std::size_t(gold.positions);
-  Reach reach{std::vector<std::int64_t>(n), std::vector<double>(n)};
-  for (std::int64_t i = 0; i < gold.positions; ++i) {
-    for (std::size_t at = 0; at < gold.keys_of(i).size(); ++at) {
-      const auto distance = std::size_t(std::abs(i - std::int64_t(gold.keys_of(i)[at])));
-      ++reach.pairs[distance];
-      reach.mass[distance] += double(gold.p_of(i)[at]);
-    }
-  }
-  return reach;
-}
-
 GraphScores mean_of(std::span<const GraphScores> scores) {
   SCALING_CHECK(!scores.empty());
   std::array<double, kScoreFields> sums{};

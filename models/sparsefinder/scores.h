@@ -70,13 +70,6 @@ class WindowScorer {
   std::int64_t empty_ = 0;                           ///< rows of the graph
 };
 
-/// How far gold pairs reach: for each |query - key| the pairs and their probabilities.
-struct Reach {
-  std::vector<std::int64_t> pairs;
-  std::vector<double> mass;
-};
-Reach reach_of(const GoldGraph& gold);
-
 /// Unweighted.
 GraphScores mean_of(std::span<const GraphScores> scores);
 

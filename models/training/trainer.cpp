@@ -142,7 +142,6 @@ TrainReport Trainer::Impl::train_step() {
   double loss = 0, extra_loss = 0;
   for (std::size_t piece = 0; piece < pieces.size(); ++piece) {
     Pass pass{.gemm = gemm,
-              .examples = pieces[piece].examples,
               .training = true,
               .dropout = float(config.dropout),
               .hard_share = hard_share_at(config, step + 1),
@@ -185,7 +184,7 @@ Evaluation Trainer::Impl::evaluate(std::size_t set) {
   for (std::int64_t index = 0; index < task.validation_batches(); ++index) {
     task.validation_batch(set, index, validation);
     bytes += validation.bytes;
-    Pass pass{.gemm = gemm, .examples = validation.examples};
+    Pass pass{.gemm = gemm};
     const CrossEntropy one = model.loss_of(pass, validation, *kept);
     stretches.push_back({one.loss, one.weight});
     sum.loss += one.loss;
@@ -218,7 +217,7 @@ std::vector<std::size_t> Trainer::Impl::likeliest(const Answers& answers) {
     std::vector<double> least(group.size(), std::numeric_limits<double>::infinity());
     for (std::size_t choice = 0; choice < answers.choices(); ++choice) {
       answers.ask(group, choice, validation);
-      Pass pass{.gemm = gemm, .examples = validation.examples};
+      Pass pass{.gemm = gemm};
       const bool is_encoded = choice > 0 && validation.source_length > 0;
       const std::vector<double> lost = model.losses_by_example(pass, validation, *kept, is_encoded);
       for (std::size_t i = 0; i < group.size(); ++i) {

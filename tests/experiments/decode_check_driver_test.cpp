@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "experiments/instruments/selection_trace.h"
 #include "experiments/study/record.h"
 #include "experiments/training/curves.h"
 #include "kernels/kernels.h"
@@ -96,11 +97,15 @@ TEST_P(DecodeCheckOfRow, DecodesAsItIsEvaluated) {
   const std::string feed_forward = get_field(curve.model, "feed_forward");
   EXPECT_EQ(chooses, (feed_forward == "sparse" || feed_forward.starts_with("moe")) &&
                          curve.train.task == "causal");
-  EXPECT_EQ(fs::exists(folder / ("traces/tiny_decode/" + GetParam() + ".1.npy")), chooses);
+  const std::string trace_file = folder / ("traces/tiny_decode/" + GetParam() + ".1.npy");
+  EXPECT_EQ(fs::exists(trace_file), chooses);
   if (chooses) {
-    EXPECT_GE(metrics.at("selection_reuse_1"), 0);
     EXPECT_GE(metrics.at("selection_chance"), 0.25 - 1e-9);  // of four options
-    EXPECT_LE(metrics.at("selection_touched"), 1);
+    const SelectionTrace trace = read_trace(trace_file, 4);
+    EXPECT_EQ(trace.positions, 32);
+    EXPECT_EQ(trace.blocks, 2);
+    const std::int64_t held = kMostTraceBytes / (trace.size() / trace.examples);
+    EXPECT_EQ(trace.examples, std::min(held, std::int64_t(metrics.at("decode_tokens")) / 32));
   }
   const double bf16 = metrics.at("decode_log_perplexity.bf16");
   EXPECT_NEAR(bf16, reference, 0.02);
@@ -113,6 +118,20 @@ TEST_P(DecodeCheckOfRow, DecodesAsItIsEvaluated) {
 
 INSTANTIATE_TEST_SUITE_P(All, DecodeCheckOfRow, testing::ValuesIn(all_rows()),
                          [](const auto& row) { return row.param; });
+
+/// Numbers of 8 digits fill their 8 positions, those of the next batch have 12 of 16.
+TEST(DecodeCheck, ATraceHoldsExamplesOfOneLength) {
+  const Folder folder;
+  const Outcome outcome = run_driver(
+      "perplexity", flags("tiny_decode", folder, 1) +
+                        "--rows ff_sparse --task copy_pairs --encoder_layers 1 --steps 4 "
+                        "--digits_max 12 --eval_digits_min 8 --eval_digits_max 12 "
+                        "--max_length 64 --decode_check --decode_tokens 0");
+  ASSERT_EQ(outcome.status, 0) << outcome.text;
+  const SelectionTrace trace = read_trace(folder / "traces/tiny_decode/ff_sparse.1.npy", 4);
+  EXPECT_EQ(trace.positions, 8);
+  EXPECT_GT(trace.examples, 0);
+}
 
 TEST(DecodeCheck, TakesTheFirstTokensInWholeExamples) {
   const Folder folder;

@@ -112,9 +112,6 @@ TEST(ClusterPredictor, OperationsCountEveryBucket) {
   EXPECT_EQ(found.operations, 2 * 1 + 1 * 2);
   EXPECT_EQ(found.graph.pairs(), 4);
   EXPECT_EQ(found.graph.pairs(3, {0, 4}), 0);
-  const ClusterSizes sizes = cluster_sizes(std::vector<std::int32_t>{0, 1, 1, 1}, 3);
-  EXPECT_DOUBLE_EQ(sizes.largest, 0.75);
-  EXPECT_NEAR(sizes.entropy, -0.25 * std::log(0.25) - 0.75 * std::log(0.75), 1e-12);
 }
 
 TEST(Centroids, FindWhatIsApart) {

@@ -104,24 +104,6 @@ TEST(ScoreGraph, MorePairsFindMore) {
   }
 }
 
-TEST(ReachOfGold, AddsUpToEverything) {
-  const GoldGraph gold = drawn_gold(50, false, 5);
-  const Reach reach = reach_of(gold);
-  std::int64_t pairs = 0;
-  double mass = 0;
-  for (std::size_t d = 0; d < 50; ++d) {
-    pairs += reach.pairs[d];
-    mass += reach.mass[d];
-  }
-  EXPECT_EQ(pairs, gold.pairs());
-  EXPECT_NEAR(mass, 50, 1e-3);
-  // Of the nearest, what a window of one finds.
-  const auto one = WindowScorer(gold, GlobalTokens::none, std::vector<std::int64_t>{1})
-                       .score({HeadGraph(50), 0});
-  EXPECT_NEAR(one.front().recall, double(reach.pairs[0]) / double(pairs), 1e-12);
-  EXPECT_NEAR(one.front().mass_recall, reach.mass[0] / 50, 1e-6);
-}
-
 TEST(MeanOf, IsUnweighted) {
   GraphScores a, b;
   a.recall = 1;
