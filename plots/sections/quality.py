@@ -115,7 +115,7 @@ def table(experiment):
     return lines
 
 
-class Verdict(NamedTuple):
+class Finding(NamedTuple):
     """What an experiment says of one of its contrasts."""
 
     experiment: training_curves.Experiment
@@ -158,17 +158,17 @@ class Verdict(NamedTuple):
 
 
 def judged(experiment):
-    """[Verdict] of what has a seed of all its rows, in the file's order."""
+    """[Finding] of what has a seed of all its rows, in the file's order."""
     said = contrasts.of_experiment(experiment)
     return [
-        Verdict(experiment, one, said[one.name])
+        Finding(experiment, one, said[one.name])
         for one in contrasts.named(experiment)
         if said[one.name].contrast.value
     ]
 
 
 def against(records, one, everywhere):
-    """[what speaks against a verdict]; everywhere: [Verdict] of the whole folder."""
+    """[what speaks against a verdict]; everywhere: [Finding] of the whole folder."""
     experiment, named, contrast = one.experiment, one.named, one.judged.contrast
     found = []
     lost = one.over_seeds(named.equal_reads, named.twin)

@@ -39,7 +39,7 @@ WORDS = {PASS: "**pass**", FAIL: "**fail**", None: "inconclusive"}
 BY_BUCKETS = re.compile(r"(recall|sparsity)\.b(\d+)")
 
 
-class Verdict(NamedTuple):
+class Outcome(NamedTuple):
     result: int | None  # PASS, FAIL or None: inconclusive
     why: str
     values: list  # Values that it goes by
@@ -77,10 +77,10 @@ def buckets(records, kind):
 def by(values, passes, fails):
     """All pass, or any fails, or neither."""
     if not values or None in values:
-        return Verdict(None, "not measured", [v for v in values if v])
+        return Outcome(None, "not measured", [v for v in values if v])
     if all(map(passes, values)):
-        return Verdict(PASS, "", values)
-    return Verdict(FAIL if any(map(fails, values)) else None, "", values)
+        return Outcome(PASS, "", values)
+    return Outcome(FAIL if any(map(fails, values)) else None, "", values)
 
 
 def consistency(records, kind):
@@ -92,12 +92,12 @@ def consistency(records, kind):
         if record["metric"] == "online_gold_difference" and record["row"].startswith(f"{kind}.")
     ]
     if not moved:
-        return Verdict(None, "not measured on a teacher; rows are held bit for bit by tests", [])
+        return Outcome(None, "not measured on a teacher; rows are held bit for bit by tests", [])
     return by(moved, lambda v: v.value < CONSISTENT, lambda v: v.value >= CONSISTENT)
 
 
 def verdicts(records, kind):
-    """{claim: Verdict}."""
+    """{claim: Outcome}."""
 
     def at(pairs, percents=PERCENTS):
         return [difference(records, kind, p, f"recall_at_{s}") for p in pairs for s in percents]
