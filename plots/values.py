@@ -40,8 +40,8 @@ def rounded(number):
     return float(f"{number:.6g}") if math.isfinite(number) else None
 
 
-def exactly(value, unit, status="ok", commit=""):
-    return Value(value, unit, value, value, status, commit)
+def exactly(value, unit, status="ok"):
+    return Value(value, unit, value, value, status, "")
 
 
 def of_record(record):

@@ -43,7 +43,6 @@ SHAPES = {
     "tiny": Shape(64, 4, 128, 128, 8, 8, 8),
 }
 LAYERS = {"800m": 24, "17b": 6, "tiny": 3}
-VARIANTS = ("dense", "ff_qkv_cross")
 
 
 def weight_shapes(shape, variant):

@@ -78,9 +78,9 @@ def parse():
     return args
 
 
-def last_json(command, environment=None):
+def last_json(command):
     """The JSON object that a command prints last; exits with its own words if it fails."""
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=environment)
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     try:
         outcome = json.loads(done.stdout.splitlines()[-1])
     except (IndexError, ValueError):

@@ -39,7 +39,7 @@ class BlockTest(unittest.TestCase):
 
     def test_step_is_finite_and_remembers(self):
         shape = block.SHAPES["tiny"]
-        for variant in block.VARIANTS:
+        for variant in ("dense", "ff_qkv_cross"):
             rng = np.random.default_rng(5)
             weights = block.make_weights(shape, variant, rng)
             state = block.make_state(shape, variant, rng)

@@ -95,7 +95,7 @@ def build(peer_module, shape_name, variant, dtype, way, blocks):
     return peer
 
 
-def tokens_of(peer, d_model, seconds, least=FEWEST_TOKENS):
+def tokens_of(peer, d_model, seconds):
     """A function that runs tokens for so long, so many at least, and gives the seconds of each; inputs differ from token to
     token, so that selections do."""
     import numpy as np
@@ -116,7 +116,7 @@ def tokens_of(peer, d_model, seconds, least=FEWEST_TOKENS):
         for _ in range(WARM_TOKENS):
             token()
         times, start = [], time.perf_counter()
-        while len(times) < least or time.perf_counter() - start < seconds:
+        while len(times) < FEWEST_TOKENS or time.perf_counter() - start < seconds:
             times.append(token())
         return times
 

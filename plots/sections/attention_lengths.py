@@ -56,10 +56,10 @@ def pair_ratios(records, experiment, row):
     }
 
 
-def share_of_pairs(records, experiment, row, length, metric="step_ms"):
-    """Value: the ratio of times over that of pairs (1: time fell as pairs did); None if unknown."""
+def share_of_pairs(records, experiment, row, length):
+    """Value: the ratio of steps' times over that of pairs (1: time fell as pairs did); None if unknown."""
     promised = pair_ratios(records, experiment, row).get(length)
-    gained = dict(attention.speedups(records, experiment, row, metric)).get(length)
+    gained = dict(attention.speedups(records, experiment, row)).get(length)
     return scaled(gained, 1 / promised)._replace(unit="1") if promised and gained else None
 
 

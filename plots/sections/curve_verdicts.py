@@ -328,9 +328,7 @@ def _lines(experiment, known, claims_of):
         ]
         if not one.contrast.value and not failed:
             continue
-        parts = (
-            [*evidence(experiment, whole, claim, one), *failed] if one.contrast.value else failed
-        )
+        parts = [*evidence(experiment, claim, one), *failed] if one.contrast.value else failed
         borrowed = (
             one.contrast.value
             and YARDSTICK in claim.weights
@@ -343,7 +341,7 @@ def _lines(experiment, known, claims_of):
     return lines
 
 
-def evidence(experiment, whole, claim, one):
+def evidence(experiment, claim, one):
     """[gaps of its rows, the contrast with its intervals, seeds, how many would decide, what else there is to know]."""
     value = one.contrast.value
     gaps = ", ".join(

@@ -166,7 +166,7 @@ def numbers(records, _own):
     return found
 
 
-def table(experiment, each):
+def table(each):
     """A line a row, a column a rate."""
     rates = sorted({trial.rate for sweep in each for trial in sweep.trials})
     lines = header("row", *(f"{rate:g}" for rate in rates), "best rate", "worse on both sides")
@@ -203,7 +203,7 @@ def write(report, own):
             "the next lower and the next higher one are worse, or diverge: so it is of "
             f"{bracketed} of {len(each)} rows.",
         )
-        report.add(*table(experiment, each))
+        report.add(*table(each))
         report.figure(experiment.name)
         report.repeat(curves.command(experiment))
 
