@@ -11,13 +11,12 @@ weights that it does not read are worth.
 """
 
 import bisect
-import functools
 import math
 import operator
 import statistics
 from typing import NamedTuple
 
-from values import combine, of_record
+from values import combine, of_record, student, two_sided_p
 
 ENOUGH = 0.25  # share of equal reads' loss
 LEVEL = 0.05
@@ -78,51 +77,6 @@ def seeds_text(count):
     return "one seed" if count == 1 else f"{count} seeds"
 
 
-def two_sided_p(t, freedom):
-    """P(|T| >= |t|) of Student's t, by the incomplete beta function's continued fraction (Lentz)."""
-    if not math.isfinite(t):
-        return 0.0
-    return _incomplete_beta(freedom / (freedom + t * t), freedom / 2, 0.5)
-
-
-def _incomplete_beta(x, a, b):
-    if x in (0.0, 1.0):
-        return x
-    if x > (a + 1) / (a + b + 2):  # where the fraction converges slowly
-        return 1 - _incomplete_beta(1 - x, b, a)
-    front = math.exp(
-        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
-    )
-    tiny = 1e-300
-    c, d = 1.0, 1 / max(1 - (a + b) * x / (a + 1), tiny)
-    fraction = d
-    for m in range(1, 500):
-        for numerator in (
-            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
-            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
-        ):
-            d = 1 / _away_from_zero(1 + numerator * d, tiny)
-            c = _away_from_zero(1 + numerator / c, tiny)
-            fraction *= c * d
-        if abs(c * d - 1) < 1e-14:
-            break
-    return front * fraction / a
-
-
-def _away_from_zero(number, tiny):
-    return number if abs(number) > tiny else tiny
-
-
-@functools.cache
-def quantile(p, freedom):
-    """t with P(|T| >= t) = p, by bisection."""
-    low, high = 0.0, 1e6
-    for _ in range(200):
-        middle = (low + high) / 2
-        low, high = (middle, high) if two_sided_p(middle, freedom) > p else (low, middle)
-    return high
-
-
 def paired(differences, inputs, level=LEVEL, unit="nats/token"):
     """Mean of differences, one a seed, as a Value with Student's interval; None of no difference.
 
@@ -133,7 +87,7 @@ def paired(differences, inputs, level=LEVEL, unit="nats/token"):
         return None
     middle = statistics.fmean(differences)
     sd = statistics.stdev(differences) if n > 1 else 0.0
-    half = quantile(level, n - 1) * sd / math.sqrt(n) if n > 1 else math.inf
+    half = student(n - 1, level) * sd / math.sqrt(n) if n > 1 else math.inf
     value = combine(middle, unit, middle - half, middle + half, inputs, sd)
     return value._replace(seeds=n)
 
@@ -249,6 +203,6 @@ def seeds_wanted(contrast, level=LEVEL):
     found = bisect.bisect_left(
         range(2, MOST_SEEDS + 1),
         True,
-        key=lambda n: sds > quantile(level, n - 1) / math.sqrt(n),
+        key=lambda n: sds > student(n - 1, level) / math.sqrt(n),
     )
     return 2 + found if found < MOST_SEEDS - 1 else None

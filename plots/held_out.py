@@ -9,7 +9,7 @@ import math
 from typing import NamedTuple
 
 import contrasts
-from values import combine, of_record
+from values import combine, of_record, student
 
 # Documents go over the ends of stretches and make neighbours alike: they are joined until no more than these are left.
 MOST = 30
@@ -71,7 +71,7 @@ def _of_stretches(losses, tokens):
     count = len(losses)
     squares = sum((loss - ratio * of) ** 2 for loss, of in zip(losses, tokens))
     error = math.sqrt(squares * count / (count - 1)) / sum(tokens)
-    return ratio, contrasts.quantile(contrasts.LEVEL, count - 1) * error
+    return ratio, student(count - 1) * error
 
 
 def both(seeds, text):

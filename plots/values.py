@@ -1,5 +1,6 @@
 """Numbers with interval, status and commit, and what is made of them: ratios, sweeps, means, fits."""
 
+import functools
 import math
 import statistics
 from typing import NamedTuple
@@ -7,8 +8,6 @@ from typing import NamedTuple
 import records as rec
 
 SAME_BANDWIDTH = 1.1  # read rates further apart do not belong into one ratio of times
-# Student's t for a 95 % interval of a mean, by degrees of freedom from 1 on.
-STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
 
 
 class Value(NamedTuple):
@@ -179,11 +178,54 @@ def fit_exponent(points):
     return combine(slope, "1", slope - half, slope + half, [v for _, v in points])
 
 
-def student(freedom):
-    """Of many degrees to 0.01, by the first terms of its expansion about the normal quantile."""
-    if freedom <= len(STUDENT):
-        return STUDENT[freedom - 1]
-    return 1.96 + 2.37 / freedom + 2.8 / freedom**2
+def two_sided_p(t, freedom):
+    """P(|T| >= |t|) of Student's t, by the incomplete beta function's continued fraction (Lentz).
+
+    Of infinite freedom it is the normal distribution.
+    """
+    if not math.isfinite(t):
+        return 0.0
+    if math.isinf(freedom):
+        return math.erfc(abs(t) / math.sqrt(2))
+    return _incomplete_beta(freedom / (freedom + t * t), freedom / 2, 0.5)
+
+
+def _incomplete_beta(x, a, b):
+    if x in (0.0, 1.0):
+        return x
+    if x > (a + 1) / (a + b + 2):  # where the fraction converges slowly
+        return 1 - _incomplete_beta(1 - x, b, a)
+    front = math.exp(
+        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    )
+    tiny = 1e-300
+    c, d = 1.0, 1 / max(1 - (a + b) * x / (a + 1), tiny)
+    fraction = d
+    for m in range(1, 500):
+        for numerator in (
+            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
+            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
+        ):
+            d = 1 / _away_from_zero(1 + numerator * d, tiny)
+            c = _away_from_zero(1 + numerator / c, tiny)
+            fraction *= c * d
+        if abs(c * d - 1) < 1e-14:
+            break
+    return front * fraction / a
+
+
+def _away_from_zero(number, tiny):
+    return number if abs(number) > tiny else tiny
+
+
+@functools.cache
+def student(freedom, p=0.05):
+    """t with P(|T| >= t) = p of Student's distribution, by bisection; so many deviations is half a mean's interval."""
+    low, high = 0.0, 1e6
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if two_sided_p(middle, freedom) > p else (low, middle)
+    return high
 
 
 def over_seeds(records, centre=statistics.fmean):

@@ -8,6 +8,7 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "plots")]
 
+import contrasts  # noqa: E402
 import decode  # noqa: E402
 import make_report  # noqa: E402
 import records as rec  # noqa: E402
@@ -60,11 +61,29 @@ class DeriveTest(WithFolder):
         seeds = [record("t", "r", "m", v) for v in (1.0, 2.0, 3.0)]
         value = values.over_seeds(seeds)
         self.assertEqual((value.value, value.sd), (2.0, 1.0))
-        self.assertAlmostEqual(value.high - 2, 4.30 / math.sqrt(3))
+        self.assertAlmostEqual(value.high - 2, 4.3027 / math.sqrt(3), places=4)
         self.assertEqual(value.seeds, 3)
         # Of one seed nothing is known of others, which is no interval of no width.
         alone = values.over_seeds(seeds[:1])
         self.assertEqual((alone.value, alone.low, alone.high), (1.0, -math.inf, math.inf))
+
+    def test_quantiles_are_those_of_printed_tables(self):
+        for p, freedom, wanted in (
+            (0.05, 1, 12.706),
+            (0.05, 2, 4.303),
+            (0.05, 4, 2.776),
+            (0.01, 4, 4.604),
+            (0.05, 30, 2.042),
+            (0.05, math.inf, 1.960),
+        ):
+            self.assertAlmostEqual(values.student(freedom, p), wanted, places=3)
+        self.assertAlmostEqual(values.two_sided_p(2.776, 4), 0.05, places=4)
+        self.assertAlmostEqual(values.two_sided_p(-1.0, 1), 0.5)
+
+    def test_the_same_numbers_have_one_interval(self):
+        records = [record("a", "b", "ms", value) for value in (1.0, 2.0, 4.0)]
+        mean, paired = values.over_seeds(records), contrasts.paired([1.0, 2.0, 4.0], [])
+        self.assertEqual((mean.low, mean.high), (paired.low, paired.high))
 
     def test_status_is_the_worst(self):
         items = [dict(r, status="extrapolated") if r["metric"] == "token_ms" else r for r in TABLE1]

@@ -10,6 +10,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "plots"))
 import contrasts  # noqa: E402
 import held_out  # noqa: E402
+from values import student  # noqa: E402
 
 WEIGHTS = contrasts.difference("sparse", "dense")
 
@@ -53,7 +54,7 @@ class HeldOutTest(unittest.TestCase):
         found = held_out.over_text(curves, WEIGHTS)
         pairs = zip(*(curves.held[row][1] for row in ("sparse", "dense")))
         each = [(a - b) / 100 for (a, _), (b, _) in pairs]
-        half = contrasts.quantile(0.05, 19) * statistics.stdev(each) / math.sqrt(20)
+        half = student(19) * statistics.stdev(each) / math.sqrt(20)
         self.assertAlmostEqual(found.value.value, statistics.fmean(each))
         self.assertAlmostEqual(found.value.high - found.value.value, half)
         self.assertEqual((found.stretches, found.tokens, found.value.seeds), (20, 2000, 2))
