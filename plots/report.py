@@ -4,7 +4,7 @@ import copy
 import math
 
 from document import Cell, Figure, Line, Note, Rule
-from values import setting
+from values import scaled, setting
 
 MEANING = {
     "scaled_down": "Scaled down: fewer distinct decoder blocks in memory than the model has; their "
@@ -134,10 +134,26 @@ def nats(value, sign="+"):
     return Cell(f"{value.value:{sign}.4f}" + (ends(value, sign) or " [–]"), value)
 
 
-def ends(value, sign="+"):
+def percent(value):
+    """99.9 (sd 0.1): a share in percent, with its deviation over seeds; a dash if there is none."""
+    if value is None:
+        return Cell("–")
+    spread = f" (sd {100 * value.sd:.1f})" if value.sd else ""
+    return Cell(f"{100 * value.value:.1f}{spread}", scaled(value, 100))
+
+
+def points(value):
+    """+4.0 [+1.0, +7.0]: a difference of shares in percentage points, and its interval; a dash if there is none."""
+    if value is None:
+        return Cell("–")
+    shown = scaled(value, 100)
+    return Cell(f"{shown.value:+.1f}" + (ends(shown, decimals=1) or " [–]"), shown)
+
+
+def ends(value, sign="+", decimals=4):
     """[-0.0100, +0.0200]; empty if they are not known."""
     known = math.isfinite(value.low) and math.isfinite(value.high)
-    return f" [{value.low:{sign}.4f}, {value.high:{sign}.4f}]" if known else ""
+    return f" [{value.low:{sign}.{decimals}f}, {value.high:{sign}.{decimals}f}]" if known else ""
 
 
 def header(*names, are_numbers=True):

@@ -4,11 +4,10 @@ import finetuning
 import paper
 import training_curves
 from document import Cell
-from report import failed_seeds, header, line
+from report import failed_seeds, header, line, percent, points
 from section import Section, of
-from sections.number_tasks import percent
 from sections.rates import NAME
-from values import combine, of_record, scaled
+from values import combine, of_record
 
 # Of our tasks, the paper's and its names for them; None: not one of the paper's.
 TASKS = {
@@ -121,13 +120,6 @@ def published(row, task):
                 f" (sd {r['std_percent']})" if r["std_percent"] else ""
             )
     return "–"
-
-
-def points(value):
-    """+0.4 [-0.9, 1.8]"""
-    scale = scaled(value, 100)
-    ends = f" [{scale.low:.1f}, {scale.high:.1f}]" if scale.high - scale.low < 200 else " [–]"
-    return Cell(f"{scale.value:+.1f}{ends}", scale)
 
 
 def task_table(report, experiment):

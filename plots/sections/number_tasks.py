@@ -1,7 +1,6 @@
 """Table 4, copying and adding numbers: accuracies over seeds, differences, and their report."""
 
 import functools
-import math
 import re
 
 import chart
@@ -9,8 +8,7 @@ import contrasts
 import paper
 import section
 import training_curves
-from document import Cell
-from report import failed_seeds, header, line
+from report import failed_seeds, header, line, percent, points
 from values import of_record, over_seeds, scaled, setting
 
 TASKS = ("copy", "addition")
@@ -132,24 +130,6 @@ def numbers(records, _own):
                         experiment, task, ending, part
                     )
     return {name: value for name, value in found.items() if value is not None}
-
-
-def percent(value):
-    """99.9 (sd 0.1)."""
-    if value is None:
-        return Cell("–")
-    spread = f" (sd {100 * value.sd:.1f})" if value.sd else ""
-    return Cell(f"{100 * value.value:.1f}{spread}", scaled(value, 100))
-
-
-def points(value):
-    """+4.0 [+1.0, +7.0]: a difference in percentage points with its interval over seeds."""
-    if value is None:
-        return Cell("–")
-    shown = scaled(value, 100)
-    if not math.isfinite(shown.low):
-        return Cell(f"{shown.value:+.1f}", shown)
-    return Cell(f"{shown.value:+.1f} [{shown.low:+.1f}, {shown.high:+.1f}]", shown)
 
 
 def rows_table(report, experiment):

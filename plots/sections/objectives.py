@@ -4,11 +4,10 @@ from typing import NamedTuple
 
 import finetuning
 import training_curves
-from report import bare, cell, failed_seeds, header, line
+from report import bare, cell, failed_seeds, header, line, percent, points
 from section import Section, of
 from sections import scores
 from sections.glue import BASELINES, JUDGED, baseline, items_of
-from sections.number_tasks import percent, points
 from values import over_seeds, scaled, setting
 
 OWNS = of("training", "objectives")

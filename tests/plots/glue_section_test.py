@@ -198,9 +198,9 @@ class SectionTest(WithFolder):
         self.assertIn("### SST-2: 400 test rows", text)
         self.assertIn("| `dense` | 90.0 | – | – | 3 | 92.6 (sd 0.85) | 89.0 |", text)
         self.assertRegex(
-            text, r"\| `ff_qkv` \| 70\.0 \| \+20\.0 \[1.*\] \| \*\*differs\*\* \| 3 \| 91\.6 \|"
+            text, r"\| `ff_qkv` \| 70\.0 \| \+20\.0 \[\+1.*\] \| \*\*differs\*\* \| 3 \| 91\.6 \|"
         )
-        self.assertIn("| `terraformer` | 90.0 | +0.0 [0.0, 0.0] | **alike** | 3 | 92.3 |", text)
+        self.assertIn("| `terraformer` | 90.0 | +0.0 [+0.0, +0.0] | **alike** | 3 | 92.3 |", text)
         self.assertIn("| the commonest label | 51.0 |", text)
         self.assertIn("| bag of words | 80.0 |", text)
         self.assertIn("SST-2, 0.0003", text)

@@ -34,6 +34,18 @@ class ReportTest(WithFolder):
         ):
             self.assertEqual(report_cells.number(value), text)
 
+    def test_points_show_the_interval_they_have(self):
+        def share(low, high):
+            return values.Value(0.04, "1", low, high, "ok", "c")
+
+        for value, text in (
+            (share(-0.01, 0.09), "+4.0 [-1.0, +9.0]"),
+            (share(-1.01, 1.09), "+4.0 [-101.0, +109.0]"),  # wide, but known
+            (share(-math.inf, math.inf), "+4.0 [–]"),
+            (None, "–"),
+        ):
+            self.assertEqual(report_cells.points(value), text)
+
     def test_statuses_gaps_and_damage_are_shown(self):
         items = [dict(r, status="extrapolated") if r["metric"] == "token_ms" else r for r in TABLE1]
         items.append(
