@@ -239,7 +239,7 @@ class Trend(NamedTuple):
         return self.level.value + self.slope.value * (math.log10(tokens) - self.center)
 
     def reaches(self, goal):
-        """How many tokens the line wants for a contrast, in words; none unless it surely falls."""
+        """How many tokens the line wants for a contrast, in words; none unless it surely falls over three budgets."""
         most, last = self.points[-1]
         if last.high <= goal:
             return f"reached at {count(most)}"
@@ -247,6 +247,9 @@ class Trend(NamedTuple):
             return "not extrapolated: no two budgets with the same seeds"
         if not math.isfinite(self.slope.low):
             return "not extrapolated: one seed"
+        if len(self.points) == 2:  # any two lie on a line
+            rises = self.slope.low >= 0
+            return "rises between these two" if rises else "two budgets: no extrapolation"
         if self.slope.low >= 0:
             return "by no number of tokens: it does not fall"
         if self.slope.high >= 0:
@@ -323,7 +326,7 @@ def write_budgets(report, budgets):
         "nats a token for ten times the tokens, the mean of each seed's own line; whether a line is "
         f"right its interval does not say. *Tokens for {goal:+.2f}*: where that line "
         "comes to what the paper's sparse model lies above its dense one, between the ends of the slope's "
-        "and the mean's intervals; of a slope that might be 0 nothing is extrapolated. The paper's is a model "
+        "and the mean's intervals; of two budgets, or a slope that might be 0, nothing is extrapolated. The paper's is a model "
         "of other size, text and tokens."
         + (f" Not trained yet: {', '.join(missing)}." if missing else ""),
     )

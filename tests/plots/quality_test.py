@@ -264,12 +264,18 @@ class BudgetTest(made_up.WithCurves):
         self.assertTrue(slow.reaches(0.04).startswith("10^15 or more"), slow.reaches(0.04))
 
     def test_nothing_is_extrapolated_from_a_slope_that_may_be_0(self):
-        unsure = trained("fig1_1m5", ff_n16=3.8) + trained("fig1", ff_n16=3.78, noise=0.04)
+        unsure = self.falling(0.3, 0.3, 0.3)
         self.assertEqual(self.trend(unsure).reaches(0.04), "not extrapolated: the slope may be 0")
         alone = self.trend(self.falling(0.3, 0.2, 0.1, seeds=(1,)))
         self.assertEqual(alone.reaches(0.04), "not extrapolated: one seed")
         apart = trained("fig1_1m5", (1, 2), ff_n16=3.8) + trained("fig1", (3, 4), ff_n16=3.7)
         self.assertIn("no two budgets with the same seeds", self.trend(apart).reaches(0.04))
+
+    def test_nothing_is_extrapolated_from_two_budgets(self):
+        falls = self.trend(self.falling(0.3, 0.2))
+        self.assertEqual(falls.reaches(0.04), "two budgets: no extrapolation")
+        rises = self.trend(self.falling(0.2, 0.3))
+        self.assertEqual(rises.reaches(0.04), "rises between these two")
 
     def test_report_and_figure(self):
         items = self.falling(0.3, 0.2, 0.1)
