@@ -170,7 +170,8 @@ def paper_table(experiment):
             )
         )
     names = ("steps", "batch", "log-perplexity", "gap")
-    return [*header("row", *names, *(f"paper: {name}" for name in names)), *found] if found else []
+    theirs = ("steps", "batch, a device (of 8)", "log-perplexity", "gap")
+    return [*header("row", *names, *(f"paper: {name}" for name in theirs)), *found] if found else []
 
 
 def write(report, own):

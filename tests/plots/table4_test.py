@@ -242,6 +242,7 @@ class Table8Test(made_up.WithCurves):
         records = self.load(self.rename_baseline(self.CURVES))
         lines = curves.paper_table(training_curves.experiments(records)["table8_small"])
         self.assertEqual(len(lines), 5)
+        self.assertIn("| paper: batch, a device (of 8) |", lines[0])
         self.assertIn("| 2,100 | 64 | 1.5200 (sd 0.0020) | +0.0200", lines[-1])
         self.assertIn("| 175,000 | 16 | 1.59 | +0.02 |", lines[-1])
 
