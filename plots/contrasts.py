@@ -25,6 +25,12 @@ MOST_SEEDS = 1000  # more are as good as never
 METRIC = "log_perplexity"
 UNITS = {METRIC: "nats/token"}  # of other metrics: 1
 UNDECIDED = "undecided"
+ALONE = "95 % alone would decide"  # of what is undecided beside a plain interval that leaves out 0
+# What a table's text says of its intervals and verdicts.
+STRICTER = (
+    "trained or not: the least sure are held to stricter intervals (Holm) than those shown, and undecided may be what "
+    f"these alone would decide (*{ALONE}*)"
+)
 
 
 class Contrast(NamedTuple):
@@ -57,7 +63,8 @@ class Judged(NamedTuple):
         if seeds < 2:
             return "one seed: no verdict" if seeds else "no verdict: not trained"
         word = {-1: below, 0: UNDECIDED, 1: above}[self.sign]
-        return word + (" so far" if seeds < FEW else "")
+        alone = f" ({ALONE})" if not self.is_sure and self.contrast.p <= LEVEL else ""
+        return word + (" so far" if seeds < FEW else "") + alone
 
     def wanted(self):
         """How many seeds would decide what is undecided, in words; empty of what is decided."""

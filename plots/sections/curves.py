@@ -21,8 +21,8 @@ WORDS = (
     "Every claim is one contrast of rows, fixed whatever the results, taken seed by seed, with Student's 95 % interval over "
     "seeds (on one held-out text; *over text*: over stretches of that, with these seeds). *Reproduced*: the interval "
     "lies on the claim's side of 0; *not reproduced*: on the other; *undecided*: neither; *so far*: of fewer than "
-    f"{contrasts.FEW} seeds; one seed decides nothing. All claims of a figure count, trained or not: the least sure are held to "
-    "stricter intervals (Holm). *Close*, *similar*, *slightly* is a loss of at most a quarter of what `iso_read_ff` "
+    f"{contrasts.FEW} seeds; one seed decides nothing. All claims of a figure count, {contrasts.STRICTER}. "
+    "*Close*, *similar*, *slightly* is a loss of at most a quarter of what `iso_read_ff` "
     "loses, the dense feed-forward of as few reads (of Figure 1 where a figure has none, on the same terms); "
     "*grows* is the slope over the logarithm of N or S."
 )

@@ -111,8 +111,7 @@ def write(report, own):
             "",
             "Each row beside the first, seed by seed, with Student's 95 % interval over seeds: *helps* if it lies below "
             "0, *hurts* if above, *so far* of fewer than "
-            f"{contrasts.FEW} seeds. All rows that were planned count, trained or not: the least sure are held to "
-            "stricter intervals (Holm). Sizes are solved for equal parameters; rates are as stated, not swept again.",
+            f"{contrasts.FEW} seeds. All rows that were planned count, {contrasts.STRICTER}. Sizes are solved for equal parameters; rates are as stated, not swept again.",
         )
         report.add(*table(experiment))
         report.figure(experiment.name)

@@ -259,8 +259,7 @@ def write(report, _own):
         "are wholly right, as a greedy decode would have them. Means over seeds, in brackets their "
         "standard deviation; a difference is taken seed by seed, and has Student's 95 % interval over seeds. "
         "*Ahead*: above 0; *behind*: below; *undecided*: neither is sure; *so far*: of fewer than "
-        f"{contrasts.FEW} seeds. All differences of an experiment count, trained or not: the least sure are held to "
-        "stricter intervals (Holm). All rows of an experiment have as many parameters within "
+        f"{contrasts.FEW} seeds. All differences of an experiment count, {contrasts.STRICTER}. All rows of an experiment have as many parameters within "
         "0.5 % and the same positions, starting at random in training. The paper trains on "
         "at most 128 digits and evaluates on 256 to 300; it does not say how many seeds.",
     )

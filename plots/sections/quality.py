@@ -36,8 +36,8 @@ WORDS = (
     "is not `{baseline}` is judged against that, too: its gap less a quarter of what `{baseline}` loses "
     "so. All are differences within a seed, since seeds share weights and the order of the text, and means "
     "of these. *Enough*: the verdict contrast lies below 0; *not enough*: above; *undecided*: neither is "
-    "sure; *so far*: of fewer than {few} seeds. All contrasts that an experiment has named count, trained or not: "
-    "the least sure are held to stricter intervals (Holm)."
+    "sure; *so far*: of fewer than {few} seeds. All contrasts that an experiment has named count, "
+    f"{contrasts.STRICTER}."
 )
 INTERVALS = (
     "Intervals in brackets are Student's 95 % over seeds, all on one held-out text: what other seeds would "
