@@ -37,6 +37,7 @@ class Claim(NamedTuple):
     weights: dict  # {row: weight}
     is_above: bool = False
     note: str = ""
+    unit: str = ""  # of the contrast, if not nats a token
 
     def verdict(self, judged):
         words = ("reproduced", "not reproduced")
@@ -100,7 +101,7 @@ def below(words, row, other, note=""):
     return Claim(words, contrasts.difference(row, other), note=note)
 
 
-def grows(experiment, words, rows):
+def grows(experiment, words, rows, letter):
     """[Claim] that nats rise with the logarithm of [(number, row)]; of the rows that have results; empty of one."""
     found = {
         row: math.log2(number) for number, row in rows if experiment.by_seed(row, contrasts.METRIC)
@@ -109,7 +110,8 @@ def grows(experiment, words, rows):
         return []
     lacking = [f"`{row}`" for _, row in rows if row not in found]
     note = f"without {', '.join(lacking)}" if lacking else ""
-    return [Claim(words, contrasts.growth(found), is_above=True, note=note)]
+    unit = f" nats a doubling of {letter}"
+    return [Claim(words, contrasts.growth(found), is_above=True, note=note, unit=unit)]
 
 
 def _figure1(e):
@@ -150,7 +152,7 @@ def _figure3(e):
         [close(e, f"`{row}`, for the paper's N=64, is close to dense (Fig 3)", row)] if row else []
     )
     return claims + grows(
-        e, "Log-perplexity grows with N (Fig 3: N=128 slightly worse)", sparse_rows(e)
+        e, "Log-perplexity grows with N (Fig 3: N=128 slightly worse)", sparse_rows(e), "N"
     )
 
 
@@ -186,7 +188,7 @@ def _figure7(e):
     claims = [
         close(e, f"A sparse loss degrades only slightly (Fig 7): `{row}`", row) for _, row in rows
     ]
-    return claims + grows(e, "... and the more, the larger S (Fig 7)", rows)
+    return claims + grows(e, "... and the more, the larger S (Fig 7)", rows, "S")
 
 
 def _experts(e):
@@ -350,7 +352,7 @@ def evidence(experiment, claim, one):
         if row != experiment.baseline and (gap := experiment.gap(row))
     )
     parts = [f"gaps {gaps}"] if gaps else []
-    parts.append(f"contrast {nats(value)}")
+    parts.append(f"contrast {nats(value)}{claim.unit}")
     text = held_out.over_text(experiment, claim.weights)
     if text:
         parts.append(

@@ -24,7 +24,7 @@ WORDS = (
     f"{contrasts.FEW} seeds; one seed decides nothing. All claims of a figure count, {contrasts.STRICTER}. "
     "*Close*, *similar*, *slightly* is a loss of at most a quarter of what `iso_read_ff` "
     "loses, the dense feed-forward of as few reads (of Figure 1 where a figure has none, on the same terms); "
-    "*grows* is the slope over the logarithm of N or S."
+    "*grows* is the slope, nats a doubling of N or S; all other contrasts are in nats a token."
 )
 # Told apart in grey too: shade, dash and marker all differ.
 SHADES = (

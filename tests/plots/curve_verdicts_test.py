@@ -268,7 +268,9 @@ class GrowthTest(Verdicts):
             rows = {f"loss_s{s}": final for s, final in zip((2, 4, 8), finals)}
             self.assertEqual(self.verdict(of("fig7_small", **rows), "the larger S"), verdict)
         rows = of("fig3_small", ff_n4=1.61, ff_n8=1.64, ff_n16=1.7)
-        self.assertEqual(self.verdict(rows, "grows with N"), "reproduced")
+        line = self.line(rows, "grows with N")
+        self.assertEqual(line.verdict, "reproduced")
+        self.assertRegex(line.evidence, r"contrast \+0\.04\S* \[\S+ \S+\] nats a doubling of N;")
 
     def test_one_row_does_not_grow_and_a_missing_one_is_named(self):
         self.assertEqual(self.lines(of("fig7_small", loss_s2=1.6)), [])
