@@ -18,6 +18,7 @@ NEURONS = 128  # d_ff / N where N stands for the paper's 64 (4096 / 64 there)
 YARDSTICK = (
     "iso_read_ff"  # what a loss is a share of: a dense feed-forward with as few weights read
 )
+ONE_RATE = "decides nothing (one learning rate for all)"
 HARD = "{}_hard"  # a row with hard_probability = 1, as the controls below have it
 REGIMES = "`{}` selects hard in every step of training, `{}` in the released code's share of them"
 
@@ -287,6 +288,13 @@ def lacks(experiment, rows):
     )
 
 
+def has_one_rate(experiment):
+    """Whether all rows were trained at one learning rate: it suits some better than others, so that none is told apart."""
+    rates = [experiment.setting(row, "learning_rate") for row in experiment.rows]
+    known = list(filter(None, rates))
+    return len(known) > 1 and len(set(known)) == 1
+
+
 def judged(records):
     """[Verdict]: what the paper says of perplexity, and what these curves say.
 
@@ -317,6 +325,7 @@ def _lines(experiment, known, claims_of):
     claims = claims_of(experiment)
     beside = figure1_beside(experiment, known)
     whole = WithYardstick(experiment, beside)
+    decides = not has_one_rate(experiment)
     said = contrasts.judge(
         contrasts.contrast(claim.words, whole, claim.weights) for claim in claims
     )
@@ -330,7 +339,9 @@ def _lines(experiment, known, claims_of):
         ]
         if not one.contrast.value and not failed:
             continue
-        parts = [*evidence(experiment, claim, one), *failed] if one.contrast.value else failed
+        parts = (
+            [*evidence(experiment, claim, one, decides), *failed] if one.contrast.value else failed
+        )
         borrowed = (
             one.contrast.value
             and YARDSTICK in claim.weights
@@ -338,13 +349,18 @@ def _lines(experiment, known, claims_of):
         )
         if borrowed:
             parts.append(f"`{YARDSTICK}` of {beside.id}")
-        verdict = claim.verdict(one) if one.contrast.value else "not judged"
+        verdict = "not judged"
+        if one.contrast.value:
+            verdict = claim.verdict(one) if decides else ONE_RATE
         lines.append(Verdict(f"{claim.words} ({experiment.id})", verdict, "; ".join(parts)))
     return lines
 
 
-def evidence(experiment, claim, one):
-    """[gaps of its rows, the contrast with its intervals, seeds, how many would decide, what else there is to know]."""
+def evidence(experiment, claim, one, decides):
+    """[gaps of its rows, the contrast with its intervals, seeds, how many would decide, what else there is to know].
+
+    decides: whether seeds can decide it at all.
+    """
     value = one.contrast.value
     gaps = ", ".join(
         f"`{row}` {gap.value:+.4f}"
@@ -358,8 +374,8 @@ def evidence(experiment, claim, one):
         parts.append(
             f"over text{ends(text.value)} ({text.stretches} stretches, {count(text.tokens)} tokens)"
         )
-    parts += [contrasts.seeds_text(value.seeds), one.wanted(), claim.note]
-    if one.sign == (-1 if claim.is_above else 1):
+    parts += [contrasts.seeds_text(value.seeds), one.wanted() if decides else "", claim.note]
+    if decides and one.sign == (-1 if claim.is_above else 1):
         parts += [selections(experiment, row) for row in claim.weights]
     return [part for part in parts if part]
 

@@ -211,6 +211,29 @@ class Figure1Test(Verdicts):
         )
 
 
+class RateTest(Verdicts):
+    def at(self, rate_of):
+        """Figure 1 with rate_of(row) as learning rates."""
+        return [
+            dict(r, config={**r["config"], "learning_rate": rate_of(r["row"])})
+            for r in of("fig1_small", **{**ENOUGH, "ff_qkv": 1.65})
+        ]
+
+    def test_one_rate_for_all_rows_decides_nothing(self):
+        lines = self.lines(self.at(lambda row: 0.04))
+        self.assertEqual(
+            {line.verdict for line in lines}, {"decides nothing (one learning rate for all)"}
+        )
+        for line in lines:
+            self.assertIn("contrast ", line.evidence)
+            self.assertNotIn("would decide", line.evidence)
+
+    def test_rates_that_differ_leave_the_verdicts(self):
+        own = self.at(lambda row: 0.008 if row == "ff_qkv" else 0.016)
+        self.assertEqual(self.verdict(own, "FF+QKV reaches"), "undecided")
+        self.assertEqual(self.verdict(own, "`hash_selector`"), "not reproduced")
+
+
 class ClosenessTest(Verdicts):
     def test_against_a_quarter_of_the_loss_of_equal_reads(self):
         # iso_read_ff of Figure 1 loses 0.2.
