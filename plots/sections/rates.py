@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 import chart
+import contrasts
 import training_curves
 from document import Cell
 from report import header, line
@@ -167,7 +168,9 @@ def numbers(records, _own):
 
 
 def table(each):
-    """A line a row, a column a rate."""
+    """A line a row, a column a rate; how many seeds a mean is of where not all are of as many."""
+    found = [trial.nats for sweep in each for trial in sweep.trials if trial.nats]
+    says_seeds = len({nats.seeds for nats in found}) > 1
     rates = sorted({trial.rate for sweep in each for trial in sweep.trials})
     lines = header("row", *(f"{rate:g}" for rate in rates), "best rate", "worse on both sides")
     for sweep in each:
@@ -175,7 +178,7 @@ def table(each):
         lines.append(
             line(
                 f"`{sweep.row}`",
-                *(_nats(at.get(rate), sweep.best) for rate in rates),
+                *(_nats(at.get(rate), sweep.best, says_seeds) for rate in rates),
                 f"{sweep.best.rate:g}",
                 "yes" if sweep.is_bracketed else "no",
             )
@@ -183,13 +186,30 @@ def table(each):
     return lines
 
 
-def _nats(trial, best):
+def _nats(trial, best, says_seeds):
     if trial is None:
         return Cell("–")
     if trial.nats is None:
         return Cell("diverged")
     mark = "**" if trial is best else ""
-    return Cell(f"{mark}{trial.nats.value:.4f}{mark}", trial.nats)
+    seeds = f" ({contrasts.seeds_text(trial.nats.seeds)})" if says_seeds else ""
+    return Cell(f"{mark}{trial.nats.value:.4f}{mark}{seeds}", trial.nats)
+
+
+def text_of(records, experiment):
+    """What held-out text the sweep is of, in words; empty of records that do not name it."""
+    names = {
+        record["config"].get("validation")
+        for row in experiment.rows
+        for record in experiment.by_seed(row, "log_perplexity").values()
+    }
+    name = ", ".join(f"`{name}`" for name in sorted(filter(None, names)))
+    reported = {e.data for e in training_curves.experiments(records).values()}
+    if not name:
+        return ""
+    return f", on {name}, " + (
+        "which is reported, too" if experiment.data in reported else "the text for choosing"
+    )
 
 
 def write(report, own):
@@ -199,7 +219,8 @@ def write(report, own):
         report.add(
             f"## {titles[experiment.name]}",
             "",
-            "Nats a token of every row at each learning rate, the least in bold. A best rate counts once "
+            "Nats a token of every row at each learning rate, means over seeds"
+            f"{text_of(report.records, experiment)}; the least in bold. A best rate counts once "
             "the next lower and the next higher one are worse, or diverge: so it is of "
             f"{bracketed} of {len(each)} rows.",
         )

@@ -100,6 +100,20 @@ class RatesTest(made_up.WithCurves):
         with self.assertRaises(chart.Missing):
             rates.draw(self.load([failed("dense.r8", DIVERGED)]), NAME)
 
+    def test_means_of_unlike_seeds_and_the_text_are_told(self):
+        self.assertNotIn("seed)", self.report(DENSE + SPARSE))
+        again = [dict(r, seed=2, key=f"second {r['key']}") for r in swept("dense", {4: 3.72})]
+        text = self.report(DENSE + SPARSE + again)
+        self.assertIn("| 3.9000 (one seed) | **3.7100** (2 seeds) | 3.8000 (one seed) |", text)
+        self.assertNotIn("the text for choosing", text)
+        named = [dict(r, config={**r["config"], "validation": "tune.jsonl"}) for r in DENSE]
+        self.assertIn(
+            "on `tune.jsonl`, which is reported, too;", self.report(named + made_up.FIGURE1)
+        )
+        apart = [dict(r, config={**r["config"], "data": "d2"}) for r in named]
+        text = self.report(apart + made_up.FIGURE1)
+        self.assertIn("on `tune.jsonl`, the text for choosing;", text)
+
     def test_doubts_of_rates_that_rows_were_trained_at(self):
         config = {"learning_rate": 0.004}
         figure = made_up.curve("dense", 3.5, config=config) + made_up.curve(
