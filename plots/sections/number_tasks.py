@@ -35,6 +35,8 @@ APART = 0.18  # of a model's two tasks, in models
 LINES = {"transformer": chart.DENSE, "terraformer": chart.SPARSE, **dict(zip(PARTS, chart.OTHERS))}
 OWNS = section.of("training", "numbers")
 BELOW, ABOVE = "behind", "ahead"
+CHANCE = 0.1  # that a digit is right
+NEAR = 2 * CHANCE  # a model that gets a smaller share of tokens right is near chance
 
 
 def experiments(records):
@@ -105,7 +107,27 @@ def verdict(experiment, task, ending, other="transformer"):
         return "not measured", ""
     if one.contrast.seeds > 1 and not one.contrast.value.value and not one.contrast.value.sd:
         return "alike in every seed", ""
-    return one.verdict(BELOW, ABOVE), one.wanted()
+    near = (
+        ", both near chance"
+        if one.sign and are_near_chance(experiment, task, ending, other)
+        else ""
+    )
+    return one.verdict(BELOW, ABOVE) + near, one.wanted()
+
+
+def are_near_chance(experiment, task, ending, other):
+    """Whether neither model tells many more digits than chance does; of whole sequences chance tells none."""
+    means = [mean(experiment, f"{model}.{task}", ending) for model in ("terraformer", other)]
+    return ending == "token_accuracy" and all(value.value < NEAR for value in means)
+
+
+def difference_text(experiment, task, ending, other="transformer"):
+    """As a cell has it, with how many seeds where one of the models has more."""
+    value = difference(experiment, task, ending, other)
+    models = ("terraformer", other)
+    most = max(len(seeds(experiment, f"{model}.{task}", ending)) for model in models)
+    few = value and value.seeds < most
+    return points(value) + (f" ({contrasts.seeds_text(value.seeds)})" if few else "")
 
 
 def said(experiment, task, ending, other="transformer"):
@@ -196,7 +218,7 @@ def difference_table(experiment):
                 line(
                     f"{task}, {ending.split('_')[0]}s",
                     *ours,
-                    points(difference(experiment, task, ending)),
+                    difference_text(experiment, task, ending),
                     said(experiment, task, ending),
                     *theirs,
                 )
@@ -210,17 +232,16 @@ def parts_table(experiment):
     lines = []
     for part, name in PARTS.items():
         cells = [
-            (difference(experiment, *column, part), said(experiment, *column, part))
+            f"{difference_text(experiment, *column, part)} {said(experiment, *column, part)}"
+            if difference(experiment, *column, part)
+            else "not measured"
             for column in columns
         ]
-        if any(value for value, _ in cells):
+        if set(cells) != {"not measured"}:
             lines.append(
                 line(
                     f"without {name}",
-                    *(
-                        f"{points(value)} {words}" if value else "not measured"
-                        for value, words in cells
-                    ),
+                    *cells,
                 )
             )
     names = (f"{task}, {ending.split('_')[0]}s" for task, ending in columns)
@@ -257,10 +278,11 @@ def write(report, _own):
         "",
         "Percent right on numbers longer than any trained on, teacher-forced: *sequences* "
         "are wholly right, as a greedy decode would have them. Means over seeds, in brackets their "
-        "standard deviation; a difference is taken seed by seed, and has Student's 95 % interval over seeds. "
-        "*Ahead*: above 0; *behind*: below; *undecided*: neither is sure; *so far*: of fewer than "
-        f"{contrasts.FEW} seeds. All differences of an experiment count, {contrasts.STRICTER}. All rows of an experiment have as many parameters within "
-        "0.5 % and the same positions, starting at random in training. The paper trains on "
+        "standard deviation; a difference is taken seed by seed, and has Student's 95 % interval over the seeds that "
+        "both have. *Ahead*: above 0; *behind*: below; *undecided*: neither is sure; *so far*: of fewer than "
+        f"{contrasts.FEW} seeds. All differences of an experiment count, {contrasts.STRICTER}. By chance a digit is "
+        f"right in {100 * CHANCE:g} % of cases; *near chance*: fewer than {100 * NEAR:g} % of tokens are right. "
+        "All rows of an experiment have as many parameters within 0.5 % and the same positions, starting at random in training. The paper trains on "
         "at most 128 digits and evaluates on 256 to 300; it does not say how many seeds.",
     )
     for name, experiment in found.items():

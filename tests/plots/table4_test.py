@@ -94,6 +94,28 @@ class Table4Test(made_up.WithCurves):
         )
         self.assertEqual(number_tasks.verdict(e, "copy", "token_accuracy")[0], "ahead")
 
+    def test_what_is_ahead_near_chance_says_so(self):
+        for shift, word in ((0, "ahead, both near chance"), (0.06, "ahead")):
+            records, e = self.of(
+                row("transformer.addition", (0.115, 0.104, 0.128, 0.12, 0.106), (0, 0, 0, 0, 0))
+                + row(
+                    "terraformer.addition",
+                    [share + shift for share in (0.166, 0.159, 0.145, 0.165, 0.143)],
+                    (0, 0, 0, 0, 0),
+                )
+            )
+            self.assertEqual(number_tasks.verdict(e, "addition", "token_accuracy")[0], word)
+        report = Report(records)
+        number_tasks.write(report, [])
+        self.assertIn("By chance a digit is right in 10 % of cases", report.text())
+
+    def test_a_difference_of_fewer_seeds_than_the_means_says_of_how_many(self):
+        _, e = self.of(REDUCED)
+        table = "\n".join(number_tasks.difference_table(e))
+        self.assertNotIn("seeds)", table)
+        (line,) = number_tasks.parts_table(e)[2:]  # no_sru has 3 seeds, the Terraformer 5
+        self.assertIn("| +51.3 [+25.8, +76.8] (3 seeds) **", line)
+
     def test_a_part_that_is_not_trained_yet_counts(self):
         # With every difference that is planned each is held to less.
         tokens = (0.30, 0.43, 0.21, 0.39, 0.31)
@@ -188,7 +210,7 @@ class Table4Test(made_up.WithCurves):
         word, _ = number_tasks.verdict(e, "copy", "token_accuracy", "no_sru")
         self.assertEqual(word, "undecided so far (95 % alone would decide)")
         (line,) = number_tasks.parts_table(e)[2:]
-        self.assertTrue(line.startswith("| without the SRU | +51.3 [+25.8, +76.8] **"), line)
+        self.assertTrue(line.startswith("| without the SRU | +51.3 [+25.8, +76.8] ("), line)
         self.assertTrue(line.endswith("| not measured | not measured |"), line)
         report = Report(records)
         number_tasks.write(report, [])
