@@ -100,7 +100,12 @@ def cell(report, value, unit="", interval=False):
     if value is None:
         return Cell("–")
     text = Cell(number(value.value, unit) + (interval_text(value) if interval else ""), value)
-    return text + (report.note(MEANING[value.status]) if value.status in MEANING else "")
+    return text + status_mark(report, value)
+
+
+def status_mark(report, value):
+    """The mark of a note that says how far to trust what stands on a Value; empty if it is ok."""
+    return report.note(MEANING[value.status]) if value.status in MEANING else ""
 
 
 def bare(value, unit=""):

@@ -13,7 +13,7 @@ import decode
 import records as rec
 import states
 import training_curves
-from report import bare, cell, count, header, line, number
+from report import bare, cell, count, header, line, status_mark
 from report import nats as nats_cell
 from section import Section, of
 from sections import quality
@@ -47,7 +47,8 @@ WORDS = (
     "curve of the same name in `{experiment}` ({tokens} tokens, seeds in their interval), *above* those of the "
     "baseline seed by seed: rows are compared by these. *On the frontier*: "
     "no other row is both faster and better, in the means. The ladder, dense over row: what the layer promises "
-    "in FLOPs, in weights read and in the sum of its phases' limits, and what a token gains. {same}"
+    "in FLOPs, in weights read and in the sum of its phases' limits, and what a token gains: *measured* is the median of "
+    "ratios within rounds where the rows took turns, and so not the quotient of the two times shown. {same}"
 )
 
 
@@ -191,8 +192,10 @@ def table(report, experiment, curves):
                 nats_cell(quality.row_figures(curves, row).get("gap") if nats else None),
                 cell(report, time),
                 f"{floor.value / time.value:.0%}" if floor and time else "–",
-                "yes" if row in best else "no" if nats and time else "–",
-                *(f"{number(step.value)}×" if step else "–" for step in steps),
+                ("yes" if row in best else "no") + status_mark(report, time)
+                if nats and time
+                else "–",
+                *(cell(report, step, "×") for step in steps),
             )
         )
     return lines

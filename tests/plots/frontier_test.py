@@ -120,6 +120,17 @@ class FrontierTest(made_up.WithCurves):
         self.assertIn("| `small` | 4.4150 ", text)
         self.assertIn("| yes | 5.00× | 5.00× | 4.00× | 4.00× |", text)
 
+    def test_what_stands_on_an_untrusted_time_is_marked(self):
+        doubted = [
+            dict(r, status="untrusted") if (r["row"], r["metric"]) == ("small", "token_ms") else r
+            for r in decoded()
+        ]
+        text = self.report(trained() + doubted)
+        self.assertIn("| 0.100[1] | 50% | yes[1] | 5.00× | 5.00× | 4.00× | 4.00×[1] |", text)
+        self.assertIn("1. Untrusted:", text)
+        self.assertIn("*measured* is the median of ratios within rounds", text)
+        self.assertNotIn("[1]", self.report(trained() + decoded()))
+
     def test_a_figure_shows_seeds_and_their_interval_from_three_on(self):
         for seeds in ((1, 2), (1, 2, 3)):
             records = self.load(trained(seeds=seeds) + decoded())
