@@ -185,6 +185,12 @@ def gap(report, experiment, row, threads):
     return "gap " + report.note(f"{reason[0].upper()}{reason[1:]}.")
 
 
+def not_begun(experiment, rows):
+    """One line for all rows of which nothing is recorded yet; none without any."""
+    names = ", ".join(f"`{row}`" for row in rows if row not in experiment.rows)
+    return ["", f"Planned, not trained: {names}."] if names else []
+
+
 def failed_seeds(report, experiment, row):
     """The mark of the seeds that a mean lacks because they failed."""
     failures = experiment.failures(row)

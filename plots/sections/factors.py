@@ -6,7 +6,7 @@ import chart
 import contrasts
 import records as rec
 import training_curves
-from report import count, header, line, nats
+from report import count, header, line, nats, not_begun
 from section import Section, of
 from sections import curves
 from values import setting
@@ -79,7 +79,10 @@ def table(experiment):
         are_numbers=False,
     )
     said = judged(experiment)
-    for row in (experiment.baseline, *said):
+    rows = (experiment.baseline, *said)
+    for row in rows:
+        if row not in experiment.rows:
+            continue
         own = contrasts.weighted(experiment, {row: 1})
         if own is None:
             lines.append(line(f"`{row}`", "–", "–", experiment.state(row), *["–"] * 3))
@@ -100,7 +103,7 @@ def table(experiment):
                 verdict,
             )
         )
-    return lines
+    return [*lines, *not_begun(experiment, rows)]
 
 
 def write(report, own):

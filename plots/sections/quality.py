@@ -11,7 +11,7 @@ import contrasts
 import held_out
 import paper
 import training_curves
-from report import count, ends, header, line, nats
+from report import count, ends, header, line, nats, not_begun
 from section import Section, of
 from sections import curves, rates
 from values import Value
@@ -96,7 +96,7 @@ def table(experiment):
         "verdict",
     )
     said = contrasts.of_experiment(experiment)
-    for row in dict.fromkeys((*experiment.rows, *experiment.planned)):
+    for row in experiment.rows:
         found = row_figures(experiment, row)
         own = found.get("log_perplexity")
         if own is None:
@@ -112,7 +112,7 @@ def table(experiment):
                 f"**{said[row].verdict(BELOW, ABOVE)}**" if row in said else "–",
             )
         )
-    return lines
+    return [*lines, *not_begun(experiment, experiment.planned)]
 
 
 class Finding(NamedTuple):

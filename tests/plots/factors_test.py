@@ -64,7 +64,7 @@ class FactorsTest(made_up.WithCurves):
         self.assertIn("**helps**", self.row(items, "better"))
         self.assertIn("**hurts**", self.row(items, "worse"))
         self.assertIn("**undecided**", self.row(items, "alike"))
-        self.assertIn("not trained", self.row(items, "never"))
+        self.assertIn("\nPlanned, not trained: `never`.\n", self.report(items))
 
     def test_rows_that_were_planned_make_intervals_stricter(self):
         items = trained(seeds=(2, 3), rows=("ff_n16", "better"), noise=0.0004)

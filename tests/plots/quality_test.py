@@ -171,7 +171,7 @@ class QualityTest(made_up.WithCurves):
             (experiment,) = quality.experiments(self.load(planned))
             verdicts[len(more)] = contrasts.of_experiment(experiment)["ff_n16"].sign
         self.assertEqual(verdicts, {0: -1, 400: 0})
-        self.assertIn("| `later0` | – | – | not trained |", self.report(planned))
+        self.assertIn("\nPlanned, not trained: `later0`, `later1`, ", self.report(planned))
 
     def test_the_held_out_text_has_an_interval_of_its_own(self):
         found = summarise.summary(self.load(trained()))
