@@ -1,6 +1,7 @@
 """Predicted attention graphs against gold graphs: recall over sparsity as step functions, a figure a teacher."""
 
 import functools
+import re
 
 import chart
 from report import cell, header, line
@@ -10,6 +11,7 @@ from values import of_record
 
 OWNS = of("sparsefinder")
 GOLD, AREA = "gold_sparsity", "area"
+ONE_ROW = re.compile(r" --rows \S+")  # of a command that measures one method of a teacher
 MAIN = ("distance", "kmeans", "quantization", "sim_routing", "sim_reformer", "sim_bigbird")
 MAIN += ("sim_longformer", "sim_window")
 CONTROLS = ("oracle", "distance", "distance_per_query", "distance_pca", "distance_random")
@@ -36,7 +38,8 @@ LOOKS = {
 WORDS = (
     "Of each head's *gold graph*, the pairs with a probability that is not zero, the share that a predicted graph has "
     "(*recall*) when so many of all legal pairs are left out (*sparsity*). Each number is the best of a method's "
-    "configurations that is as sparse: F(s), a step function, since between two configurations there is none. "
+    "configurations that is as sparse: F(s), a step function, since between two configurations there is none; a dash: no "
+    "configuration leaves out as much. "
     "`sim_*` are graphs as Sparsefinder's authors emulated other attentions, not those attentions. Intervals: {draws} "
     "resamples of the held-out sequences, one teacher. Teachers are small and trained from scratch: orderings may be "
     "compared with the paper's, values not."
@@ -170,7 +173,11 @@ def rows(report, experiment, methods):
         yield line(
             f"`{method}`",
             str(closing["config"].get("points", "")),
-            *(cell(report, value, interval=bool(value and value.value)) for value in values),
+            # 0 stands for no configuration as sparse.
+            *(
+                cell(report, value if value and value.value else None, interval=True)
+                for value in values
+            ),
         )
 
 
@@ -208,7 +215,7 @@ def write(report, own):
                 *rows(report, about.name, methods),
             )
             report.figure(figure_name(teacher))
-            report.repeat(next(iter(methods.values()))["command"])
+            report.repeat(ONE_ROW.sub("", next(iter(methods.values()))["command"]))
     claims = sparsefinder_claims.lines(report.records)
     if claims:
         report.add(*claims)

@@ -42,7 +42,7 @@ BY_BUCKETS = re.compile(r"(recall|sparsity)\.b(\d+)")
 class Outcome(NamedTuple):
     result: int | None  # PASS, FAIL or None: inconclusive
     why: str
-    values: list  # Values that it goes by
+    values: dict  # {what is subtracted and where: Value} that it goes by
 
 
 def kinds(records):
@@ -74,25 +74,26 @@ def buckets(records, kind):
     return {b: (d["recall"], d["sparsity"]) for b, d in sorted(found.items()) if len(d) == 2}
 
 
-def by(values, passes, fails):
-    """All pass, or any fails, or neither."""
-    if not values or None in values:
-        return Outcome(None, "not measured", [v for v in values if v])
-    if all(map(passes, values)):
-        return Outcome(PASS, "", values)
-    return Outcome(FAIL if any(map(fails, values)) else None, "", values)
+def by(found, passes, fails):
+    """All pass, or any fails, or neither; of {label: Value or None}."""
+    known = {label: value for label, value in found.items() if value}
+    if not found or len(known) < len(found):
+        return Outcome(None, "not measured", known)
+    if all(map(passes, known.values())):
+        return Outcome(PASS, "", known)
+    return Outcome(FAIL if any(map(fails, known.values())) else None, "", known)
 
 
 def consistency(records, kind):
     """C1, by the farthest a sequence's loss moved when the model ran with its own gold graphs."""
-    moved = [
-        of_record(record)
+    moved = {
+        f"nats a token, `{record['row']}`": of_record(record)
         for about in records.of(of("sparsefinder"))
         for record in records.history(about.name)
         if record["metric"] == "online_gold_difference" and record["row"].startswith(f"{kind}.")
-    ]
+    }
     if not moved:
-        return Outcome(None, "not measured on a teacher; rows are held bit for bit by tests", [])
+        return Outcome(None, "not measured on a teacher; rows are held bit for bit by tests", {})
     return by(moved, lambda v: v.value < CONSISTENT, lambda v: v.value >= CONSISTENT)
 
 
@@ -100,7 +101,13 @@ def verdicts(records, kind):
     """{claim: Outcome}."""
 
     def at(pairs, percents=PERCENTS):
-        return [difference(records, kind, p, f"recall_at_{s}") for p in pairs for s in percents]
+        return {
+            f"recall, `{one}` − `{other}` at {s} %": difference(
+                records, kind, (one, other), f"recall_at_{s}"
+            )
+            for one, other in pairs
+            for s in percents
+        }
 
     def above(v):
         return v.low > 0
@@ -110,12 +117,16 @@ def verdicts(records, kind):
 
     found = {"c1": consistency(records, kind)}
     found["c6"] = by(
-        [difference(records, kind, ("all", "gold"), "rank_correlation")],
+        {"correlation": difference(records, kind, ("all", "gold"), "rank_correlation")},
         lambda v: v.low > CORRELATED,
         lambda v: v.high < CORRELATED,
     )
     found["c7"] = by(
-        [difference(records, kind, ("distance", "gold"), "nats_at_gold")],
+        {
+            "nats a token, `distance` − `gold`": difference(
+                records, kind, ("distance", "gold"), "nats_at_gold"
+            )
+        },
         lambda v: v.high < AS_GOOD_NATS,
         lambda v: v.low > AS_GOOD_NATS,
     )
@@ -126,17 +137,15 @@ def verdicts(records, kind):
         lambda v: v.low > AS_GOOD or v.high < -AS_GOOD,
     )
     found["c4"] = by(at([OVER_WINDOW], PERCENTS[-1:]), above, below)
-    pairs = buckets(records, kind).values()
-    # More recall, less sparsity: a pair's second value is turned round, so that both are to lie above 0.
-    turned = [
-        one
-        for recall, sparsity in pairs
-        for one in (
-            recall,
-            sparsity._replace(value=-sparsity.value, low=-sparsity.high, high=-sparsity.low),
-        )
-    ]
-    found["c5"] = by(turned, above, below)._replace(values=[v for pair in pairs for v in pair])
+    # More recall, less sparsity: the latter is turned round, so that both are to lie above 0.
+    shown, turned = {}, {}
+    for count, (recall, sparsity) in buckets(records, kind).items():
+        ours, theirs = (f"`{method}`" for method in BUCKETS)
+        names = [f"{what}, {ours} − {theirs} at {count} buckets" for what in ("recall", "sparsity")]
+        shown |= dict(zip(names, (recall, sparsity)))
+        less = sparsity._replace(value=-sparsity.value, low=-sparsity.high, high=-sparsity.low)
+        turned |= dict(zip(names, (recall, less)))
+    found["c5"] = by(turned, above, below)._replace(values=shown)
     found["c8"] = by(at([OVER_RANDOM]), above, below)
     return {claim: found[claim] for claim in CLAIMS}
 
@@ -147,7 +156,7 @@ def numbers(records):
     for kind in kinds(records):
         for claim, verdict in verdicts(records, kind).items():
             if verdict.result is not None:
-                value = min(verdict.values, key=lambda v: v.low)
+                value = min(verdict.values.values(), key=lambda v: v.low)
                 result = float(verdict.result)
                 found[f"sparsefinder.claims.{kind}.{claim}"] = value._replace(
                     value=result, low=result, high=result, unit="1"
@@ -163,7 +172,8 @@ def lines(records):
         found += header("claim", "verdict", "differences", are_numbers=False)
         for claim, verdict in verdicts(records, kind).items():
             said = "; ".join(
-                f"{v.value:+.3f} [{v.low:+.3f}, {v.high:+.3f}]" for v in verdict.values
+                f"{label}: {v.value:+.3f} [{v.low:+.3f}, {v.high:+.3f}]"
+                for label, v in verdict.values.items()
             )
             words = WORDS[verdict.result]
             found.append(line(f"{claim.upper()}: {CLAIMS[claim]}", words, said or verdict.why))

@@ -123,6 +123,10 @@ class ClaimsTest(WithFolder):
             "| C2: recall: distance ≥ k-means ≥ the emulated Routing | **pass** |", report.text()
         )
         self.assertIn("not measured on a teacher", report.text())
+        self.assertIn("recall, `distance` − `kmeans` at 80 %: +0.300 [", report.text())
+        for what in ("recall", "sparsity"):
+            label = f"{what}, `sim_reformer` − `kmeans` at 8 buckets: -0."
+            self.assertIn(label, report.text())
 
     def online(self, nats):
         """Adds what a teacher that ran with predicted graphs writes: {method: [(sparsity, recall, nats)]}."""
@@ -168,9 +172,11 @@ class ClaimsTest(WithFolder):
         sure = wide._replace(low=0.05)
         worse = Value(-0.1, "1", -0.2, -0.05, "ok", "c")
         for values, wanted in (([sure], 1), ([sure, wide], None), ([sure, worse], 0), ([], None)):
-            judged = sparsefinder_claims.by(values, lambda v: v.low > 0, lambda v: v.high < 0)
+            judged = sparsefinder_claims.by(
+                dict(enumerate(values)), lambda v: v.low > 0, lambda v: v.high < 0
+            )
             self.assertEqual(judged.result, wanted)
-        self.assertIsNone(sparsefinder_claims.by([sure, None], bool, bool).result)
+        self.assertIsNone(sparsefinder_claims.by({0: sure, 1: None}, bool, bool).result)
 
     def test_what_is_recorded_is_not_made_again(self):
         self.sweep("s_lm.1")

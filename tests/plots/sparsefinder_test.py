@@ -30,7 +30,7 @@ def record(method, metric, value, config=None, samples=None, key="k1", date="202
         "samples": samples,
         "key": key,
         "commit": "c1",
-        "command": "sparsefinder --checkpoint a",
+        "command": f"sparsefinder --rows s_lm.1.{method} --checkpoint a",
         "date": date,
     }
 
@@ -117,6 +117,14 @@ class Sparsefinder(WithFolder):
         self.assertIn("Gold graphs of 2 heads: sparsity 0.900, 3.0 keys a query", text)
         self.assertIn("60% within 5 positions", text)
         self.assertIn("50 resamples", text)
+        self.assertIn("Repeat: `sparsefinder --checkpoint a`", text)
+
+    def test_no_configuration_as_sparse_is_a_dash(self):
+        records = self.load(RECORDS)
+        report = report_cells.Report(records)
+        sparsefinder.write(report, records.of(sparsefinder.OWNS))
+        # Recall at the gold sparsity is 0, of no configuration; its own interval goes to 0.5.
+        self.assertRegex(report.text(), r"\| `distance` \| 2 \|.* \| – \| 0\.600 \[")
 
 
 if __name__ == "__main__":
