@@ -451,8 +451,7 @@ def settings(record):
     return {
         knob: value
         for knob, value in config.items()
-        if value not in OFF
-        and value != LATER.get(knob)
+        if (value != LATER[knob] if knob in LATER else value not in OFF)
         and (knob in read or knob not in READ_BY_SOME)
     }
 

@@ -160,6 +160,13 @@ class SettingsTest(unittest.TestCase):
             rec.settings({"config": {**hashed, "normaliser": "entmax15", "window_width": 9}}),
         )
 
+    def test_a_later_knob_that_was_not_0_counts_at_0(self):
+        for knob, before in rec.LATER.items():
+            if knob in rec.READ_BY_SOME or before in rec.OFF:
+                continue
+            self.assertTrue(self.same(**{knob: before}), knob)
+            self.assertFalse(self.same(**{knob: 0}), knob)
+
     def test_lists_of_attentions_read_what_each_of_them_reads(self):
         def read(attention, **more):
             return rec.settings({"config": {**self.OLD, "attention": attention, **more}})
