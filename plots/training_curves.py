@@ -10,10 +10,11 @@ from values import combine, of_record, over_seeds, setting
 SIZES = ("small", "mini")  # the larger one first: it decides
 EXPERTS = ("moe_block", "moe_switch")
 CORPUS = ("corpus", "text_key", "validation")
-# Settings by which the same curve may differ: how its sizes were found, where its text lay, what multiplied its matrices
-# (to a float's rounding the same), how often it was looked at and saved.
+# Settings by which the same curve may differ: how its sizes were found, where its text and its first weights lay (`data`
+# and `init` are their contents), what multiplied its matrices (to a float's rounding the same), how often it was looked
+# at and saved.
 INCIDENTAL = ("solve", "reference_row", "twin", "equal_reads", "planned", "cache", "corpus")
-INCIDENTAL += ("validation", "gemm", "evaluate_every", "checkpoint_every")
+INCIDENTAL += ("validation", "init_from", "gemm", "evaluate_every", "checkpoint_every")
 SEEDS = ("seed", "data_seed")
 COUNTED = ("params",)  # results that no seed changes
 

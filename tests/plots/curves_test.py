@@ -188,6 +188,14 @@ class ExperimentTest(WithCurves):
             training_curves.alike(here, self.one(curve("dense", 1.6, config={"steps": 8})))
         )
 
+    def test_the_same_weights_elsewhere_are_alike(self):
+        def started(path, contents):
+            return self.one(curve("dense", 1.6, config={"init_from": path, "init": contents}))
+
+        here = started("a/best.ckpt", "w1")
+        self.assertTrue(training_curves.alike(here, started("b/best.ckpt", "w1")))
+        self.assertFalse(training_curves.alike(here, started("a/best.ckpt", "w2")))
+
     def test_a_knob_that_came_later_sets_no_curves_apart(self):
         knobs = {"attention": "full", "steps": 9}
         later = {"normaliser": "softmax", "window_width": 257}
