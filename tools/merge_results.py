@@ -10,23 +10,19 @@ is merged, and the status is 1.
 """
 
 import argparse
-import fcntl
 import json
-import os
 import pathlib
 import shutil
 import sys
 
+from record_lines import append, locked, say_cut, whole_lines
+
 POINT = ("experiment", "row", "against", "threads", "metric", "seed", "key", "date")
-BEGINNING = b'{"experiment":'
 
 
 def records_of(text, path):
     """[(line, record)] of its whole lines, and the beginning of a record behind them, or b""."""
-    *lines, rest = text.split(b"\n")
-    if not BEGINNING.startswith(rest[: len(BEGINNING)]):
-        lines.append(rest)
-        rest = b""
+    lines, rest = whole_lines(text)
     found = []
     for number, line in enumerate(lines, 1):
         try:
@@ -34,13 +30,6 @@ def records_of(text, path):
         except ValueError as error:
             raise SystemExit(f"{path}:{number} is no record ({error}); mend or move it") from error
     return found, rest
-
-
-def say_cut(path, what):
-    print(
-        f"{path}: its last record has no end, as if a write had been cut short; {what}",
-        file=sys.stderr,
-    )
 
 
 def point_of(record):
@@ -55,8 +44,7 @@ def merge_records(into, source):
         say_cut(source, "left out")
     if not offered:
         return []
-    with open(into, "a+b", buffering=0) as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed
+    with locked(into) as file:
         file.seek(0)
         text = file.read()
         known, rest = records_of(text, into)
@@ -87,20 +75,6 @@ def lacking(known, offered, into, source):
             )
         new.append((line, record))
     return sorted(new, key=lambda item: item[1].get("date", "")), conflicts
-
-
-def append(file, end, data):
-    """Onto the disk, all or nothing: part of a line would make the whole file unreadable."""
-    try:
-        while data:
-            data = data[file.write(data) :]
-        os.fsync(file)
-    except OSError as error:
-        file.truncate(end)
-        raise SystemExit(
-            f"records cannot be added to {file.name} ({error.strerror}); free space or choose another "
-            "folder"
-        ) from error
 
 
 def merge_file(into, source):

@@ -15,6 +15,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.append(str(ROOT / "tools"))
 import machine  # noqa: E402
+import record_lines  # noqa: E402
 
 
 def fingerprint(data):
@@ -59,30 +60,35 @@ class RecordFile:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self.finished = self._finished()
-            with open(self.path, "a", encoding="utf-8"):
-                pass
         except OSError as error:
             sys.exit(
                 f"cannot write records into {folder}: {error.strerror}; choose another with --results"
             )
 
     def _finished(self):
-        """Keys of what need not be repeated."""
-        if not self.path.exists():
-            return set()
+        """Keys of what need not be repeated; what a kill left of a last line is cut off."""
         keys = set()
-        for number, line in enumerate(self.path.read_text(encoding="utf-8").splitlines(), 1):
-            try:
-                record = json.loads(line)
-                if record["experiment"] != self.about["experiment"]:
-                    raise ValueError
-            except (ValueError, KeyError, TypeError):
-                sys.exit(
-                    f"{self.path}:{number} is not a record of {self.about['experiment']}; "
-                    "move the file away and start again"
-                )
-            if record["status"] not in ("failed", "skipped") and record.get("value") is not None:
-                keys.add(record.get("key"))
+        beginning = json.dumps({"experiment": self.about["experiment"]}).removesuffix("}").encode()
+        with record_lines.locked(self.path) as file:
+            file.seek(0)
+            text = file.read()
+            lines, rest = record_lines.whole_lines(text, beginning)
+            for number, line in enumerate(lines, 1):
+                try:
+                    record = json.loads(line)
+                    if record["experiment"] != self.about["experiment"]:
+                        raise ValueError
+                    failed = record["status"] in ("failed", "skipped")
+                except (ValueError, KeyError, TypeError):
+                    sys.exit(
+                        f"{self.path}:{number} is not a record of {self.about['experiment']}; "
+                        "move the file away and start again"
+                    )
+                if not failed and record.get("value") is not None:
+                    keys.add(record.get("key"))
+            if rest:
+                file.truncate(len(text) - len(rest))
+                record_lines.say_cut(self.path, "dropped")
         return keys
 
     def key(self, **settings):
@@ -99,9 +105,8 @@ class RecordFile:
     def append(self, records):
         """Adds lines at once; each may override what the file says of all."""
         now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        with open(self.path, "a", encoding="utf-8") as file:
-            file.write(
-                "".join(
-                    json.dumps({**self.about, **record, "date": now}) + "\n" for record in records
-                )
-            )
+        text = "".join(
+            json.dumps({**self.about, **record, "date": now}) + "\n" for record in records
+        )
+        with record_lines.locked(self.path) as file:
+            record_lines.append(file, file.seek(0, os.SEEK_END), text.encode())

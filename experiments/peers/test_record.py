@@ -1,10 +1,13 @@
 """The writer of records, and the comparison of training steps with made-up programs."""
 
 import contextlib
+import fcntl
 import io
 import json
+import os
 import sys
 import tempfile
+import threading
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -87,6 +90,47 @@ class RecordTest(WithFolder):
                 record.RecordFile(self.folder, "e")
             self.assertIn(f"{path}:1 is not a record of e", str(caught.exception))
             self.assertEqual(path.read_text(), text)
+
+    def test_a_line_that_was_cut_short_is_dropped_and_said(self):
+        file = record.RecordFile(self.folder, "e")
+        file.append([{"row": "r", "status": "ok", "value": 1.0, "key": "k"}])
+        # U+2028 ends no line.
+        odd = {"experiment": "e", "status": "ok", "value": 2, "key": "o", "note": "\u2028"}
+        with open(file.path, "a", encoding="utf-8") as lines:
+            lines.write(json.dumps(odd, ensure_ascii=False) + "\n")
+        whole = file.path.read_bytes()
+        for cut in (b"{", b'{"experiment": "e", "status": "ok", "note": "\xc3'):
+            file.path.write_bytes(whole + cut)
+            with contextlib.redirect_stderr(io.StringIO()) as said:
+                self.assertEqual(record.RecordFile(self.folder, "e").finished, {"k", "o"})
+            self.assertIn(f"{file.path}: its last record has no end", said.getvalue())
+            self.assertEqual(file.path.read_bytes(), whole)
+        file.path.write_bytes(b'{"experiment": "other", "st')
+        with self.assertRaisesRegex(SystemExit, "e.jsonl:1 is not a record of e"):
+            record.RecordFile(self.folder, "e")
+
+    def test_lines_are_appended_under_the_lock_of_all_programs(self):
+        file = record.RecordFile(self.folder, "e")
+        with open(file.path, "a", encoding="utf-8") as other:
+            fcntl.flock(other, fcntl.LOCK_EX)
+            appending = threading.Thread(target=lambda: file.append([{"row": "r"}]))
+            appending.start()
+            appending.join(timeout=0.5)
+            self.assertTrue(appending.is_alive())
+            other.write('{"experiment": "e", "row": "meanwhile"}\n')
+        appending.join(timeout=60)
+        lines = file.path.read_text(encoding="utf-8").split("\n")[:-1]
+        self.assertEqual([json.loads(line)["row"] for line in lines], ["meanwhile", "r"])
+
+    def test_lines_that_do_not_reach_the_disk_leave_nothing(self):
+        file = record.RecordFile(self.folder, "e")
+        file.append([{"row": "r"}])
+        whole = file.path.read_bytes()
+        full = mock.patch.object(os, "fsync", side_effect=OSError(28, "No space left on device"))
+        why = r"cannot be added to .*e\.jsonl \(No space"
+        with full, self.assertRaisesRegex(SystemExit, why):
+            file.append([{"row": "s"}])
+        self.assertEqual(file.path.read_bytes(), whole)
 
 
 class CompareTrainingTest(WithFolder):
