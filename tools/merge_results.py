@@ -78,9 +78,12 @@ def lacking(known, offered, into, source):
 
 
 def merge_file(into, source):
+    """Copies what `into` lacks, under its name only when it is whole; returns conflicts."""
     if not into.exists():
         into.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, into)
+        partial = into.with_name(f"{into.name}.partial")
+        shutil.copyfile(source, partial)
+        partial.replace(into)
         return []
     if into.read_bytes() == source.read_bytes():
         return []

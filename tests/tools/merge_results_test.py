@@ -7,8 +7,11 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 TOOL = pathlib.Path(__file__).resolve().parents[2] / "tools/merge_results.py"
+sys.path.insert(0, str(TOOL.parent))
+import merge_results  # noqa: E402
 
 
 def line(row, value, date, **more):
@@ -95,6 +98,20 @@ class MergeTest(unittest.TestCase):
                 f"short; {what}",
                 done.stderr,
             )
+
+    def test_a_copy_that_was_interrupted_is_made_again(self):
+        def interrupted(source, copy):
+            pathlib.Path(copy).write_bytes(source.read_bytes()[:4])
+            raise KeyboardInterrupt
+
+        self.write("b/curves/e/x.1.csv", "step\n100\n")
+        roots = self.root / "a", [self.root / "b"]
+        copying = mock.patch.object(merge_results.shutil, "copyfile", interrupted)
+        with copying, self.assertRaises(KeyboardInterrupt):
+            merge_results.merge(*roots)
+        self.assertEqual(merge_results.merge(*roots), [])
+        (copy,) = (self.root / "a/curves/e").iterdir()
+        self.assertEqual((copy.name, copy.read_text()), ("x.1.csv", "step\n100\n"))
 
     def test_steps_of_a_curve_are_several_points(self):
         text = "".join(line("x", step, "2026-01-01", config={"step": step}) for step in (1, 2))
