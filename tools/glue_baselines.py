@@ -24,7 +24,8 @@ except ImportError:  # files are read without it; main() says what is missing
     sklearn = None
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "experiments" / "peers"))
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "experiments" / "peers")]
+from glue_tables import lines_of  # noqa: E402
 from record import RecordFile  # noqa: E402
 
 # Columns as GLUE's files name them; CoLA's have no header line.
@@ -47,32 +48,23 @@ ROUNDS = 10_000  # of the fit, at most
 
 
 def table_of(path):
-    """(column names, [fields of a row]); exits naming file and line if a row is broken."""
-    text = pathlib.Path(path).read_bytes().decode("utf-8-sig", errors="replace")
-    lines = [
-        (number, line.removesuffix("\r").split("\t"))
-        for number, line in enumerate(text.split("\n"), 1)
-        if line.removesuffix("\r")
-    ]
-    if not lines:
-        sys.exit(f"{path} is empty; give one of GLUE's own files")
-    first = lines[0][1]
-    has_header = any(name in MEASURES for name in first)
-    if not has_header and (len(first) != len(COLA) or first[1] not in ("0", "1")):
-        sys.exit(f"{path}:1: no column of labels among {', '.join(first)}; give a file with labels")
-    names = tuple(first) if has_header else COLA
-    rows = lines[1:] if has_header else lines
-    for number, fields in rows:
-        if len(fields) != len(names):
-            sys.exit(f"{path}:{number}: {len(fields)} fields, {len(names)} columns; mend the line")
-    return names, [fields for _, fields in rows]
+    """(column names, [fields of a row]); ValueError says what is wrong with the file."""
+    rows = [fields for _, fields in lines_of(pathlib.Path(path))]
+    first = rows[0]
+    if any(name in MEASURES for name in first):
+        return tuple(first), rows[1:]
+    if len(first) != len(COLA) or first[1] not in ("0", "1"):
+        raise ValueError(
+            f"{path}:1: no column of labels among {', '.join(first)}; give a file with labels"
+        )
+    return COLA, rows
 
 
 def rows_of(pattern):
     """([texts of a row], [label], name of the label's column) of one or several files."""
     paths = sorted(glob.glob(str(pattern)))
     if not paths:
-        sys.exit(f"no file fits {pattern}; give one of GLUE's own files")
+        raise ValueError(f"no file fits {pattern}; give one of GLUE's own files")
     texts, labels, label_columns = [], [], set()
     for path in paths:
         names, rows = table_of(path)
@@ -82,7 +74,7 @@ def rows_of(pattern):
         texts += [tuple(fields[i] for _, i in wanted) for fields in rows]
         labels += [fields[at] for fields in rows]
     if len(label_columns) != 1 or not labels:
-        sys.exit(f"{pattern} has no rows or those of several tasks; give one task's files")
+        raise ValueError(f"{pattern} has no rows or those of several tasks; give one task's files")
     return texts, labels, label_columns.pop()
 
 
@@ -131,7 +123,7 @@ def baselines(corpus, validation, examples=None):
     texts, labels, column = rows_of(corpus)
     held_out, truth, other = rows_of(validation)
     if other != column:
-        sys.exit(f"{corpus} and {validation} are of different tasks; give one task's files")
+        raise ValueError(f"{corpus} and {validation} are of different tasks; give one task's files")
     if examples is not None and examples < len(truth):
         kept = [i * len(truth) // examples for i in range(examples)]
         held_out, truth = [held_out[i] for i in kept], [truth[i] for i in kept]
@@ -174,7 +166,10 @@ def main():
     args = parse()
     if sklearn is None:
         sys.exit("scikit-learn is missing; install the package python3-sklearn")
-    scores, trained, scored = baselines(args.corpus, args.validation, args.examples)
+    try:
+        scores, trained, scored = baselines(args.corpus, args.validation, args.examples)
+    except (OSError, ValueError) as error:
+        sys.exit(f"glue_baselines.py: {error}")
     file = RecordFile(args.results, "glue_baselines", section="glue")
     contents = {"corpus": content_of(args.corpus), "validation": content_of(args.validation)}
     for name, found in scores.items():

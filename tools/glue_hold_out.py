@@ -19,6 +19,10 @@ import hashlib
 import pathlib
 import sys
 
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tools"))
+from glue_tables import lines_of  # noqa: E402
+
 ONE_IN = 10
 SENTENCE = ("sentence",)
 PAIRS = (
@@ -33,30 +37,16 @@ def is_held_out(text):
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") % ONE_IN == 0
 
 
-def table_of(path):
-    """(header line, [line], [fields]) as the file has them; ValueError names file and line."""
-    text = path.read_bytes().decode("utf-8-sig", errors="surrogateescape")
-    lines = [line.removesuffix("\r") for line in text.split("\n")]
-    lines = [line for line in lines if line]
-    if not lines:
-        raise ValueError(f"{path} is empty; give one of GLUE's training files")
-    rows = [line.split("\t") for line in lines]
-    for number, row in enumerate(rows, 1):
-        if len(row) != len(rows[0]):
-            raise ValueError(f"{path}: row {number} has {len(row)} fields of {len(rows[0])}")
-    return lines[0], lines[1:], rows
-
-
 def texts_of(path):
     """(header line, [line], [texts of a row])."""
-    header, lines, rows = table_of(path)
-    names = rows[0]
+    (header, names), *rows = lines_of(path)
     columns = next((c for c in (SENTENCE, *PAIRS) if set(c) <= set(names)), None)
     if columns is None:
         known = ", ".join("+".join(c) for c in (SENTENCE, *PAIRS))
         raise ValueError(f"{path}: no columns {known} among {', '.join(names)}")
     places = [names.index(column) for column in columns]
-    return header, lines, [tuple(row[place] for place in places) for row in rows[1:]]
+    texts = [tuple(fields[place] for place in places) for _, fields in rows]
+    return header, [line for line, _ in rows], texts
 
 
 def parts(words):

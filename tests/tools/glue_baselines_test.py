@@ -46,7 +46,7 @@ class ReadingTest(WithFolder):
 
     def test_broken_files_are_refused_by_file_and_line(self):
         def refusal(text):
-            with self.assertRaises(SystemExit) as caught:
+            with self.assertRaises(ValueError) as caught:
                 tool.rows_of(self.write("bad.tsv", text))
             return str(caught.exception)
 
@@ -54,7 +54,7 @@ class ReadingTest(WithFolder):
         self.assertIn("no column of labels", refusal("index\tsentence\n0\ta\n"))
         self.assertIn("is empty", refusal("\n"))
         self.assertIn("no rows", refusal("sentence\tlabel\n"))
-        with self.assertRaises(SystemExit):
+        with self.assertRaisesRegex(ValueError, "no file fits"):
             tool.rows_of(self.folder / "none.tsv")
 
     def test_words_belong_to_their_columns(self):
@@ -162,6 +162,17 @@ class ProgramTest(WithFolder):
                 ("glue_sst2.majority", "label_accuracy"): 1 / 3,
                 ("glue_sst2.bag_of_words", "label_accuracy"): 1.0,
             },
+        )
+        broken = self.write("broken.tsv", "sentence\tlabel\n\na\n")
+        done = subprocess.run(
+            [*program, "--corpus", broken, *texts[2:], "--results", self.folder / "results"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.assertEqual(
+            done.stderr,
+            f"glue_baselines.py: {broken}:3: 1 fields, 2 columns; mend the line\n",
         )
         for record in records.values():
             self.assertEqual((record["status"], record["study"]), ("ok", "peers"))

@@ -101,7 +101,7 @@ class FilesTest(unittest.TestCase):
         for text, why in (
             ("", "is empty"),
             ("index\ttext\n0\ta\n", "no columns"),
-            ("sentence\tlabel\na\n", "has 1 fields of 2"),
+            ("sentence\tlabel\n\na\n", "all.tsv:3: 1 fields, 2 columns"),
             ("sentence\tlabel\n", "too few rows"),
             ("sentence\tlabel\na\t1\n", "too few rows"),
         ):
