@@ -6,7 +6,8 @@
 Both learn from the rows of --corpus (several files: a glob in quotes) and are scored on those of --validation by the
 measures of models/tasks/metrics.h, under the same names. A row's features say which words stand in which of its
 columns (lower case; letters, digits, apostrophes) and have Euclidean length 1 together; the regression is scikit-learn's
-with C = 1. Of STS-B labels are the nearest fifths, as there. Records go to glue_baselines.jsonl.
+with C = 1. Of STS-B labels are the nearest fifths, as there. Records go to glue_baselines.jsonl; what is recorded is not
+repeated without --force.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import hashlib
 import pathlib
 import re
 import sys
+from typing import NamedTuple
 
 try:
     import sklearn
@@ -26,7 +28,7 @@ except ImportError:  # files are read without it; main() says what is missing
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "experiments" / "peers")]
 from glue_tables import lines_of  # noqa: E402
-from record import RecordFile  # noqa: E402
+from record import RecordFile, fingerprint  # noqa: E402
 
 # Columns as GLUE's files name them; CoLA's have no header line.
 TEXTS = (
@@ -118,8 +120,18 @@ def scores_of(column, labels, told):
     return scores
 
 
-def baselines(corpus, validation, examples=None):
-    """{name: {metric: value}}, rows trained on, rows scored. examples: that many rows, spread evenly."""
+class Rows(NamedTuple):
+    """What is learnt from, and what is scored."""
+
+    column: str  # of the labels
+    texts: list  # of each row to learn from
+    learnt: list  # its label
+    held_out: list  # texts of each row that is scored
+    truth: list  # its label, as the file has it
+
+
+def read(corpus, validation, examples=None):
+    """Rows of files. examples: so many are scored, spread evenly."""
     texts, labels, column = rows_of(corpus)
     held_out, truth, other = rows_of(validation)
     if other != column:
@@ -127,14 +139,21 @@ def baselines(corpus, validation, examples=None):
     if examples is not None and examples < len(truth):
         kept = [i * len(truth) // examples for i in range(examples)]
         held_out, truth = [held_out[i] for i in kept], [truth[i] for i in kept]
-    learnt = [told_as(label, column) for label in labels]
-    classes = sorted(set(learnt))
-    commonest = max(classes, key=learnt.count)
-    told = {"majority": [commonest] * len(truth), "bag_of_words": [commonest] * len(truth)}
-    if len(classes) > 1:
-        told["bag_of_words"] = list(bag_of_words().fit(texts, learnt).predict(held_out))
-    scores = {name: scores_of(column, truth, said) for name, said in told.items()}
-    return scores, len(texts), len(truth)
+    return Rows(column, texts, [told_as(label, column) for label in labels], held_out, truth)
+
+
+def majority(rows):
+    commonest = max(sorted(set(rows.learnt)), key=rows.learnt.count)
+    return [commonest] * len(rows.truth)
+
+
+def regression(rows):
+    if len(set(rows.learnt)) == 1:
+        return majority(rows)
+    return list(bag_of_words().fit(rows.texts, rows.learnt).predict(rows.held_out))
+
+
+BASELINES = {"majority": majority, "bag_of_words": regression}  # what each tells of the rows
 
 
 def parse():
@@ -150,6 +169,7 @@ def parse():
         type=int,
         help="rows to be scored on, spread evenly: evaluate_batches x batch of a curve (all)",
     )
+    parser.add_argument("--force", action="store_true", help="repeat what is already recorded")
     args = parser.parse_args()
     if args.examples is not None and args.examples < 1:
         parser.error(f"--examples {args.examples}: give at least 1")
@@ -162,44 +182,54 @@ def content_of(pattern):
     return hashlib.sha256(b"".join(contents)).hexdigest()
 
 
+def program():
+    """Fingerprint of what measures here, beside scikit-learn."""
+    names = ("glue_baselines.py", "glue_tables.py")
+    return fingerprint(b"\0".join((ROOT / "tools" / name).read_bytes() for name in names))
+
+
 def main():
     args = parse()
     if sklearn is None:
         sys.exit("scikit-learn is missing; install the package python3-sklearn")
     try:
-        scores, trained, scored = baselines(args.corpus, args.validation, args.examples)
+        rows = read(args.corpus, args.validation, args.examples)
     except (OSError, ValueError) as error:
         sys.exit(f"glue_baselines.py: {error}")
     file = RecordFile(args.results, "glue_baselines", section="glue")
-    contents = {"corpus": content_of(args.corpus), "validation": content_of(args.validation)}
-    for name, found in scores.items():
-        shared = {
-            "row": f"{args.task}.{name}",
-            "against": "",
-            "threads": 1,
-            "status": "ok",
-            "note": f"{trained} rows to learn from, scored on {scored}",
-            "config": {"task": args.task, "examples": scored, "method": "scikit-learn", **contents},
-            "command": "tools/glue_baselines.py --results DIR",
-            "seed": 0,
-            "compiler": f"scikit-learn {sklearn.__version__}",
-            "ceilings": {},
-            "key": file.key(
-                task=args.task, name=name, examples=scored, method="scikit-learn", **contents
-            ),
-        }
+    settings = {
+        "task": args.task,
+        "examples": len(rows.truth),
+        "method": "scikit-learn",
+        "corpus": content_of(args.corpus),
+        "validation": content_of(args.validation),
+    }
+    for name, told in BASELINES.items():
+        key = file.key(name=name, program=program(), **settings)
+        if key in file.finished and not args.force:
+            print(f"{args.task} {name}: already recorded")
+            continue
+        found = scores_of(rows.column, rows.truth, told(rows))
         known = {metric: value for metric, value in found.items() if value is not None}
         file.append(
-            [
-                {
-                    **shared,
-                    "metric": metric,
-                    "unit": "1",
-                    "value": value,
-                    **{"low": value, "high": value, "spread": 0.0, "repeats": 1},
-                }
-                for metric, value in known.items()
-            ]
+            {
+                "row": f"{args.task}.{name}",
+                "against": "",
+                "threads": 1,
+                "status": "ok",
+                "note": f"{len(rows.texts)} rows to learn from, scored on {len(rows.truth)}",
+                "config": settings,
+                "command": "tools/glue_baselines.py --results DIR",
+                "seed": 0,
+                "compiler": f"scikit-learn {sklearn.__version__}",
+                "ceilings": {},
+                "key": key,
+                "metric": metric,
+                "unit": "1",
+                "value": value,
+                **{"low": value, "high": value, "spread": 0.0, "repeats": 1},
+            }
+            for metric, value in known.items()
         )
         text = ", ".join(f"{metric} {value:.4f}" for metric, value in known.items())
         print(f"{args.task} {name}: {text}")

@@ -1,5 +1,7 @@
 """tools/glue_baselines.py: files as they come, the regression on words it can tell, measures by hand, records."""
 
+import contextlib
+import io
 import json
 import math
 import pathlib
@@ -7,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
@@ -136,14 +139,13 @@ class ProgramTest(WithFolder):
         rows = "".join(f"{word} film {i}\t{label}\n" for i in range(6) for word, label in WORDS)
         corpus = self.write("train.tsv", "sentence\tlabel\n" + rows)
         held_out = self.write("dev.tsv", "sentence\tlabel\na good one\t1\nbad\t0\nbad x\t0\n")
-        scores, trained, scored = tool.baselines(corpus, held_out)
-        self.assertEqual((trained, scored), (18, 3))
-        self.assertAlmostEqual(scores["majority"]["label_accuracy"], 1 / 3)
-        self.assertEqual(scores["bag_of_words"], {"label_accuracy": 1.0})
-        self.assertEqual(tool.baselines(corpus, held_out, 2)[2], 2)
+        rows = tool.read(corpus, held_out)
+        self.assertEqual((len(rows.texts), len(rows.truth)), (18, 3))
+        self.assertEqual(tool.majority(rows), ["1", "1", "1"])
+        self.assertEqual(tool.regression(rows), ["1", "0", "0"])
+        self.assertEqual(tool.read(corpus, held_out, 2).truth, ["1", "0"])
         alike = self.write("alike.tsv", "sentence\tlabel\na\t1\nb\t1\n")
-        found, *_ = tool.baselines(alike, held_out)
-        self.assertEqual(found["bag_of_words"], found["majority"])
+        self.assertEqual(tool.regression(tool.read(alike, held_out)), ["1", "1", "1"])
 
         program = [sys.executable, ROOT / "tools" / "glue_baselines.py", "--task", "glue_sst2"]
         texts = ["--corpus", corpus, "--validation", held_out]
@@ -177,6 +179,31 @@ class ProgramTest(WithFolder):
         for record in records.values():
             self.assertEqual((record["status"], record["study"]), ("ok", "peers"))
             self.assertEqual(record["config"]["examples"], 3)
+
+    def test_what_is_recorded_is_not_fitted_again(self):
+        corpus = self.write("train.tsv", "sentence\tlabel\ngood\t1\nbad\t0\n")
+        results = self.folder / "results"
+        command = ["glue_baselines.py", "--task", "glue_sst2", "--corpus", corpus]
+        command += ["--validation", corpus, "--results", str(results)]
+
+        def run(*more):
+            """(fits, lines of records)"""
+            with (
+                mock.patch.object(sys, "argv", [*command, *more]),
+                mock.patch.object(tool, "bag_of_words", wraps=tool.bag_of_words) as fitted,
+                contextlib.redirect_stdout(io.StringIO()) as said,
+            ):
+                tool.main()
+            lines = (results / "glue_baselines.jsonl").read_text("utf-8").count("\n")
+            self.assertEqual(said.getvalue().count("already recorded"), 0 if fitted.called else 2)
+            return fitted.call_count, lines
+
+        self.assertEqual(run(), (1, 2))
+        self.assertEqual(run(), (0, 2))
+        self.assertEqual(run("--force"), (1, 4))
+        self.assertEqual(run("--examples", "1"), (1, 6))
+        with mock.patch.object(tool, "program", lambda: "another"):
+            self.assertEqual(run(), (1, 8))
 
 
 # Twice as often good as bad.
