@@ -79,10 +79,10 @@ class Plan(Curves):
 
     def rates(self):
         for task in RATES_FROM:
-            trained, _ = files_of(self.args.glue, task)
+            (trained,), _ = files_of(self.args.glue, task)  # both tasks have one by name: train.tsv
             out = self.results / "held_out" / task
             if not self.args.dry_run:
-                glue_hold_out.hold_out(trained[0], out)
+                glue_hold_out.hold_out(trained, out)
             for row in ROWS:
                 names = ",".join(f"{row}.{rate}" for rate in ("r3", "r10", "r30"))
                 yield self.curve(

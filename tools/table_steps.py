@@ -9,7 +9,8 @@ import subprocess
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 CONFIGS = ROOT / "experiments" / "configs" / "training"
 SCORING = ROOT / "experiments" / "scoring"
-# Below GLUE, to train on and to evaluate on; where copies differ, the first that is there.
+# Below GLUE, to train on and to evaluate on; where copies differ, the first that is there, with what is in its folder:
+# another copy's training file may hold its rows.
 GLUE = {
     "sst2": ("SST-2/train.tsv", "SST-2/dev.tsv"),
     "qqp": ("QQP*/train.tsv", "QQP*/dev.tsv"),
@@ -20,6 +21,8 @@ GLUE = {
     "cola": ("CoLA/train.tsv", "CoLA/dev.tsv"),
     "stsb": ("STS-B/train.tsv", "STS-B/dev.tsv"),
 }
+# As names begin of files that are not trained on: other files to evaluate on, and those whose labels are secret.
+NOT_TRAINED_ON = ("dev", "test", "diagnostic")
 # Sentences of a baseline: about as many words as the set's abstracts have.
 SENTENCES = {"sumpubmed": 10, "scisummnet": 4}
 BEAM = ("--beam", "4", "--length_penalty", "gnmt", "--alpha", "0.8", "--block_trigrams")
@@ -86,13 +89,17 @@ def seeds_of(config):
 def files_of(glue, task):
     """(files to train on, file to evaluate on); ValueError names what is missing."""
     train, *evaluated = GLUE[task]
-    found = next((f for name in evaluated for f in sorted(glue.glob(name))), None)
-    trained = [f for f in sorted(glue.glob(train)) if f != found]
-    if found is None or not trained:
-        raise ValueError(
-            f"{glue} lacks files of {task}: {train} to train on, {evaluated[0]} to evaluate on"
-        )
-    return trained, found
+    for found in (path for name in evaluated for path in sorted(glue.glob(name))):
+        trained = [
+            path
+            for path in sorted(found.parent.glob(pathlib.PurePath(train).name))
+            if path != found and not path.name.startswith(NOT_TRAINED_ON)
+        ]
+        if trained:
+            return trained, found
+    raise ValueError(
+        f"{glue} lacks files of {task}: {train} to train on, {evaluated[0]} to evaluate on"
+    )
 
 
 def linked(paths, folder):

@@ -92,11 +92,11 @@ class RatesTest(WithFolder):
 class FilesTest(WithFolder):
     def test_nothing_is_trained_on_that_is_evaluated(self):
         glue = self.glue(
-            *("MNLI/train_3k.tsv", "MNLI/dev_matched.tsv", "MNLI/more.tsv"),
+            *("MNLI/train_3k.tsv", "MNLI/dev_matched.tsv", "MNLI/xnli_en_dev.tsv"),
             *("QNLI/dev.tsv", "QNLI/split_dev.tsv", "QNLI/split_train.tsv", "SST-2/dev.tsv"),
         )
         trained, evaluated = table_steps.files_of(glue, "mnli")
-        self.assertEqual([f.name for f in trained], ["more.tsv", "train_3k.tsv"])
+        self.assertEqual([f.name for f in trained], ["train_3k.tsv", "xnli_en_dev.tsv"])
         self.assertEqual(evaluated.name, "dev_matched.tsv")
         trained, evaluated = table_steps.files_of(glue, "qnli")
         self.assertEqual([f.name for f in trained], ["split_train.tsv"])
@@ -104,6 +104,21 @@ class FilesTest(WithFolder):
         for task in ("sst2", "rte"):
             with self.assertRaises(ValueError):
                 table_steps.files_of(glue, task)
+
+    def test_of_mnli_as_it_comes_one_file_is_trained_on(self):
+        names = [f"{part}_{kind}" for part in ("dev", "test") for kind in ("matched", "mismatched")]
+        names += ["train", "diagnostic", "diagnostic-full"]
+        glue = self.glue(*(f"MNLI/{name}.tsv" for name in names))
+        trained, evaluated = table_steps.files_of(glue, "mnli")
+        self.assertEqual([f.name for f in trained], ["train.tsv"])
+        self.assertEqual(evaluated.name, "dev_matched.tsv")
+
+    def test_of_two_copies_one_is_read(self):
+        glue = self.glue(*("QQP/train.tsv", "QQP-10k/train.tsv", "QQP-10k/dev.tsv"))
+        for copy in ("QQP-10k", "QQP"):
+            self.glue(f"{copy}/dev.tsv")
+            trained, evaluated = table_steps.files_of(glue, "qqp")
+            self.assertEqual({f.parent.name for f in (*trained, evaluated)}, {copy})
 
     def test_links_are_those_of_now(self):
         glue = self.glue("a/1.tsv", "a/2.tsv")
