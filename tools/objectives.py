@@ -51,20 +51,12 @@ class Plan(Abstracts):
     def pretrain(self):
         yield self.curve(f"{PRETRAIN}.cfg", *texts(self.args.text, self.args.validation))
 
-    def weights(self, row):
-        """ValueError if they are not there, but of a dry run."""
-        path = self.checkpoint(PRETRAIN, row, 1)
-        if not self.args.dry_run and not path.is_file():
-            raise ValueError(f"{path} is missing: {row} is not pre-trained; run --step pretrain")
-        return path
-
     def finetune(self):
         articles = texts(part(self.args.articles, "train"), part(self.args.articles, "valid"))
         for name, own in ((QQP, self.glue_texts("qqp")), (SUMPUBMED, articles)):
             for row in rows_of(CONFIGS / f"{name}.cfg"):
-                yield self.curve(
-                    f"{name}.cfg", *("--rows", row, "--init_from", self.weights(row)), *own
-                )
+                weights = self.weights(PRETRAIN, row)
+                yield self.curve(f"{name}.cfg", *("--rows", row, "--init_from", weights), *own)
 
     def written(self):
         return self.files(CONFIGS / f"{SUMPUBMED}.cfg", SUMPUBMED)

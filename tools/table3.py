@@ -71,8 +71,8 @@ def chosen_rates(records, models=ROWS):
 class Plan(Curves):
     """Commands, one after another."""
 
-    def weights(self, row):
-        return self.checkpoint("table3_pretrain", STARTS_AS.get(row, row), 1)
+    def pretrained(self, row):
+        return self.weights("table3_pretrain", STARTS_AS.get(row, row))
 
     def pretrain(self):
         yield self.curve("table3_pretrain.cfg", *texts(self.args.text, self.args.validation))
@@ -87,7 +87,7 @@ class Plan(Curves):
                 names = ",".join(f"{row}.{rate}" for rate in ("r3", "r10", "r30"))
                 yield self.curve(
                     f"table3_rates_{task}.cfg",
-                    *("--rows", names, "--init_from", self.weights(row)),
+                    *("--rows", names, "--init_from", self.pretrained(row)),
                     *texts(out / "train.tsv", out / "held_out.tsv"),
                 )
 
@@ -98,7 +98,7 @@ class Plan(Curves):
             for row in ROWS:
                 yield self.curve(
                     f"table3_{task}.cfg",
-                    *("--rows", row, "--init_from", self.weights(row)),
+                    *("--rows", row, "--init_from", self.pretrained(row)),
                     *("--learning_rate", f"{rates[row]:g}"),
                     *own,
                 )

@@ -71,7 +71,7 @@ class Plan(Abstracts):
     def fine_tuned(self, config, corpus):
         valid = part(self.args.articles, "valid")
         for row in rows_of(config):
-            weights = self.checkpoint("table5_pretrain", row.partition(".")[0], 1)
+            weights = self.weights("table5_pretrain", row.partition(".")[0])
             yield self.curve(
                 config,
                 *("--rows", row, "--init_from", weights),

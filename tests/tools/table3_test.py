@@ -161,6 +161,13 @@ class CommandsTest(WithFolder):
         self.assertIn("--task glue_sst2", found[-1])
         self.assertFalse((self.folder / "held_out").exists())
 
+    def test_weights_that_are_missing_are_named(self):
+        glue = self.glue("SST-2/train.tsv", "SST-2/dev.tsv")
+        flags = ["--step", "rates", "--glue", str(glue), "--results", str(self.folder)]
+        plan = tool.Plan(tool.parse(flags))
+        with self.assertRaisesRegex(ValueError, "dense is not pre-trained; run --step pretrain"):
+            [*plan.rates()]
+
     def test_rates_on_record_are_passed_on(self):
         self.glue("RTE/train.tsv", "RTE/dev.tsv")
         self.load(

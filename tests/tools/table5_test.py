@@ -25,6 +25,14 @@ class WithSet(unittest.TestCase):
         for name in ("valid", "test"):
             (self.folder / f"{name}.jsonl").write_text("".join(lines[:5]))
 
+        for row in ("dense", "ff_qkv", "terraformer"):
+            weights = self.weights(row)
+            weights.parent.mkdir(parents=True)
+            weights.touch()
+
+    def weights(self, row):
+        return self.folder / f"results/checkpoints/table5_pretrain/{row}.1/best.ckpt"
+
     def plan(self, *more):
         return tool.Plan(
             tool.parse(
@@ -46,11 +54,9 @@ class CommandsTest(WithSet):
             [c[c.index("--rows") + 1] for c in found], ["dense", "ff_qkv", "terraformer"]
         )
         for command in found:
-            weights = command[command.index("--init_from") + 1]
             row = command[command.index("--rows") + 1]
-            self.assertTrue(
-                weights.endswith(f"checkpoints/table5_pretrain/{row}.1/best.ckpt"), weights
-            )
+            weights = command[command.index("--init_from") + 1]
+            self.assertEqual(weights, str(self.weights(row)))
             self.assertIn(str(self.folder / "train.jsonl.gz"), command)
             self.assertIn(str(self.folder / "valid.jsonl"), command)
 
@@ -100,6 +106,10 @@ class CommandsTest(WithSet):
         self.assertEqual(shown, ["dense", "ff_qkv", "terraformer", "lead"])
 
     def test_what_is_missing_is_named(self):
+        self.weights("ff_qkv").unlink()
+        for step in ("finetune", "few"):
+            with self.assertRaisesRegex(ValueError, "ff_qkv is not pre-trained; run --step pre"):
+                self.commands(step)
         (self.folder / "valid.jsonl").unlink()
         with self.assertRaisesRegex(ValueError, "has no valid.jsonl.gz"):
             self.commands("finetune")
