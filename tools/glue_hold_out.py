@@ -16,6 +16,7 @@ Of pairs, a group is all pairs that are joined by questions or sentences in comm
 
 import argparse
 import hashlib
+import os
 import pathlib
 import sys
 
@@ -109,7 +110,10 @@ def hold_out(path, out):
     for name, side in (("train", False), ("held_out", True)):
         kept = [line for line, of in zip(lines, sides) if of is side]
         text = "\n".join([header, *kept]) + "\n"
-        (out / f"{name}.tsv").write_bytes(text.encode("utf-8", errors="surrogateescape"))
+        # Whoever reads the file while it is made again reads all of it.
+        partial = out / f"{name}.tsv.{os.getpid()}.partial"
+        partial.write_bytes(text.encode("utf-8", errors="surrogateescape"))
+        partial.replace(out / f"{name}.tsv")
     return counts
 
 

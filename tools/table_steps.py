@@ -1,6 +1,7 @@
 """What tables from texts to records share: steps of commands one after another, curves, and abstracts with their scores."""
 
 import argparse
+import contextlib
 import pathlib
 import re
 import shlex
@@ -103,12 +104,15 @@ def files_of(glue, task):
 
 
 def linked(paths, folder):
-    """Links to files in a folder of their own, so that a glob names them all."""
+    """Links to files in a folder of their own, so that a glob names them all; links that are right stay for who reads."""
     folder.mkdir(parents=True, exist_ok=True)
+    links = {folder / f"{number}.tsv": path.resolve() for number, path in enumerate(paths, 1)}
     for older in folder.glob("*.tsv"):
-        older.unlink()
-    for number, path in enumerate(paths, 1):
-        (folder / f"{number}.tsv").symlink_to(path.resolve())
+        if links.get(older) != older.resolve():
+            older.unlink(missing_ok=True)
+    for link, path in links.items():
+        with contextlib.suppress(FileExistsError):
+            link.symlink_to(path)
 
 
 def part(folder, name):

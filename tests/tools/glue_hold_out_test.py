@@ -97,6 +97,16 @@ class FilesTest(unittest.TestCase):
         self.assertEqual(sorted(files[0][1:-1] + files[1][1:-1]), sorted(rows))
         self.assertEqual(len(files[1]) - 2, held_out)
 
+    def test_who_reads_meanwhile_reads_all_of_a_file(self):
+        rows = [f"sentence {i}\t{i % 2}\n" for i in range(100)]
+        out = self.folder / "out"
+        tool.hold_out(self.write("sentence\tlabel\n" + "".join(rows)), out)
+        whole = (out / "train.tsv").read_text()
+        with open(out / "train.tsv", encoding="utf-8") as reading:
+            tool.hold_out(self.write("sentence\tlabel\n" + "".join(rows[:50])), out)
+            self.assertEqual(reading.read(), whole)
+        self.assertEqual({f.name for f in out.iterdir()}, {"train.tsv", "held_out.tsv"})
+
     def test_what_cannot_be_divided_is_refused(self):
         for text, why in (
             ("", "is empty"),

@@ -127,6 +127,14 @@ class FilesTest(WithFolder):
             found = sorted((self.folder / "links").glob("*.tsv"))
             self.assertEqual([f.resolve().name for f in found], list(names))
 
+    def test_links_that_are_right_stay(self):
+        glue = self.glue("a/1.tsv")
+        made = set()
+        for _ in range(2):
+            table_steps.linked([glue / "a" / "1.tsv"], self.folder / "links")
+            made.add((self.folder / "links" / "1.tsv").lstat().st_mtime_ns)
+        self.assertEqual(len(made), 1)
+
 
 class CommandsTest(WithFolder):
     def commands(self, *flags):
