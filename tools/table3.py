@@ -13,7 +13,9 @@ interrupted and is passed over when it is done:
   finetune   each row on each task, at the rate whose label_accuracy was the highest in the mean of both
   baselines  the commonest label and a bag of words for each task
 
-`--step` runs one of them, `--tasks` some tasks, `--dry-run` prints the commands that are known by now.
+`--step` runs one of them, `--tasks` some tasks, `--rows` some models, so that several of these programs may share DIR, each
+with models of its own; `--seeds` fine-tunes by other seeds than the configs'. `--dry-run` prints the commands that are known
+by now.
 """
 
 import pathlib
@@ -40,7 +42,7 @@ def model_of(row):
     return row.partition(".")[0]
 
 
-def chosen_rates(records, models=ROWS):
+def chosen_rates(records, models):
     """{model: learning rate} as the docstring says; ValueError says what is not trained yet."""
     found = [
         training_curves.Experiment(records, f"table3_rates_{task}")
@@ -75,7 +77,11 @@ class Plan(Curves):
         return self.weights("table3_pretrain", STARTS_AS.get(row, row))
 
     def pretrain(self):
-        yield self.curve("table3_pretrain.cfg", *texts(self.args.text, self.args.validation))
+        names = dict.fromkeys(STARTS_AS.get(row, row) for row in self.args.rows)
+        yield self.curve(
+            "table3_pretrain.cfg",
+            *("--rows", ",".join(names), *texts(self.args.text, self.args.validation)),
+        )
 
     def rates(self):
         for task in RATES_FROM:
@@ -83,7 +89,7 @@ class Plan(Curves):
             out = self.results / "held_out" / task
             if not self.args.dry_run:
                 glue_hold_out.hold_out(trained, out)
-            for row in ROWS:
+            for row in self.args.rows:
                 names = ",".join(f"{row}.{rate}" for rate in ("r3", "r10", "r30"))
                 yield self.curve(
                     f"table3_rates_{task}.cfg",
@@ -92,14 +98,15 @@ class Plan(Curves):
                 )
 
     def finetune(self):
-        rates = chosen_rates(rec.Records(self.results))
+        rates = chosen_rates(rec.Records(self.results), self.args.rows)
         for task in self.args.tasks:
             own = self.glue_texts(task)
-            for row in ROWS:
+            for row in self.args.rows:
                 yield self.curve(
                     f"table3_{task}.cfg",
                     *("--rows", row, "--init_from", self.pretrained(row)),
                     *("--learning_rate", f"{rates[row]:g}"),
+                    *(("--seeds", self.args.seeds) if self.args.seeds else ()),
                     *own,
                 )
 
@@ -115,12 +122,19 @@ class Plan(Curves):
 def parse(arguments=None):
     parser = parser_of(__doc__, STEPS)
     parser.add_argument("--glue", type=pathlib.Path, required=True, help="folder of GLUE's folders")
-    parser.add_argument("--tasks", default=",".join(FILES), help="comma between (all)")
+    some = {"tasks": FILES, "rows": ROWS}
+    for flag, known in some.items():
+        parser.add_argument(f"--{flag}", default=",".join(known), help="comma between (all)")
+    parser.add_argument("--seeds", help="of fine-tuning, comma between (the configs')")
     args = parser.parse_args(arguments)
-    args.tasks = args.tasks.split(",")
-    unknown = [task for task in args.tasks if task not in FILES]
-    if unknown:
-        parser.error(f"--tasks {unknown[0]} is none of {', '.join(FILES)}")
+    for flag, known in some.items():
+        names = getattr(args, flag).split(",")
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            parser.error(f"--{flag} {unknown[0]} is none of {', '.join(known)}")
+        setattr(args, flag, names)
+    if args.seeds is not None and not all(seed.isdecimal() for seed in args.seeds.split(",")):
+        parser.error(f"--seeds {args.seeds}: no whole numbers; give them as 1,2,3")
     require_texts(parser, args)
     return args
 

@@ -176,21 +176,41 @@ class CommandsTest(WithFolder):
         with self.assertRaisesRegex(ValueError, "dense is not pre-trained; run --step pretrain"):
             [*plan.rates()]
 
-    def test_rates_on_record_are_passed_on(self):
-        self.glue("RTE/train.tsv", "RTE/dev.tsv")
+    def rates_on_record(self):
+        """Of the rows of tool.ROWS the best are 0.1, 0.2, ..."""
+        rates = (0.1, 0.2, 0.3, 0.4, 0.5)
         self.load(
             *(
                 record(task, f"{row}.r{place}", rate, 0.5 + 0.01 * (place == best))
                 for task in tool.RATES_FROM
                 for best, row in enumerate(tool.ROWS)
-                for place, rate in enumerate((0.1, 0.2, 0.3, 0.4, 0.5))
+                for place, rate in enumerate(rates)
             )
         )
+        return rates
+
+    def test_rates_on_record_are_passed_on(self):
+        self.glue("RTE/train.tsv", "RTE/dev.tsv")
+        rates = self.rates_on_record()
         found = self.commands("--step", "finetune", "--tasks", "rte")
         self.assertEqual(len(found), len(tool.ROWS))
-        for line, row, rate in zip(found, tool.ROWS, (0.1, 0.2, 0.3, 0.4, 0.5)):
+        for line, row, rate in zip(found, tool.ROWS, rates):
             self.assertIn(f"--rows {row} ", line)
             self.assertIn(f"--learning_rate {rate} ", line)
+            self.assertNotIn("--seeds", line)
+
+    def test_some_rows_and_seeds(self):
+        self.glue("SST-2/train.tsv", "SST-2/dev.tsv", "QQP/train.tsv", "QQP/dev.tsv")
+        self.rates_on_record()
+        found = self.commands(
+            *("--text", "a", "--validation", "b", "--tasks", "sst2"),
+            *("--rows", "ff_qkv_soft,dense", "--seeds", "1,2"),
+        )
+        self.assertEqual(len(found), 1 + 2 * 2 + 2 + 1)
+        self.assertIn("--rows ff_qkv,dense ", found[0])  # whose weights these start from
+        self.assertEqual(sum("--rows ff_qkv_soft.r3," in line for line in found), 2)
+        for line in found:
+            self.assertEqual("--seeds 1,2 " in line, "table3_sst2.cfg" in line, line)
 
     def test_configs_are_there_and_name_these_rows(self):
         folder = ROOT / "experiments" / "configs" / "training"
@@ -209,9 +229,16 @@ class CommandsTest(WithFolder):
                     self.assertIn(f"\nrow = {row}.{rate}: ", text)
 
     def test_what_is_wrong_is_refused(self):
-        for flags in (("--tasks", "wnli", "--step", "rates"), ("--step", "pretrain"), ()):
-            with self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()):
+        for flags, why in (
+            (("--tasks", "wnli", "--step", "rates"), "--tasks wnli is none of sst2, qqp"),
+            (("--rows", "dense,ff", "--step", "rates"), "--rows ff is none of dense, ff_qkv, "),
+            (("--seeds", "1,,2", "--step", "rates"), "--seeds 1,,2: no whole numbers; give"),
+            (("--step", "pretrain"), "wants --text and --validation"),
+            ((), "wants --text and --validation"),
+        ):
+            with self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()) as said:
                 self.commands(*flags)
+            self.assertIn(why, said.getvalue())
 
 
 if __name__ == "__main__":
