@@ -21,8 +21,8 @@ YARDSTICK_NOTE = (
     "divides no speed-up."
 )
 WINDOW_NOTE = (
-    "One window: {tokens} tokens within {seconds} s between two readings of memory, of which quartiles alone "
-    "were noted. The interval reaches as far as whiskers of a box plot; at equal bandwidth what "
+    "One window of {seconds} s between two readings of memory, of whose tokens quartiles alone were "
+    "noted. The interval reaches as far as whiskers of a box plot; at equal bandwidth what "
     "two readings may differ is added."
 )
 FEW_BLOCKS_NOTE = f"Fewer than {evidence.FEWEST_BLOCKS} blocks of {evidence.BLOCK_SECONDS} s: the interval is the whole range."
@@ -202,7 +202,7 @@ def how_sure(report, record):
     """The mark of a time that stands on little."""
     if rec.is_one_window(record):
         seconds = f"{setting(record, 'seconds', 0):g}"
-        text = WINDOW_NOTE.format(tokens=record.get("repeats") or "some", seconds=seconds)
+        text = WINDOW_NOTE.format(seconds=seconds)
         if states.name_of(report.records) and not record.get("state"):
             text = NO_READING_NOTE
         return report.note(text)

@@ -211,7 +211,7 @@ class PeersTest(WithFolder):
         self.assertGreater(plain.value - plain.low, 0.015)
         self.assertGreater(equal.value - equal.low, plain.value - plain.low)
         self.assertLess(equal.low, equal.value / 1.025)
-        self.assertIn("One window: 100 tokens within 10 s between two readings", self.report())
+        self.assertIn("One window of 10 s between two readings of memory", self.report())
 
     def test_a_doubtful_window_divides_and_makes_doubtful(self):
         for more in ({"spread": 0.1}, {"note": "unstable: the ceilings differed"}):
