@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -27,6 +28,8 @@ namespace {
 
 /// Lengths of sources are multiples of it, unless that would be more than `length`.
 constexpr std::int64_t kPadTo = 8;
+/// Of the rows of so many batches those of like lengths train together, which pads them less.
+constexpr std::uint64_t kPooled = 16;
 /// A vocabulary of another program's may begin every text with a piece of its own.
 constexpr std::int64_t kOpeningPieces = 1;
 
@@ -100,6 +103,11 @@ class Glue : public Task, public Answers {
       target_length_ = std::max(target_length_, std::int64_t(ids.size()));
     }
     SCALING_CHECK(target_length_ <= needs_.trained.input);
+    by_length_.resize(evaluated_);
+    std::iota(by_length_.begin(), by_length_.end(), std::size_t(0));
+    std::stable_sort(by_length_.begin(), by_length_.end(), [this](std::size_t a, std::size_t b) {
+      return padded_length(evaluated(a)) < padded_length(evaluated(b));
+    });
   }
 
   void train_batch(std::int64_t step, std::int64_t piece, std::int64_t pieces,
@@ -109,10 +117,15 @@ class Glue : public Task, public Answers {
     const std::int64_t last = config_.batch * (piece + 1) / pieces;
     const std::uint64_t count = trained_.all.size();
     std::vector<Row> rows;
+    std::vector<const Question*> pool;
+    std::uint64_t pool_begin = 0;  // example
     for (std::int64_t i = first; i < last; ++i) {
       const auto example = std::uint64_t(step * config_.batch + i);
-      const std::uint64_t key = key_of_epoch(config_.data_seed, EpochDraws::order, example / count);
-      const Question& question = trained_.all[Permutation(count, key)(example % count)];
+      if (pool.empty() || example == pool_begin + pool.size()) {
+        pool_begin = example - example % count % pool_size();
+        pool = pool_of(pool_begin);
+      }
+      const Question& question = *pool[example - pool_begin];
       rows.push_back({&question, question.label.answer});
     }
     fill(rows, out);
@@ -130,7 +143,8 @@ class Glue : public Task, public Answers {
     std::vector<Row> rows;
     for (std::int64_t i = index * examples; i < (index + 1) * examples; ++i) {
       const bool is_counted = i < std::int64_t(evaluated_);
-      const Question& question = evaluated(is_counted ? std::size_t(i) : evaluated_ - 1);
+      const std::size_t at = is_counted ? std::size_t(i) : evaluated_ - 1;
+      const Question& question = evaluated(by_length_[at]);
       rows.push_back({&question, question.label.answer, is_counted});
     }
     fill(rows, out);
@@ -229,6 +243,35 @@ class Glue : public Task, public Answers {
     return std::min(config_.length, (length + kPadTo - 1) / kPadTo * kPadTo);
   }
 
+  std::uint64_t pool_size() const { return kPooled * std::uint64_t(config_.batch); }
+
+  /// Rows that are trained on from an example on that begins a pool: an epoch's next, in an order
+  /// drawn for the epoch, up to its end. They are sorted by length, dealt to batches, and batches
+  /// shuffled, so that lengths do not rise; one that other rows begin or end stays where it is.
+  std::vector<const Question*> pool_of(std::uint64_t begin) const {
+    const std::uint64_t count = trained_.all.size(), epoch = begin / count, first = begin % count;
+    const std::uint64_t key = key_of_epoch(config_.data_seed, EpochDraws::order, epoch);
+    const Permutation drawn(count, key);
+    std::vector<const Question*> sorted;
+    for (std::uint64_t i = first; i < std::min(count, first + pool_size()); ++i) {
+      sorted.push_back(&trained_.all[drawn(i)]);
+    }
+    std::stable_sort(sorted.begin(), sorted.end(), [this](const Question* a, const Question* b) {
+      return padded_length(*a) < padded_length(*b);
+    });
+    const auto batch = std::uint64_t(config_.batch);
+    const std::uint64_t ahead =
+        std::min<std::uint64_t>(sorted.size(), (batch - begin % batch) % batch);
+    const std::uint64_t whole = (sorted.size() - ahead) / batch;
+    const Permutation order(whole, key ^ (first + 1));
+    std::vector<const Question*> pool = sorted;
+    for (std::uint64_t b = 0; b < whole; ++b) {
+      std::copy_n(sorted.begin() + std::ptrdiff_t(ahead + b * batch), batch,
+                  pool.begin() + std::ptrdiff_t(ahead + order(b) * batch));
+    }
+    return pool;
+  }
+
   void fill(std::span<const Row> rows, Batch& out) const {
     SCALING_CHECK(!rows.empty());
     std::int64_t longest = 0;
@@ -266,7 +309,8 @@ class Glue : public Task, public Answers {
   const std::int64_t vocab_size_;
   const std::unique_ptr<TextStore> text_;
   const Questions trained_, held_out_;
-  const std::size_t evaluated_;  // of held_out_
+  const std::size_t evaluated_;         // of held_out_
+  std::vector<std::size_t> by_length_;  // those, the shortest first
   std::vector<std::vector<int>> answers_;
   std::int64_t target_length_ = 0;  // tokens of the longest answer
 };

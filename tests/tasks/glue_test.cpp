@@ -312,6 +312,61 @@ TEST(Glue, EveryEpochSeesEveryRowOnce) {
   EXPECT_EQ(orders.size(), 3u);
 }
 
+/// One epoch is one pool: its batches are stretches of the rows by length, not in their order.
+TEST(Glue, BatchesHoldRowsOfLikeLengths) {
+  const Folder folder;
+  TrainConfig config = letters_config(folder);
+  config.length = 200;
+  std::string text = "sentence\tlabel\n";
+  for (int row = 0; row < 60; ++row)
+    text += std::string(std::size_t(1 + row * 7 % 60 * 3), 'a') + "\t0\n";
+  write_file(config.corpus, text);
+  const auto task = task_for(config, folder);
+  std::vector<std::pair<std::size_t, std::size_t>> ends;  // shortest and longest of each batch
+  Batch batch;
+  for (std::int64_t step = 0; step < 10; ++step) {
+    task->train_batch(step, 0, 1, batch);
+    std::size_t shortest = 1000, longest = 0;
+    for (std::int64_t e = 0; e < batch.examples; ++e) {
+      const std::size_t length = source_of(batch, e, *task).size();
+      shortest = std::min(shortest, length);
+      longest = std::max(longest, length);
+    }
+    EXPECT_LT(std::size_t(batch.source_length), longest + 8);
+    ends.emplace_back(shortest, longest);
+  }
+  EXPECT_FALSE(std::is_sorted(ends.begin(), ends.end()));
+  std::sort(ends.begin(), ends.end());
+  for (std::size_t i = 1; i < ends.size(); ++i) {
+    // Lengths that are padded alike are alike.
+    EXPECT_LT(ends[i - 1].second, ends[i].first + 8);
+  }
+}
+
+/// Where rows are no multiple of the batch, an epoch ends within one.
+TEST(Glue, EveryEpochSeesEveryRowOnceWhateverTheBatch) {
+  const Folder folder;
+  TrainConfig config = letters_config(folder);
+  config.batch = 4;
+  config.length = 100;
+  std::string text = "sentence\tlabel\n";
+  for (int row = 0; row < 77; ++row) text += std::string(std::size_t(1 + row), 'a') + "\t0\n";
+  write_file(config.corpus, text);
+  const auto task = task_for(config, folder);
+  std::vector<std::size_t> lengths;
+  Batch batch;
+  for (std::int64_t step = 0; step < 2 * 77 / 4 + 1; ++step) {
+    task->train_batch(step, 0, 1, batch);
+    for (std::int64_t e = 0; e < batch.examples; ++e) {
+      lengths.push_back(source_of(batch, e, *task).size());
+    }
+  }
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    const auto begin = lengths.begin() + 77 * epoch;
+    EXPECT_EQ(std::set<std::size_t>(begin, begin + 77).size(), 77u) << epoch;
+  }
+}
+
 TEST(Glue, EvaluationSpreadsOverTheRowsAndIsFilledUp) {
   const Folder folder;
   TrainConfig config = letters_config(folder);
