@@ -97,6 +97,16 @@ def consistency(records, kind):
     return by(moved, lambda v: v.value < CONSISTENT, lambda v: v.value >= CONSISTENT)
 
 
+def in_words(values):
+    """recall, `a` − `b`: at 80 % +0.087 [+0.083, +0.091], at 90 % ...: what is subtracted once."""
+    places = {}
+    for label, v in values.items():
+        subtracted, _, place = label.partition(" at ")
+        number = f"{v.value:+.3f} [{v.low:+.3f}, {v.high:+.3f}]"
+        places.setdefault(subtracted, []).append(f"at {place} {number}" if place else number)
+    return "; ".join(f"{subtracted}: {', '.join(each)}" for subtracted, each in places.items())
+
+
 def verdicts(records, kind):
     """{claim: Outcome}."""
 
@@ -171,10 +181,7 @@ def lines(records):
         found += [f"### Claims, teachers `{kind}`", ""]
         found += header("claim", "verdict", "differences", are_numbers=False)
         for claim, verdict in verdicts(records, kind).items():
-            said = "; ".join(
-                f"{label}: {v.value:+.3f} [{v.low:+.3f}, {v.high:+.3f}]"
-                for label, v in verdict.values.items()
-            )
+            said = in_words(verdict.values)
             words = WORDS[verdict.result]
             found.append(line(f"{claim.upper()}: {CLAIMS[claim]}", words, said or verdict.why))
         found.append("")
