@@ -12,6 +12,7 @@
 #include "kernels/kernels.h"
 #include "kernels/team.h"
 #include "models/tasks/catalog.h"
+#include "models/transformer/copy_weights.h"
 #include "models/transformer/decoder.h"
 
 namespace scaling {
@@ -119,19 +120,6 @@ SelectionTrace traced(const Transformer& model, const KernelSet& kernels, Team& 
     }
   }
   return trace;
-}
-
-/// In whatever layouts and weight types.
-void copy_weights(Transformer& from, Transformer& to) {
-  const std::vector<Parameter*> sources = from.parameters(), targets = to.parameters();
-  SCALING_CHECK(sources.size() == targets.size());
-  for (std::size_t p = 0; p < sources.size(); ++p) {
-    const Parameter& source = *sources[p];
-    SCALING_CHECK(source.name == targets[p]->name);
-    for (std::int64_t i = 0; i < source.rows; ++i) {
-      for (std::int64_t j = 0; j < source.cols; ++j) targets[p]->set(i, j, source.get(i, j));
-    }
-  }
 }
 
 }  // namespace

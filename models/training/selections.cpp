@@ -2,13 +2,13 @@
 #include "models/training/selections.h"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 
 #include "kernels/check.h"
 #include "kernels/gemm.h"
 #include "kernels/team.h"
 #include "models/layers/catalog.h"
+#include "models/transformer/copy_weights.h"
 
 namespace scaling {
 namespace {
@@ -44,15 +44,6 @@ Measured measure(Transformer& model, const Task& task, const Gemm& gemm, bool so
   }
   sum.entropy /= std::max(entropies, 1);
   return sum;
-}
-
-/// Values are in the same order and storage in both.
-void copy_weights(Transformer& from, Transformer& to) {
-  const std::vector<Parameter*> sources = from.parameters(), targets = to.parameters();
-  for (std::size_t i = 0; i < sources.size(); ++i) {
-    std::memcpy(targets[i]->data, sources[i]->data,
-                std::size_t(sources[i]->count()) * sizeof(float));
-  }
 }
 
 }  // namespace
