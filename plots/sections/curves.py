@@ -3,6 +3,7 @@
 import functools
 import itertools
 import shlex
+import statistics
 
 import chart
 import contrasts
@@ -42,6 +43,10 @@ SHADES = (
 )
 DASHES = ("-", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (3, 1)), (0, (1, 1)))
 MARKERS = "o^Dv<>Pxh*"
+MOST_CURVES = 12  # that a figure can show
+FAR_BEHIND = (
+    3  # times the span of the middle half of rows, behind which one row would flatten the others
+)
 WIDEST = 24  # letters of a label of which two fit beside each other
 FIRST_SHARE = 0.15  # the first steps' fall would flatten everything after it
 
@@ -232,7 +237,47 @@ def draw(records, experiment):
     found = training_curves.Experiment(records, experiment)
     if not found.rows:
         raise chart.Missing(f"no curves in {experiment}")
-    return draw_experiment(found)
+    ended = {row: value for row in found.rows if (value := found.result(row, "log_perplexity"))}
+    return draw_ends(found, ended) if len(ended) > MOST_CURVES else draw_experiment(found)
+
+
+def draw_ends(found, ended):
+    """Where so many curves end that curves tell nothing: a line a row, the best at the top.
+
+    ended: {row: Value}. Small marks are seeds. A row far behind all others stands at the right edge, with its number.
+    """
+    rows = sorted(ended, key=lambda row: -ended[row].value)
+    figure, (axes,) = chart.new(0.6 + 0.17 * len(rows))
+    quarters = statistics.quantiles([value.value for value in ended.values()], n=4)
+    farthest = quarters[2] + FAR_BEHIND * (quarters[2] - quarters[0])
+    inside = [row for row in rows if ended[row].value <= farthest]
+    for place, row in enumerate(rows):
+        value, look = ended[row], chart.DENSE if row == found.baseline else chart.SPARSE
+        if row not in inside:
+            axes.annotate(
+                f"{value.value:.2f} →",
+                (1, place),
+                xycoords=("axes fraction", "data"),
+                ha="right",
+                va="center",
+            )
+            continue
+        seeds = [r["value"] for r in found.by_seed(row, "log_perplexity").values()]
+        axes.plot(seeds, [place] * len(seeds), "|", color=look["color"], markersize=5)
+        axes.errorbar(
+            value.value,
+            place,
+            xerr=chart.bars([value]),
+            color=look["color"],
+            marker=look["marker"],
+            markersize=3.5,
+        )
+    if found.baseline in ended:
+        axes.axvline(ended[found.baseline].value, **chart.LIMIT)
+    axes.set_yticks(range(len(rows)), [label(found, row) for row in rows])
+    axes.set_ylim(-0.7, len(rows) - 0.3)
+    axes.set_xlabel("log-perplexity, nats per token")
+    return figure
 
 
 def looks():

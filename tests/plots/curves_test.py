@@ -412,6 +412,23 @@ class ProgramsTest(WithCurves):
         self.assertTrue((self.folder / "figures" / "fig1_small.png").exists())
         self.assertIn("unfinished, reached step 300", (self.folder / "report.md").read_text())
 
+    def test_of_many_rows_their_ends_are_drawn_the_best_at_the_top(self):
+        rows = [f"row_{number:02}" for number in range(13)]
+        items = [
+            item
+            for number, row in enumerate(["dense", *rows])
+            for seed in (1, 2)
+            for item in curve(row, 9.0 if number == 13 else 1.6 + 0.01 * number, seed)
+        ]
+        (axes,) = curves.draw(self.load(items), "fig1_small").axes
+        names = [text.get_text().partition(",")[0] for text in axes.get_yticklabels()]
+        self.assertEqual(names, [*reversed(rows), "dense (baseline)"])
+        self.assertEqual([text.get_text() for text in axes.texts], ["9.00 →"])
+        self.assertLess(axes.get_xlim()[1], 2)
+        few = [item for item in items if item["row"] not in rows[5:]]
+        (axes,) = curves.draw(self.load(few), "fig1_small").axes
+        self.assertEqual(axes.get_xlabel(), "training steps")
+
     def test_every_experiment_with_curves_is_drawn(self):
         self.load(
             [dict(r, experiment="mine") for r in curve("dense", 1.6)]
