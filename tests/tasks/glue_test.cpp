@@ -71,7 +71,7 @@ std::string letters(int rows, int length) {
 
 /// Texts of fixed length, so that no piece of a batch is shorter than another.
 TrainConfig letters_config(const Folder& folder, int length = 6) {
-  const TrainConfig config = config_for("glue_sst2", folder);
+  TrainConfig config = config_for("glue_sst2", folder);
   write_file(config.corpus, letters(40, length));
   write_file(config.validation, letters(17, length));
   return config;
