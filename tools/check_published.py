@@ -70,10 +70,10 @@ def of_sittings(folder, least):
 def of_headline(summary, least):
     """Findings on what is quoted and stands on fewer sittings, those of a machine's states taken together: none is sure to
     meet both, and the table marks what stands on fewer than others."""
-    sittings = {}
+    sittings, quoted = {}, headline.quoted("ms")
     for name, entry in summary.items():
         row = name.removesuffix(headline.SLOW)
-        if row in headline.quoted("ms"):
+        if row in quoted:
             sittings[row] = sittings.get(row, 0) + entry["sittings"]
     return [
         f"{row}: of {count} sittings, {least} are wanted"

@@ -280,9 +280,11 @@ void CurveRun::train(const std::optional<CurveState>& begun) {
   const std::vector<Metric> steps = of_steps(trainer);
   sink_.add(point_, steps);
   say(steps);
-  const std::vector<Metric> metrics = results(trainer, *model, find_gemm(state.gemm), extra.note);
+  std::string unchecked;
+  const std::vector<Metric> metrics = results(trainer, *model, find_gemm(state.gemm), unchecked);
   say(metrics);
   sink_.close(point_, metrics, extra);
+  if (!unchecked.empty()) sink_.leave(point_, "decode path not checked: " + unchecked);
 }
 
 std::vector<Metric> CurveRun::of_steps(const Trainer& trainer) const {
@@ -303,7 +305,7 @@ std::vector<Metric> CurveRun::of_steps(const Trainer& trainer) const {
 }
 
 std::vector<Metric> CurveRun::results(Trainer& trainer, Transformer& model, const Gemm& gemm,
-                                      std::string& note) {
+                                      std::string& unchecked) {
   std::vector<Metric> metrics;
   // What is unknown is not finite and left out.
   const auto add = [&metrics](const std::string& name, const char* unit, double value) {
@@ -329,17 +331,16 @@ std::vector<Metric> CurveRun::results(Trainer& trainer, Transformer& model, cons
   if (plan_.decode_tokens) {
     sink_.live(plan_.curve.name + ": the decode path");
     try {
-      const DecodeCheck found =
-          check_decode(model, *task_, gemm, point_.threads, *plan_.decode_tokens);
-      metrics.insert(metrics.end(), found.metrics.begin(), found.metrics.end());
+      DecodeCheck found = check_decode(model, *task_, gemm, point_.threads, *plan_.decode_tokens);
       if (found.trace.examples > 0) {
-        const std::vector<Metric> counted = count_selections(found.trace);
-        metrics.insert(metrics.end(), counted.begin(), counted.end());
         write_trace(beside_records("traces", base_.experiment + "/" + base_.row, ".npy"),
                     found.trace);
+        const std::vector<Metric> counted = count_selections(found.trace);
+        found.metrics.insert(found.metrics.end(), counted.begin(), counted.end());
       }
+      metrics.insert(metrics.end(), found.metrics.begin(), found.metrics.end());
     } catch (const UserError& error) {  // of memory or disk: the curve itself is trained
-      add_note(note, std::string("decode path not checked: ") + error.what());
+      unchecked = error.what();
     }
   }
   const Evaluation& first = evaluations_.front().evaluation;

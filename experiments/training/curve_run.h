@@ -72,9 +72,9 @@ class CurveRun {
   void show(const TrainReport& report);
   /// What this process's steps took; nothing if it made none.
   std::vector<Metric> of_steps(const Trainer& trainer) const;
-  /// The rest, the closing metric last; note: what a reader has to know of them.
+  /// The rest, the closing metric last; unchecked: why the decode path was not, if it was to be.
   std::vector<Metric> results(Trainer& trainer, Transformer& model, const Gemm& gemm,
-                              std::string& note);
+                              std::string& unchecked);
   /// A curve's own file of a kind, row: with its experiment; in that kind's folder beside records.
   std::string beside_records(const char* kind, const std::string& row, const char* ending) const;
   std::string csv_path(const std::string& row) const;

@@ -167,6 +167,28 @@ TEST(DecodeCheck, AFinishedCurveIsCheckedFromItsCheckpoint) {
   }
 }
 
+/// Neither the curve nor what only its own process knows is lost with its check.
+TEST(DecodeCheck, ACurveOutlivesACheckThatFails) {
+  const Folder folder;
+  std::ofstream(folder / "traces") << "no folder";
+  const std::string command =
+      flags("tiny_decode", folder, 1) + "--rows ff_sparse --steps 4 --decode_check";
+  const Outcome failed = run_driver("perplexity", command);
+  EXPECT_NE(failed.status, 0);
+  expect_mentions(failed.text, {"ff_sparse, seed 1: decode path not checked: ", "traces"});
+  const auto trained = rows_of(folder).at("ff_sparse");
+  EXPECT_EQ(trained.count("decode_log_perplexity.f32"), 0u);
+  EXPECT_GT(trained.at("tokens_per_s"), 0);
+  fs::remove(folder / "traces");
+  const Outcome checked = run_driver("perplexity", command);
+  ASSERT_EQ(checked.status, 0) << checked.text;
+  const auto metrics = rows_of(folder).at("ff_sparse");
+  EXPECT_EQ(metrics.count("decode_log_perplexity.f32"), 1u);
+  for (const char* kept : {"log_perplexity", "tokens_per_s", "peak_memory_bytes"}) {
+    EXPECT_EQ(metrics.at(kept), trained.at(kept)) << kept;
+  }
+}
+
 /// A wider model decodes with what a trained one chose, and refuses what it cannot choose.
 TEST(DecodeCheck, WhatATrainedModelChoseIsReplayed) {
   const Folder folder;
