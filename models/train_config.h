@@ -42,6 +42,7 @@ struct TrainConfig {
   std::int64_t accumulate = 1;      // pieces a batch is computed in
   std::int64_t length = 128;        // positions of a causal example; source positions of a span one
   std::int64_t target_length = 64;  // of span_corruption, gap_sentences and pairs
+  double noise_density = 0.15;      // of span_corruption: share of the tokens taken out
   // Of denoising, see Noise in models/tasks/denoising.h.
   double sentence_permutation = 1;
   double text_infilling = 0.3;
@@ -110,6 +111,7 @@ struct TrainConfig {
     visit("length", c.length, "positions of an example (span_corruption: of its source)");
     visit("target_length", c.target_length,
           "target positions of span_corruption, gap_sentences and pairs");
+    visit("noise_density", c.noise_density, "span_corruption: share of the tokens taken out");
     visit("sentence_permutation", c.sentence_permutation,
           "denoising: share of the sentences that change places");
     visit("text_infilling", c.text_infilling,

@@ -94,6 +94,7 @@ READS = {
     "residual_stack": {"reversible": ("recompute_decisions",)},
     "task": {
         **dict.fromkeys(("copy", "addition", "copy_pairs", "addition_pairs"), _DIGITS),
+        "span_corruption": ("noise_density",),
         "denoising": (
             "sentence_permutation",
             "text_infilling",
@@ -157,6 +158,7 @@ LATER = {
     "dense_steps": 0,
     "hard_steps": 0,
     "init_from": "",
+    "noise_density": 0.15,
     "sentence_permutation": 1,
     "text_infilling": 0.3,
     "infilling_mean": 3,

@@ -2,6 +2,7 @@
 #include "models/tasks/span_corruption.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "kernels/check.h"
@@ -10,17 +11,20 @@
 namespace scaling {
 namespace {
 
+constexpr const char* kKnobs[] = {"noise_density"};
+
 class SpanCorruption : public TextTask {
  public:
   SpanCorruption(const TrainConfig& config, std::int64_t vocab_size,
                  std::unique_ptr<TextStore> text)
-      : TextTask(config, needs_of_span_corruption(config), vocab_size, std::move(text)) {}
+      : TextTask(config, needs_of_span_corruption(config), vocab_size, std::move(text)),
+        density_(config.noise_density) {}
 
  private:
   double make_example(std::span<const int> ids, Rng& rng, const Example& to) const override {
     const auto length = std::find(ids.begin(), ids.end(), 0) - ids.begin();
     CorruptedText corrupted;
-    corrupt_spans(ids.data(), length, vocab_size(), rng, corrupted);
+    corrupt_spans(ids.data(), length, vocab_size(), rng, corrupted, density_);
     const std::vector<int>&source = corrupted.input, &target = corrupted.target;
     std::copy_n(source.begin(), std::min(source.size(), to.source.size()), to.source.begin());
     const std::size_t told = std::min(target.size(), to.target.size());
@@ -33,18 +37,17 @@ class SpanCorruption : public TextTask {
     }
     return bytes;
   }
+
+  double density_;
 };
 
 }  // namespace
 
-SpanCounts span_counts(std::int64_t n) {
-  SCALING_CHECK(n >= 2);
-  // 0.15 n = 3 n / 20 in whole numbers: no doubt about halves.
-  std::int64_t noise = 3 * n / 20;
-  const std::int64_t rest = 3 * n % 20;
-  if (rest > 10 || (rest == 10 && noise % 2 == 1)) ++noise;
-  noise = std::clamp<std::int64_t>(noise, 1, n - 1);
-  return {noise, std::max<std::int64_t>(1, (noise + 1) / 3)};
+SpanCounts span_counts(std::int64_t n, double density) {
+  SCALING_CHECK(n >= 2 && density <= kMostNoiseDensity);
+  // Half to even; where density * n should be half, its double is.
+  const auto noise = std::clamp<std::int64_t>(std::llrint(density * double(n)), 1, n - 1);
+  return {noise, std::clamp<std::int64_t>((noise + 1) / 3, 1, n - noise)};
 }
 
 void random_composition(std::int64_t n, std::int64_t parts, Rng& rng, std::vector<int>& out) {
@@ -66,8 +69,8 @@ void random_composition(std::int64_t n, std::int64_t parts, Rng& rng, std::vecto
 }
 
 void corrupt_spans(const int* ids, std::int64_t n, std::int64_t vocab_size, Rng& rng,
-                   CorruptedText& out) {
-  const SpanCounts counts = span_counts(n);
+                   CorruptedText& out, double density) {
+  const SpanCounts counts = span_counts(n, density);
   random_composition(n - counts.noise, counts.spans, rng, out.kept_lengths);
   random_composition(counts.noise, counts.spans, rng, out.noise_lengths);
   out.input.clear();
@@ -93,12 +96,15 @@ void corrupt_spans(const int* ids, std::int64_t n, std::int64_t vocab_size, Rng&
 
 Needs needs_of_span_corruption(const TrainConfig& config) {
   require_at_least("target_length", config.target_length, 2);
+  require_within("noise_density", config.noise_density, 0.01, kMostNoiseDensity);
   const Lengths lengths{config.length, config.target_length};
   return {.text = TextStore::Layout::documents,
           .trained = lengths,
           .evaluated = lengths,
-          .least_vocab_size = span_counts(config.length).spans + 3,
-          .length_knobs = "length, target_length"};
+          .least_vocab_size = span_counts(config.length, config.noise_density).spans + 3,
+          .length_knobs = "length, target_length",
+          // Without a recipe, identities are those of texts before there was a choice.
+          .recipe = config.noise_density == kNoiseDensity ? "" : recipe_of(config, kKnobs)};
 }
 
 std::unique_ptr<Task> make_span_corruption(const TrainConfig& config, std::int64_t vocab_size,

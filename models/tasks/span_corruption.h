@@ -17,8 +17,12 @@ struct SpanCounts {
   std::int64_t spans;  ///< that they make up
 };
 
-/// noise = 15 % of n, half to even, within [1, n - 1]; spans of three tokens in the mean. n >= 2.
-SpanCounts span_counts(std::int64_t n);
+/// The paper's, and the most: a kept token before each span of three.
+inline constexpr double kNoiseDensity = 0.15, kMostNoiseDensity = 0.75;
+
+/// noise = density * n, half to even, within [1, n - 1]; spans of three tokens in the mean, as many
+/// as have a kept token before them. n >= 2, density <= kMostNoiseDensity.
+SpanCounts span_counts(std::int64_t n, double density = kNoiseDensity);
 
 /// n as a sum of `parts` positive numbers, every such sum equally likely. 1 <= parts <= n.
 void random_composition(std::int64_t n, std::int64_t parts, Rng& rng, std::vector<int>& out);
@@ -33,7 +37,7 @@ struct CorruptedText {
 /// ids: n >= 2 tokens. The k-th sentinel (1, 2, ...) is vocab_size - k; it may be an ordinary
 /// token's id as well. For 512 tokens: 77 noise tokens, 26 spans, input 462, target 104.
 void corrupt_spans(const int* ids, std::int64_t n, std::int64_t vocab_size, Rng& rng,
-                   CorruptedText& out);
+                   CorruptedText& out, double density = kNoiseDensity);
 
 /// Only the spans' own text counts as bytes: ends and sentinels belong to the task.
 Needs needs_of_span_corruption(const TrainConfig& config);

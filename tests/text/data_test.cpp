@@ -174,6 +174,10 @@ TEST(SpanCorruption, CountsOfReference) {
   EXPECT_EQ(span_counts(30).noise, 4);  // 4.5, to even
   EXPECT_EQ(span_counts(2).noise, 1);
   EXPECT_EQ(span_counts(2).spans, 1);
+  EXPECT_EQ(span_counts(256, 0.5).noise, 128);
+  EXPECT_EQ(span_counts(256, 0.5).spans, 43);
+  EXPECT_EQ(span_counts(10, 0.75).noise, 8);  // 7.5, to even
+  EXPECT_EQ(span_counts(10, 0.75).spans, 2);  // two kept tokens
   std::vector<int> ids(512, 5);
   Rng rng(1);
   CorruptedText corrupted;
@@ -206,36 +210,38 @@ TEST(SpanCorruption, CompositionsAreUniform) {
 
 TEST(SpanCorruption, SourceAndTargetGiveTheTextBack) {
   constexpr int kVocab = 5000;
-  for (int n = 2; n < 700; n += n < 40 ? 1 : 37) {
-    std::vector<int> ids(static_cast<std::size_t>(n));
-    std::iota(ids.begin(), ids.end(), 3);
-    Rng rng(9, std::uint64_t(n));
-    CorruptedText corrupted;
-    corrupt_spans(ids.data(), n, kVocab, rng, corrupted);
-    const int spans = int(span_counts(n).spans);
-    std::vector<int> rebuilt;
-    std::size_t at = 0;
-    int sentinel = kVocab - 1;
-    for (const int id : corrupted.input) {
-      if (id == 1) break;
-      if (id < kVocab - spans) {
-        rebuilt.push_back(id);
-        continue;
+  for (const double density : {kNoiseDensity, 0.5, kMostNoiseDensity}) {
+    for (int n = 2; n < 700; n += n < 40 ? 1 : 37) {
+      std::vector<int> ids(static_cast<std::size_t>(n));
+      std::iota(ids.begin(), ids.end(), 3);
+      Rng rng(9, std::uint64_t(n));
+      CorruptedText corrupted;
+      corrupt_spans(ids.data(), n, kVocab, rng, corrupted, density);
+      const int spans = int(span_counts(n, density).spans);
+      std::vector<int> rebuilt;
+      std::size_t at = 0;
+      int sentinel = kVocab - 1;
+      for (const int id : corrupted.input) {
+        if (id == 1) break;
+        if (id < kVocab - spans) {
+          rebuilt.push_back(id);
+          continue;
+        }
+        EXPECT_EQ(id, sentinel);
+        ASSERT_LT(at, corrupted.target.size());
+        EXPECT_EQ(corrupted.target[at], sentinel);
+        --sentinel;
+        for (++at; corrupted.target[at] != 1 && corrupted.target[at] < kVocab - spans; ++at) {
+          EXPECT_EQ(corrupted.taken[at], 1);
+          rebuilt.push_back(corrupted.target[at]);
+        }
       }
-      EXPECT_EQ(id, sentinel);
-      ASSERT_LT(at, corrupted.target.size());
-      EXPECT_EQ(corrupted.target[at], sentinel);
-      --sentinel;
-      for (++at; corrupted.target[at] != 1 && corrupted.target[at] < kVocab - spans; ++at) {
-        EXPECT_EQ(corrupted.taken[at], 1);
-        rebuilt.push_back(corrupted.target[at]);
-      }
+      EXPECT_EQ(rebuilt, ids);
+      EXPECT_EQ(sentinel, kVocab - 1 - spans);
+      EXPECT_EQ(corrupted.input.back(), 1);
+      EXPECT_EQ(corrupted.target.back(), 1);
+      EXPECT_EQ(at + 1, corrupted.target.size());
     }
-    EXPECT_EQ(rebuilt, ids);
-    EXPECT_EQ(sentinel, kVocab - 1 - spans);
-    EXPECT_EQ(corrupted.input.back(), 1);
-    EXPECT_EQ(corrupted.target.back(), 1);
-    EXPECT_EQ(at + 1, corrupted.target.size());
   }
 }
 
