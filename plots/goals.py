@@ -10,7 +10,7 @@ import summarise
 from claims import FULL, PEERS, RUN
 from document import Line, Rule
 from report import cell, line, number
-from sections import peers, stacks, tables
+from sections import glue, peers, stacks, tables
 from sections.curves import TRAIN
 from sections.peers import COMPARABLE, EQUAL_BANDWIDTH, FASTEST, SHAPES
 from values import ceiling
@@ -197,6 +197,20 @@ GOALS = (
         0,
         tuple(f"quality.fig1_16m.{row}.verdict_contrast" for row in ("ff_n16", "ff_qkv")),
         TRAIN.format("fig1_16m"),
+    ),
+    Goal(
+        "Table 3: the dense model's accuracy on SST-2",
+        ">=",
+        0.80,
+        ("table3.sst2.dense.label_accuracy",),
+        glue.COMMAND,
+    ),
+    Goal(
+        "Table 3: that less a bag of words'",
+        ">=",
+        0,
+        ("table3.sst2.dense.above_bag_of_words",),
+        glue.COMMAND,
     ),
     Goal(
         "Table 4: the Terraformer's accuracy less the Transformer's, seed by seed",

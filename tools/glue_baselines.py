@@ -200,6 +200,7 @@ def main():
     settings = {
         "task": args.task,
         "examples": len(rows.truth),
+        "learnt_from": len(rows.learnt),
         "method": "scikit-learn",
         "corpus": content_of(args.corpus),
         "validation": content_of(args.validation),

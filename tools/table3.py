@@ -27,8 +27,8 @@ sys.path[:0] = [str(ROOT / "plots"), str(ROOT / "tools")]
 import glue_hold_out  # noqa: E402
 import records as rec  # noqa: E402
 import training_curves  # noqa: E402
+from table_steps import CONFIGS, Curves, files_of, number_of, parser_of, require_texts, run, texts  # noqa: E402  # noqa: E402
 from table_steps import GLUE as FILES  # noqa: E402
-from table_steps import Curves, files_of, parser_of, require_texts, run, texts  # noqa: E402
 
 RATES_FROM = ("sst2", "qqp")
 STEPS = ("pretrain", "rates", "finetune", "baselines")
@@ -54,8 +54,9 @@ def chosen_rates(records, models):
     rates = {}
     for model in models:
         scores = {}
-        for row in found[0].rows:
-            if model_of(row) != model:
+        for row in found[0].planned:
+            # A rate at which training fails is none to take.
+            if model_of(row) != model or any(e.failures(row) for e in found):
                 continue
             each = [experiment.result(row, "label_accuracy") for experiment in found]
             if None in each:
@@ -112,10 +113,12 @@ class Plan(Curves):
 
     def baselines(self):
         for task in self.args.tasks:
+            config = CONFIGS / f"table3_{task}.cfg"
+            evaluated = number_of(config, "evaluate_batches") * number_of(config, "batch")
             yield [
                 *(sys.executable, ROOT / "tools" / "glue_baselines.py", "--task", f"glue_{task}"),
                 *self.glue_texts(task),
-                *("--results", self.results),
+                *("--examples", str(evaluated), "--results", self.results),
             ]
 
 

@@ -82,6 +82,12 @@ def rows_of(config):
     return re.findall(r"^row = ([^:\s]+)", config.read_text(encoding="utf-8"), re.MULTILINE)
 
 
+def number_of(config, name):
+    """What a config sets for all rows, a whole number."""
+    (number,) = re.findall(rf"^{name} = (\d+)$", config.read_text(encoding="utf-8"), re.MULTILINE)
+    return int(number)
+
+
 def seeds_of(config):
     (seeds,) = re.findall(r"^seeds = ([\d,]+)$", config.read_text(encoding="utf-8"), re.MULTILINE)
     return seeds.split(",")

@@ -80,21 +80,7 @@ def beside(records):
 
 def mispaired(records):
     """{row: why} of rows whose curves did not begin as their name says, as far as the weights' hashes tell."""
-    starts = {}
-    for experiment in filter(None, (tuned(records, QQP), tuned(records, SUMPUBMED))):
-        for row in experiment.rows:
-            for record in experiment.by_seed(row, "log_perplexity").values():
-                starts.setdefault(row, set()).add(setting(record, "init", ""))
-    found = {}
-    for row, own in starts.items():
-        others = [f"`{other}`" for other in starts if other != row and starts[other] & own]
-        if "" in own:
-            found[row] = "some of its curves began from nothing instead of from its weights"
-        elif others:
-            found[row] = f"it began from the same weights as {', '.join(others)}"
-        elif len(own) > 1:
-            found[row] = "its curves did not all begin from the same weights"
-    return found
+    return finetuning.mispaired(filter(None, (tuned(records, QQP), tuned(records, SUMPUBMED))))
 
 
 def numbers(records, _own):

@@ -76,6 +76,21 @@ class RatesTest(WithFolder):
             {"dense": 0.001, "ff_qkv": 0.0003, "ff_qkv_soft": 0.0003},
         )
 
+    def test_a_grid_that_is_not_finished_decides_nothing(self):
+        found = [record(task, "dense.r3", 0.0003, 0.8) for task in tool.RATES_FROM]
+        for one in (one for pair in found for one in pair):
+            one["config"]["planned"] = "dense.r3,dense.r10"
+        with self.assertRaisesRegex(ValueError, "dense.r10 is not trained on both"):
+            tool.chosen_rates(self.load(*found), ("dense",))
+
+    def test_a_rate_at_which_training_fails_is_not_taken(self):
+        found = [record(task, "dense.r3", 0.0003, 0.8) for task in tool.RATES_FROM]
+        found.append(record("sst2", "dense.r10", 0.001, 0.9))
+        failed = record("qqp", "dense.r10", 0.001, None)
+        for one in failed:
+            one |= {"status": "failed", "note": "a loss is not finite"}
+        self.assertEqual(tool.chosen_rates(self.load(*found, failed), ("dense",)), {"dense": 3e-4})
+
     def test_what_is_not_trained_is_named(self):
         one = record("sst2", "dense.r3", 0.0003, 0.8)
         for found, why in (
