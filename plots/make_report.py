@@ -15,11 +15,27 @@ from report import Report
 TABLE = re.compile(r"## Table (\d+)")
 
 
-def write_known(report):
-    """What was found out about these records since they were made: notes.md beside them, if any."""
-    notes = report.records.folder / "notes.md"
-    if notes.exists():
-        report.add(notes.read_text(encoding="utf-8").rstrip())
+HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
+
+
+def known(folder):
+    """{heading: lines of text} of notes.md, which says what was found out about records since they were made."""
+    notes = folder / "notes.md"
+    if not notes.exists():
+        return {}
+    _, *parts = HEADING.split(notes.read_text(encoding="utf-8"))
+    return {title: text.strip() for title, text in zip(parts[::2], parts[1::2])}
+
+
+def set_in_place(report, notes):
+    """Each below the heading of the report that its own repeats; the others become a chapter each, before the tables."""
+    notes = dict(notes)
+    for chapter in report.chapters:
+        for block in chapter[:]:
+            title = block[0].lstrip("#").strip() if block[0].startswith("#") else None
+            if title in notes:
+                chapter.insert(chapter.index(block) + 1, [notes.pop(title)])
+    return notes
 
 
 def verdicts(records):
@@ -95,7 +111,6 @@ def written(records):
     """The Report of a folder; the project's own goals are in that of a published one alone."""
     report = Report(records)
     first_screen.write(report)
-    write_known(report)
     write_claims(report)
     before = len(report.chapters)
     for section, own in sections.of(records):
@@ -104,6 +119,10 @@ def written(records):
     if records.is_published:
         goals.write(report)
     first_screen.write_build(report)
+    elsewhere = set_in_place(report, known(records.folder))
+    report.chapters[before:before] = [
+        [[f"## {title}", "", text]] for title, text in elsewhere.items()
+    ]
     if records.damaged:
         report.add("## Unreadable records, left out", "", *(f"- {d}" for d in records.damaged))
     return report

@@ -1,6 +1,7 @@
 """Goldens: the published records give the published summary and report again, byte for byte."""
 
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -51,6 +52,15 @@ class PublishedTest(unittest.TestCase):
                 with self.subTest(f"{folder}: {program}"):
                     for again, published in self.made_again(folder, program, names):
                         self.assertEqual(again.split("\n"), published.split("\n"))
+
+    def test_what_is_known_names_headings(self):
+        """But for the first, which is of the whole folder."""
+        for path in (ROOT / "results").glob("published*/**/notes.md"):
+            _, *titles = re.findall(r"^## (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+            report = (path.parent / "report.md").read_text(encoding="utf-8")
+            for title in titles:
+                found = re.findall(rf"^##+ {re.escape(title)}$", report, re.MULTILINE)
+                self.assertEqual(len(found), 1, f"{path}: {title}")
 
 
 if __name__ == "__main__":

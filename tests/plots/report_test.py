@@ -64,7 +64,7 @@ class ReportTest(WithFolder):
         )
         self.assertNotIn("## Goals", text)  # they are the project's, not of a user's machine
         text = make_report.make(self.load(items, "nonsense\n", published=True))
-        self.assertRegex(text, r"Not measured: \d+ figures; .*`./run_all.sh --peers` measures 37\.")
+        self.assertRegex(text, r"Not measured: \d+ figures; .*`./run_all.sh --peers` measures 37, ")
         self.assertNotIn("**not measured**", text)
         self.assertIn("--config experiments/configs/decode/table1_800m.cfg", text)
 
@@ -98,6 +98,28 @@ class ReportTest(WithFolder):
         )
         self.assertIn("| `ff_qkv_loss4` | – | – | – | – | 97.0 | 37.6× | 20.0 | 20.0× |", text)
         self.assertIn("to the last digit", text)
+
+    def test_what_is_known_stands_below_the_heading_it_names(self):
+        records = self.load(TABLE1)
+        (self.folder / "notes.md").write_text(
+            "## Known today\n\n- of all\n\n## Table 1, 800M\n\n- of it\n- twice\n"
+        )
+        lines = make_report.make(records).splitlines()
+        places = [
+            lines.index(line)
+            for line in (
+                "## What the paper says, and what was found",
+                "## Known today",
+                "- of all",
+                "## Table 1, 800M",
+                "- of it",
+                "- twice",
+            )
+        ]
+        self.assertEqual(places, sorted(places))
+        self.assertEqual(lines.count("## Table 1, 800M"), 1)
+        between = lines[places[3] : places[4]]
+        self.assertFalse([line for line in between[1:] if line.startswith("#")])
 
     def test_claims_follow_the_numbers(self):
         verdicts = {c: v for c, v, *_ in make_report.verdicts(self.load(TABLE1))}
