@@ -245,6 +245,20 @@ TEST(SpanCorruption, SourceAndTargetGiveTheTextBack) {
   }
 }
 
+TEST(SpanCorruption, AnotherDensityIsPartOfTheIdentity) {
+  TrainConfig config;
+  config.length = 64;
+  EXPECT_EQ(needs_of_span_corruption(config).recipe, "");  // as before there was a choice
+  config.noise_density = 0.5;
+  EXPECT_EQ(needs_of_span_corruption(config).recipe, "noise_density=0.5");
+  EXPECT_EQ(needs_of_span_corruption(config).least_vocab_size, 14);  // 11 sentinels
+  for (const double refused : {0.0, 0.8}) {
+    config.noise_density = refused;
+    expect_mentions(message_of([&] { needs_of_span_corruption(config); }),
+                    {"noise_density 0", "from 0.01 to 0.75"});
+  }
+}
+
 // ---- corpora
 
 TEST(Corpus, PlainTextIsOneDocumentAFile) {
