@@ -8,7 +8,7 @@
 GLUE is a folder of folders with GLUE's files as they come (GLUE in tools/table_steps.py). Steps, each of which goes on where it was
 interrupted and is passed over when it is done:
 
-  pretrain   the rows of table3_pretrain.cfg by span corruption
+  pretrain   the rows of table3_pretrain.cfg by denoising
   rates      each row at each rate of table3_rates_*.cfg, on training rows that tools/glue_hold_out.py kept back
   finetune   each row on each task, at the rate whose label_accuracy was the highest in the mean of both
   baselines  the commonest label and a bag of words for each task
