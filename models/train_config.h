@@ -80,7 +80,8 @@ struct TrainConfig {
   double weight_decay = 0;      // wd0 of Adafactor, per step
   std::int64_t weight_decay_steps = 0;  // over which it falls to 0; 0: stays
   double dropout = 0;
-  double future_weight = 1;  // of each further token's loss, if the model predicts several
+  double language_weight = 0;  // of telling the prompt behind a label (glue_*)
+  double future_weight = 1;    // of each further token's loss, if the model predicts several
   std::int64_t position_offsets =
       0;                          // drawn from, in training; 0: positions start at 0 (paper 4.7)
   double start_from_zero = 0.05;  // share of batches that start at 0 all the same
@@ -165,6 +166,8 @@ struct TrainConfig {
     visit("weight_decay_steps", c.weight_decay_steps,
           "over which weight_decay falls to 0; 0: stays");
     visit("dropout", c.dropout, "rate of every dropout");
+    visit("language_weight", c.language_weight,
+          "glue_*: weight, beside the label's, of telling the prompt behind it (GPT: 0.5); 0: no");
     visit("future_weight", c.future_weight,
           "with future_tokens: factor on each further token's loss against the one before");
     visit("position_offsets", c.position_offsets,

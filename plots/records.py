@@ -152,6 +152,7 @@ LATER = {
     "decay_steps": 0,
     "encoder_attention": "",
     "future_tokens": 1,
+    "language_weight": 0,
     "future_weight": 1,
     "selector_rate": 1,
     "selected_rate": 1,

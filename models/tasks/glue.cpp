@@ -32,6 +32,7 @@ constexpr std::int64_t kPadTo = 8;
 constexpr std::uint64_t kPooled = 16;
 /// A vocabulary of another program's may begin every text with a piece of its own.
 constexpr std::int64_t kOpeningPieces = 1;
+constexpr double kMostLanguageWeight = 100;
 
 struct Question {
   std::vector<int> source;
@@ -128,7 +129,7 @@ class Glue : public Task, public Answers {
       const Question& question = *pool[example - pool_begin];
       rows.push_back({&question, question.label.answer});
     }
-    fill(rows, out);
+    fill(rows, out, config_.language_weight);
   }
 
   std::int64_t validation_batches() const override {
@@ -151,7 +152,10 @@ class Glue : public Task, public Answers {
   }
 
   std::string identity(Purpose purpose) const override {
-    return text_identity(config_, needs_, vocab_size_, *text_, purpose);
+    Needs needs = needs_;
+    // With prompts told behind labels or without: results may stand beside each other.
+    if (purpose == Purpose::comparison) needs.trained = needs.evaluated;
+    return text_identity(config_, needs, vocab_size_, *text_, purpose);
   }
 
   std::string description() const override {
@@ -272,13 +276,14 @@ class Glue : public Task, public Answers {
     return pool;
   }
 
-  void fill(std::span<const Row> rows, Batch& out) const {
+  /// language_weight > 0: prompts are told behind the answers.
+  void fill(std::span<const Row> rows, Batch& out, double language_weight = 0) const {
     SCALING_CHECK(!rows.empty());
     std::int64_t longest = 0;
     for (const Row& row : rows) longest = std::max(longest, padded_length(*row.question));
     out.examples = std::int64_t(rows.size());
     out.source_length = longest;
-    out.input_length = target_length_;
+    out.input_length = target_length_ + (language_weight > 0 ? longest : 0);
     out.source.assign(std::size_t(out.examples * out.source_length), 0);
     out.target.assign(std::size_t(out.examples * out.input_length), 0);
     out.weights.assign(out.target.size(), 0.0f);
@@ -294,6 +299,12 @@ class Glue : public Task, public Answers {
       if (!rows[i].is_counted) continue;
       std::fill_n(out.weights.begin() + first, told.size(), 1.0f);
       for (const int id : told) out.bytes += text_->tokenizer().bytes_of(id);
+      if (language_weight > 0 && !source.empty()) {
+        const std::int64_t behind = first + std::int64_t(told.size());
+        std::copy(source.begin(), source.end(), out.target.begin() + behind);
+        std::fill_n(out.weights.begin() + behind, source.size(),
+                    float(language_weight * double(told.size()) / double(source.size())));
+      }
     }
     shift_right(out.target, out.examples, out.input);
   }
@@ -323,10 +334,13 @@ Needs needs_of_glue(const TrainConfig& config) {
     longest = std::max(longest, answer.words.size());
   }
   // No tokenizer makes more pieces of a text than it has bytes.
-  const Lengths lengths{config.length, std::int64_t(longest) + kOpeningPieces};
+  require_within("language_weight", config.language_weight, 0, kMostLanguageWeight);
+  const Lengths evaluated{config.length, std::int64_t(longest) + kOpeningPieces};
+  Lengths trained = evaluated;
+  if (config.language_weight > 0) trained.input += config.length;
   return {.text = TextStore::Layout::table,
-          .trained = lengths,
-          .evaluated = lengths,
+          .trained = trained,
+          .evaluated = evaluated,
           .length_knobs = "length"};
 }
 

@@ -250,6 +250,43 @@ TEST(Glue, TargetsAreWordsWithoutAnEnd) {
   }
 }
 
+/// GPT's auxiliary loss: the mean over the prompt's tokens weighs half of the mean over the
+/// label's.
+TEST(Glue, PromptsAreToldBehindLabels) {
+  const Folder folder;
+  TrainConfig config = letters_config(folder, 0);
+  const auto plain = task_for(config, folder);
+  config.language_weight = 0.5;
+  const auto task = task_for(config, folder);
+  EXPECT_EQ(needs_of(config).trained.input, needs_of(letters_config(folder)).trained.input + 100);
+  Batch batch, without;
+  for (std::int64_t step = 0; step < 5; ++step) {
+    task->train_batch(step, 0, 1, batch);
+    plain->train_batch(step, 0, 1, without);
+    EXPECT_EQ(batch.source, without.source);
+    EXPECT_EQ(batch.input_length, 8 + batch.source_length);
+    EXPECT_LE(batch.input_length, needs_of(config).trained.input);
+    for (std::int64_t e = 0; e < batch.examples; ++e) {
+      const std::string source = source_of(batch, e, *task);
+      const std::string label = target_of(without, e, *plain);
+      EXPECT_EQ(target_of(batch, e, *task), label + source);
+      const auto weights = batch.weights.begin() + e * batch.input_length;
+      EXPECT_EQ(std::count(weights, weights + 8, 1.0f), 8);
+      EXPECT_NEAR(std::accumulate(weights + 8, weights + batch.input_length, 0.0), 4, 1e-5);
+      for (std::int64_t i = 8 + std::int64_t(source.size()); i < batch.input_length; ++i) {
+        EXPECT_EQ(weights[i], 0.0f);
+      }
+    }
+  }
+  task->validation_batch(0, 0, batch);
+  plain->validation_batch(0, 0, without);
+  EXPECT_EQ(batch.target, without.target);
+  EXPECT_EQ(task->identity(Purpose::comparison), plain->identity(Purpose::comparison));
+  EXPECT_NE(task->identity(Purpose::resuming), plain->identity(Purpose::resuming));
+  config.language_weight = -1;
+  expect_mentions(message_of([&] { needs_of(config); }), {"language_weight -1", "from 0 to 100"});
+}
+
 /// Of answers of several lengths the shorter are padded, without weight.
 TEST(Glue, PaddingHasNoWeight) {
   const Folder folder;
