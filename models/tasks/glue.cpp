@@ -152,10 +152,7 @@ class Glue : public Task, public Answers {
   }
 
   std::string identity(Purpose purpose) const override {
-    Needs needs = needs_;
-    // With prompts told behind labels or without: results may stand beside each other.
-    if (purpose == Purpose::comparison) needs.trained = needs.evaluated;
-    return text_identity(config_, needs, vocab_size_, *text_, purpose);
+    return text_identity(config_, needs_, vocab_size_, *text_, purpose);
   }
 
   std::string description() const override {

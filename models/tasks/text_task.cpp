@@ -27,7 +27,8 @@ std::string comparable(const TrainConfig& config, const Needs& needs, std::int64
   Hash all;
   all.number(content).number(validation_content);
   all.text(print_value(config.tokenizer)).number(std::uint64_t(vocab_size));
-  all.text(config.task).number(std::uint64_t(config.length)).number(target_length(needs.trained));
+  all.text(config.task).number(std::uint64_t(config.length));
+  all.number(target_length(needs.evaluated));
   if (!needs.recipe.empty()) all.text(needs.recipe);
   return hex_of(all.value());
 }

@@ -256,9 +256,10 @@ TEST(Glue, PromptsAreToldBehindLabels) {
   const Folder folder;
   TrainConfig config = letters_config(folder, 0);
   const auto plain = task_for(config, folder);
+  const std::int64_t label = needs_of(config).trained.input;
   config.language_weight = 0.5;
   const auto task = task_for(config, folder);
-  EXPECT_EQ(needs_of(config).trained.input, needs_of(letters_config(folder)).trained.input + 100);
+  EXPECT_EQ(needs_of(config).trained.input, label + 100);
   Batch batch, without;
   for (std::int64_t step = 0; step < 5; ++step) {
     task->train_batch(step, 0, 1, batch);
@@ -268,8 +269,8 @@ TEST(Glue, PromptsAreToldBehindLabels) {
     EXPECT_LE(batch.input_length, needs_of(config).trained.input);
     for (std::int64_t e = 0; e < batch.examples; ++e) {
       const std::string source = source_of(batch, e, *task);
-      const std::string label = target_of(without, e, *plain);
-      EXPECT_EQ(target_of(batch, e, *task), label + source);
+      const std::string words = target_of(without, e, *plain);
+      EXPECT_EQ(target_of(batch, e, *task), words + source);
       const auto weights = batch.weights.begin() + e * batch.input_length;
       EXPECT_EQ(std::count(weights, weights + 8, 1.0f), 8);
       EXPECT_NEAR(std::accumulate(weights + 8, weights + batch.input_length, 0.0), 4, 1e-5);
@@ -283,6 +284,9 @@ TEST(Glue, PromptsAreToldBehindLabels) {
   EXPECT_EQ(batch.target, without.target);
   EXPECT_EQ(task->identity(Purpose::comparison), plain->identity(Purpose::comparison));
   EXPECT_NE(task->identity(Purpose::resuming), plain->identity(Purpose::resuming));
+  // As a driver tells it before it reads the text.
+  EXPECT_EQ(data_identity(config, kVocab, folder / "cache", {}),
+            task->identity(Purpose::comparison));
   config.language_weight = -1;
   expect_mentions(message_of([&] { needs_of(config); }), {"language_weight -1", "from 0 to 100"});
 }
