@@ -27,7 +27,16 @@ sys.path[:0] = [str(ROOT / "plots"), str(ROOT / "tools")]
 import glue_hold_out  # noqa: E402
 import records as rec  # noqa: E402
 import training_curves  # noqa: E402
-from table_steps import CONFIGS, Curves, files_of, number_of, parser_of, require_texts, run, texts  # noqa: E402  # noqa: E402
+from table_steps import (  # noqa: E402
+    CONFIGS,
+    Curves,
+    files_of,
+    number_of,
+    parser_of,
+    require_texts,
+    run,
+    texts,
+)
 from table_steps import GLUE as FILES  # noqa: E402
 
 RATES_FROM = ("sst2", "qqp")

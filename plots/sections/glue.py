@@ -68,14 +68,20 @@ def experiments(records):
     return sorted(found, key=lambda e: known.index(task_of(e)) if task_of(e) in known else 99)
 
 
-def baseline(records, task, name, metric, items):
-    """The Value of a baseline that was scored on as many rows, or None."""
+def _baseline(records, task, name, metric, items):
+    """The record of a baseline that was scored on as many rows, or None."""
     for about in records.of(BASELINE):
         for threads in records.threads():
             record = records.get(about.name, f"{task}.{name}", threads, metric)
             if record and record["config"].get("examples") == items:
-                return of_record(record)
+                return record
     return None
+
+
+def baseline(records, task, name, metric, items):
+    """Its Value, or None."""
+    record = _baseline(records, task, name, metric, items)
+    return record and of_record(record)
 
 
 def items_of(experiment):
@@ -260,12 +266,8 @@ def title_of(records, task, items):
 
 def rows_to_learn_from(records, task, items):
     """Of the file that its baselines learnt from, 0 if they are not on record."""
-    for about in records.of(BASELINE):
-        for threads in records.threads():
-            record = records.get(about.name, f"{task}.majority", threads, JUDGED)
-            if record and record["config"].get("examples") == items:
-                return record["config"].get("learnt_from", 0)
-    return 0
+    record = _baseline(records, task, "majority", JUDGED, items)
+    return record["config"].get("learnt_from", 0) if record else 0
 
 
 def write(report, _own):
