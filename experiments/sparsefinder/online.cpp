@@ -1,6 +1,7 @@
 // Predictions inside the model's own forward.
 #include "experiments/sparsefinder/online.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace scaling {
@@ -62,16 +63,26 @@ double stratum_of(double sparsity) {
   return found;
 }
 
-std::vector<const SweepPoint*> online_points(const std::vector<SweepPoint>& points) {
-  std::vector<const SweepPoint*> chosen;
-  for (const double stratum : kStrata) {
+std::vector<const SweepPoint*> online_points(const std::vector<SweepPoint>& points,
+                                             double gold_sparsity) {
+  const auto best_where = [&points](const auto& is_wanted) {
     const SweepPoint* best = nullptr;
     for (const SweepPoint& point : points) {
-      if (stratum_of(point.mean.sparsity) != stratum) continue;
+      if (!is_wanted(point.mean.sparsity)) continue;
       if (!best || point.mean.recall > best->mean.recall) best = &point;
     }
-    if (best) chosen.push_back(best);
+    return best;
+  };
+  std::vector<const SweepPoint*> chosen;
+  const auto add = [&chosen](const SweepPoint* point) {
+    if (point && std::find(chosen.begin(), chosen.end(), point) == chosen.end()) {
+      chosen.push_back(point);
+    }
+  };
+  for (const double stratum : kStrata) {
+    add(best_where([stratum](double sparsity) { return stratum_of(sparsity) == stratum; }));
   }
+  add(best_where([gold_sparsity](double sparsity) { return sparsity >= gold_sparsity; }));
   return chosen;
 }
 

@@ -31,9 +31,11 @@ std::vector<OnlineSequence> run_online(const TeacherPlan& plan, const Teacher& t
 
 /// The lower end of the stratum of sparsity that a point is in; 0: of none.
 double stratum_of(double sparsity);
-/// Of a method's points one a stratum of sparsity, the one of the best recall there, by what is
-/// known offline: at most as many as kStrata has, the least sparse first.
-std::vector<const SweepPoint*> online_points(const std::vector<SweepPoint>& points);
+/// Of a method's points the one of the best recall in each stratum of sparsity, by what is known
+/// offline, the least sparse first: at most as many as kStrata has. Behind them the one of the best
+/// recall among those as sparse as the gold graphs, unless it is there already.
+std::vector<const SweepPoint*> online_points(const std::vector<SweepPoint>& points,
+                                             double gold_sparsity);
 inline constexpr double kStrata[] = {0.5,   0.6,  0.7,  0.8,  0.85, 0.9,
                                      0.925, 0.95, 0.96, 0.97, 0.98, 0.99};
 

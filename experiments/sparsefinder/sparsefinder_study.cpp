@@ -39,7 +39,7 @@ struct SparsefinderKnobs {
   std::int64_t length = 0, training_sequences = 200, sequences = 200;
   std::int64_t rank = 4, projection_batch = 16, projection_epochs = 10;
   double margin = 1, projection_rate = 0.01, projection_clip = 1;
-  std::int64_t cluster_points = 8192, cluster_rounds = 25, routing_rounds = 1;
+  std::int64_t cluster_points = 8192, cluster_rounds = 25, routing_rounds = 25;
   double routing_decay = 0.999;
   GlobalTokens globals = GlobalTokens::first;
   std::int64_t online = 0;
@@ -315,8 +315,13 @@ class SparsefinderStudy : public Study {
                      const SweepWatch& watch, Sink& sink) const {
     const std::vector<SweepPoint> points = sweep.run(method, watch);
     if (knobs_.online > 0) {
-      for (const SweepPoint* one : online_points(points)) {
-        record_online(point, method, *one, sweep, models, teacher, watch, sink);
+      double last = 0;
+      for (const SweepPoint* one : online_points(points, gold_sparsity)) {
+        // Strata rise; behind them comes the one at the gold sparsity.
+        const double stratum = stratum_of(one->mean.sparsity);
+        const std::string place = stratum <= last ? kGold : print_value(stratum);
+        last = stratum;
+        record_online(point, method, *one, place, sweep, models, teacher, watch, sink);
       }
     }
     const std::size_t windows = window_widths(method, plan_->length()).size();
@@ -346,9 +351,9 @@ class SparsefinderStudy : public Study {
     sink.close(point, frontier.metrics, extra);
   }
 
-  /// The model with the graphs of one configuration and window.
+  /// The model with the graphs of one configuration and window. place: a name for it.
   void record_online(const Point& point, const Method& method, const SweepPoint& of,
-                     const Sweep& sweep, const std::map<Source, std::vector<HeadModel>>& models,
+                     const std::string& place, const Sweep& sweep, const std::map<Source, std::vector<HeadModel>>& models,
                      const Teacher& teacher, const SweepWatch& watch, Sink& sink) const {
     const HeadPredictor predict = [&](std::int64_t sequence, std::int64_t head, const HeadSlice& q,
                                       const HeadSlice& k) {
@@ -368,7 +373,7 @@ class SparsefinderStudy : public Study {
     extra.config["offline_sparsity"] = of.mean.sparsity;
     std::vector<Metric> metrics;
     if (is_native(*plan_, method, knobs_.globals)) {
-      const double apart = native_difference(point, method, of, models, teacher, sequences);
+      const double apart = native_difference(point, method, of, place, models, teacher, sequences);
       metrics.push_back({"native_difference", "nats/token", {apart}});
     }
     metrics.push_back({kOnlineMetric, "nats/token", {log_perplexity(sequences)}});
@@ -378,14 +383,14 @@ class SparsefinderStudy : public Study {
   /// How far a sequence's loss moves at most where the model's attention predicts by itself, with
   /// projections in single precision; writes that model where it was asked for.
   double native_difference(const Point& point, const Method& method, const SweepPoint& of,
+                           const std::string& place,
                            const std::map<Source, std::vector<HeadModel>>& models,
                            const Teacher& teacher,
                            const std::vector<OnlineSequence>& sequences) const {
     const std::unique_ptr<Transformer> native = make_native_model(
         *plan_, method, models.at(method.source), of.configuration, of.width, knobs_.globals);
     if (!knobs_.models.empty()) {
-      const std::string name =
-          point.row + "." + print_value(stratum_of(of.mean.sparsity)) + ".safetensors";
+      const std::string name = point.row + "." + place + ".safetensors";
       write_native_model(*plan_, *native, (fs::path(knobs_.models) / name).string());
     }
     const std::vector<CrossEntropy> losses = teacher.losses_of(*native, knobs_.online);

@@ -18,8 +18,9 @@ namespace scaling {
 struct SweepSettings {
   ProjectionSettings projection;                            ///< its loss is that of the source
   std::int64_t cluster_points = 8192, cluster_rounds = 25;  ///< of a head's k-means
+  /// Of sim_routing's centroids, which begin at random: rounds enough to forget it.
   double routing_decay = 0.999;
-  std::int64_t routing_rounds = 1;
+  std::int64_t routing_rounds = 25;
   GlobalTokens globals = GlobalTokens::first;
   std::uint64_t seed = 1;
 };

@@ -169,6 +169,32 @@ class ClaimsTest(WithFolder):
         found = sparsefinder_claims.verdicts(records, "s_lm")
         self.assertEqual([found[claim].result for claim in ("c1", "c6", "c7")], [1, 1, 1])
 
+    def test_quality_at_the_gold_sparsity_lies_between_two_points(self):
+        # (denser than 0.91, sparser), in nats beyond the teacher's.
+        for extra, wanted in (((0.5, 0.9), 0), ((0.0, 0.9), None), ((0.0, 0.005), 1)):
+            for path in self.folder.glob("*.jsonl"):
+                path.unlink()
+            self.sweep("s_lm.1")
+            points = [(s, 0.9, 3.0 + e) for s, e in zip((0.86, 0.92), extra)]
+            self.online({"gold": [(0, 1, 3.0)], "distance": [(0.5, 1, 3.0), *points]})
+            judged = sparsefinder_claims.verdicts(self.differences(), "s_lm")["c7"]
+            self.assertEqual(judged.result, wanted)
+            self.assertEqual(len(judged.values), 2)
+
+    def test_controls_have_no_part_in_the_order_of_methods(self):
+        names = ("distance", "kmeans", "sim_routing", "sim_window", "sim_reformer")
+        point = [("theta", 1.0, {0: (0.5, 0.9)})]
+        self.sweep("s_lm.1", swept=SWEPT | dict.fromkeys(("oracle", "random_graph"), point))
+        # Of the methods the quality falls as recall rises; an oracle and random graphs at the ends would hide it.
+        ran = {name: [(0.91, 0.5 + 0.01 * i, 3.1 + 0.01 * i)] for i, name in enumerate(names)}
+        ends = {"oracle": [(0.91, 1.0, 3.0)], "random_graph": [(0.91, 0.1, 6.0)]}
+        self.online({"gold": [(0, 1, 3.0)], **ran, **ends})
+        pair = ("all", "gold")
+        found = sparsefinder_claims.difference(
+            self.differences(), "s_lm", pair, "rank_correlation"
+        )
+        self.assertAlmostEqual(found.value, -1.0, places=6)
+
     def test_an_interval_on_both_sides_is_inconclusive(self):
         wide = Value(0.1, "1", -0.1, 0.3, "ok", "c")
         sure = wide._replace(low=0.05)
