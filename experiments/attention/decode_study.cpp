@@ -32,7 +32,8 @@ struct StepKnobs {
     visit("contexts", k.contexts, "cached positions", Trait{.quick = "256,4096"});
     visit("kernels", k.kernels, "kernel set");
     visit("repeats", k.repeats, "decodes of a row, at most", Trait{.quick = "6"});
-    visit("time-budget", k.time_budget, "seconds of measuring a row", Trait{.quick = "1"});
+    visit("time-budget", k.time_budget, "seconds of measuring a row",
+          Trait{.quick = "1", .in_key = InKey::no});
     visit("sweep", k.sweep,
           "MiB that are read before each step, so that caches are empty of the row; 0: four times "
           "the last-level cache");
@@ -82,7 +83,7 @@ class AttentionDecodeStudy : public ModelStudy {
         point.against += "_c" + text;
         point.flags = {{"rows", row.name}, {"contexts", text}};
         const auto cache = double(DecodeCore::bytes_of(*make_self_attention(row.model), context));
-        point.seconds = planned_seconds(cache);
+        point.seconds = planned_seconds(cache, point.threads);
         point.plan = readable_bytes(cache);
         subjects_[point.row] = {row.model, context};
         points.push_back(std::move(point));
@@ -99,7 +100,7 @@ class AttentionDecodeStudy : public ModelStudy {
   void measure(Points group, Sink& sink) override {
     if (!team_) {
       team_ = std::make_unique<Team>(group.front()->threads);
-      elsewhere_ = std::make_unique<ColdMemory>(*team_, sweep_bytes());
+      elsewhere_ = std::make_unique<ColdMemory>(*team_, sweep_bytes(team_->threads()));
     }
     const KernelSet& kernels = find_kernel_set(knobs_.kernels);
     std::list<DecodeCore> cores;  // whose members stay where they are
@@ -140,14 +141,14 @@ class AttentionDecodeStudy : public ModelStudy {
 
   const Subject& subject_of(const Point& point) const { return subjects_.at(point.row); }
 
-  std::uint64_t sweep_bytes() const {
-    return knobs_.sweep > 0 ? std::uint64_t(knobs_.sweep) << 20 : more_than_caches_hold();
+  std::uint64_t sweep_bytes(int threads) const {
+    return knobs_.sweep > 0 ? std::uint64_t(knobs_.sweep) << 20 : more_than_caches_hold(threads);
   }
 
-  double planned_seconds(double cache) const {
+  double planned_seconds(double cache, int threads) const {
     // A trial, and a reading of the ceilings on either side.
     const double trial =
-        (kUntimedSteps + kTimedSteps + 2) * (double(sweep_bytes()) + cache) / kSweepRate;
+        (kUntimedSteps + kTimedSteps + 2) * (double(sweep_bytes(threads)) + cache) / kSweepRate;
     const double least = std::min(6, knobs_.repeats) * trial;
     return cache / kDrawRate +
            std::max(least, std::min(knobs_.time_budget + trial, knobs_.repeats * trial));

@@ -78,7 +78,7 @@ DecodeCandidate::DecodeCandidate(const DecodeModel& loaded, const KernelSet& ker
     replay_.emplace(std::move(*trace), decoder_.choices(), loaded_.row.tokens());
   }
   if (!loaded_.row.decode.cold) return;
-  const std::uint64_t bytes = more_than_caches_hold();
+  const std::uint64_t bytes = more_than_caches_hold(ceiling_team.threads());
   require_memory(bytes, "the memory that cold rows read between tokens", "free some");
   elsewhere_ = Arena(bytes);
   std::memset(elsewhere_.take(bytes), 1, bytes);

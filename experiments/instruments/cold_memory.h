@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "kernels/arena.h"
 #include "kernels/ceilings.h"
@@ -9,8 +11,13 @@
 
 namespace scaling {
 
-/// Bytes that leave nothing else in a last-level cache: four times what the system says of it.
-std::uint64_t more_than_caches_hold();
+/// Bytes of each last-level cache of a machine, as `folder` says, in no order; empty: it does not.
+std::vector<std::uint64_t> last_level_caches(const std::string& folder = "/sys/devices/system/cpu");
+
+/// Bytes that leave nothing else in last-level caches when so many threads read a part each: four
+/// times the largest, for every cache that the threads may share.
+std::uint64_t more_than_caches_hold(int threads,
+                                    const std::vector<std::uint64_t>& caches = last_level_caches());
 
 class ColdMemory {
  public:

@@ -2,12 +2,17 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "experiments/attention/decode_measure.h"
+#include "experiments/instruments/cold_memory.h"
 #include "experiments/study/record.h"
 #include "models/layers/catalog.h"
 #include "tests/experiments/driver_run.h"
@@ -96,8 +101,34 @@ TEST(DecodeCore, AStepAttends) {
   }
 }
 
+TEST(ColdMemory, CachesAreCountedOnce) {
+  const Folder folder;
+  const auto write = [&](const std::string& where, const std::string& level,
+                         const std::string& size, const std::string& shared) {
+    const auto index = std::filesystem::path(folder.path()) / where;
+    std::filesystem::create_directories(index);
+    for (const auto& [name, text] : {std::pair("level", level), std::pair("size", size),
+                                     std::pair("shared_cpu_list", shared)}) {
+      std::ofstream(index / name) << text << "\n";
+    }
+  };
+  write("cpu0/cache/index2", "2", "512K", "0");
+  write("cpu0/cache/index3", "3", "32768K", "0-1");
+  write("cpu1/cache/index3", "3", "32768K", "0-1");
+  write("cpu2/cache/index3", "3", "16M", "2");
+  write("cpu3/cache/index3", "3", "unknown", "3");
+  std::filesystem::create_directories(std::filesystem::path(folder.path()) / "cpufreq");
+  EXPECT_EQ(last_level_caches(folder.path()), (std::vector<std::uint64_t>{32 << 20, 16 << 20}));
+  EXPECT_TRUE(last_level_caches(folder.path() + "/none").empty());
+}
+
 TEST(ColdMemory, IsMoreThanCachesHold) {
-  EXPECT_GT(more_than_caches_hold(), std::uint64_t(1) << 20);
+  constexpr std::uint64_t kMiB = 1 << 20;
+  EXPECT_GT(more_than_caches_hold(1), kMiB);
+  EXPECT_EQ(more_than_caches_hold(16, {}), 1024 * kMiB) << "nothing is told";
+  EXPECT_EQ(more_than_caches_hold(2, {32 * kMiB}), 128 * kMiB) << "both threads share it";
+  EXPECT_EQ(more_than_caches_hold(8, {16 * kMiB, 32 * kMiB}), 256 * kMiB) << "a half for each";
+  EXPECT_EQ(more_than_caches_hold(1, {16 * kMiB, 32 * kMiB}), 128 * kMiB);
   Team team(1);
   EXPECT_GT(ColdMemory(team, 1 << 16).sweep(), 0);
   expect_mentions(message_of([&] { ColdMemory(team, std::uint64_t(1) << 60); }),
