@@ -2,8 +2,10 @@
 // One text, or one for each of a file of sources, which others score (experiments/scoring/).
 #include <algorithm>
 #include <cstdio>
+#include <fstream>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,6 +20,8 @@
 #include "kernels/kernels.h"
 #include "kernels/random.h"
 #include "models/tasks/catalog.h"
+#include "models/text/atomic_file.h"
+#include "models/text/boundaries.h"
 #include "models/text/hash.h"
 #include "models/text/line_file.h"
 #include "models/text/pair_chunks.h"
@@ -73,7 +77,7 @@ std::string target_text(const Tokenizer& tokenizer, const std::vector<int>& ids,
 
 GenerationOptions options_of(const GenerateKnobs& knobs, std::int64_t tokens) {
   return {.tokens = tokens,
-          .temperature = float(knobs.temperature),
+          .sampling = {float(knobs.temperature), int(knobs.top_k)},
           .length_penalty = knobs.length_penalty,
           .alpha = knobs.alpha,
           .block_trigrams = knobs.block_trigrams,
@@ -116,9 +120,15 @@ void check_texts(const GenerateKnobs& knobs, const ModelConfig& config) {
   if (config.decoder_only() && !knobs.source.empty()) {
     throw UserError("this model has no encoder that could read --source; give --prompt");
   }
-  if (config.decoder_only() && !knobs.sources.empty()) {
+  if (config.decoder_only() && !knobs.sources.empty() && knobs.cue.empty()) {
     throw UserError("this model has no encoder that could read --sources '" + knobs.sources +
-                    "'; name a checkpoint of the task pairs, or give --prompt");
+                    "'; say with --cue what stands between each and its text, such as --cue ' "
+                    "TL;DR:', or name a checkpoint of the task pairs");
+  }
+  if (!config.decoder_only() && !knobs.cue.empty()) {
+    throw UserError("--cue '" + knobs.cue +
+                    "' is for models without an encoder, but this one's reads the sources; leave "
+                    "it out");
   }
   if (!config.decoder_only() && knobs.source.empty() && knobs.sources.empty()) {
     throw UserError(
@@ -199,14 +209,66 @@ struct Counts {
   double seconds = 0;
 };
 
-/// As in training: with an end, or cut, which is counted; padded.
-std::vector<int> padded_source(const Tokenizer& tokenizer, const std::string& text,
-                               const ChunkShape& shape, Counts& counts) {
-  SourceIds source = lay_out_source(tokenizer, text, shape);
-  counts.source_tokens += source.tokens;
-  counts.cut_tokens += source.cut;
-  counts.cut_sources += is_cut(source.ids, shape);
-  return std::move(source.ids);
+/// Where the texts of sources go: into an encoder, or before a cue into a prompt.
+struct Room {
+  ChunkShape shape = {};      // of an encoder
+  std::int64_t prompt = 0;    // tokens of a source in a prompt; 0: an encoder reads it
+  std::vector<int> cue = {};  // of a prompt, behind them
+  std::int64_t tokens = 0;    // to generate
+
+  std::int64_t source() const { return prompt > 0 ? prompt : shape.source; }
+};
+
+Room room_of(const GenerateKnobs& options, const Lengths& lengths, std::int64_t paragraph_tokens,
+             const Tokenizer& tokenizer, bool has_tokens) {
+  if (options.cue.empty()) {
+    return {.shape = {.source = lengths.source, .paragraph = paragraph_tokens},
+            .tokens = has_tokens ? std::min(options.tokens, lengths.input) : lengths.input};
+  }
+  Room room{.tokens = options.tokens};
+  tokenizer.encode(options.cue, room.cue);
+  room.prompt = lengths.input - room.tokens - std::int64_t(room.cue.size());
+  if (room.prompt < 1) {
+    throw UserError("this model reads " + std::to_string(lengths.input) + " tokens, which --cue (" +
+                    std::to_string(room.cue.size()) + ") and --tokens " +
+                    std::to_string(options.tokens) +
+                    " leave no source room of; give fewer --tokens");
+  }
+  return room;
+}
+
+/// What a model is given of a source.
+struct Given {
+  std::vector<int> source, prompt;
+};
+
+/// As in training: with an end, or cut, which is counted; padded. Of a prompt the beginning.
+Given given_of(const Tokenizer& tokenizer, const std::string& text, const Room& room,
+               Counts& counts) {
+  Given given;
+  if (room.prompt == 0) {
+    SourceIds source = lay_out_source(tokenizer, text, room.shape);
+    counts.source_tokens += source.tokens;
+    counts.cut_tokens += source.cut;
+    counts.cut_sources += is_cut(source.ids, room.shape);
+    given.source = std::move(source.ids);
+    return given;
+  }
+  tokenizer.encode(text, given.prompt);
+  const std::size_t all = given.prompt.size();
+  given.prompt.resize(std::min(all, std::size_t(room.prompt)));
+  counts.source_tokens += all;
+  counts.cut_tokens += all - given.prompt.size();
+  counts.cut_sources += all > given.prompt.size();
+  given.prompt.insert(given.prompt.end(), room.cue.begin(), room.cue.end());
+  return given;
+}
+
+/// The first sentences of a text; 0: all.
+void keep_sentences(const Boundaries& boundaries, std::int64_t most, std::vector<int>& ids) {
+  if (most == 0 || ids.empty()) return;
+  const std::vector<int> starts = boundaries.of(ids).sentences;
+  if (std::int64_t(starts.size()) > most) ids.resize(std::size_t(starts[std::size_t(most)]));
 }
 
 /// A line has no line ends within.
@@ -226,7 +288,8 @@ std::string made_of(const GenerateKnobs& options, const Tokenizer& tokenizer,
   for (const std::string& source : sources) texts.text(source);
   std::string how = "the likeliest token each time";
   if (options.temperature > 0) {
-    how = "temperature " + print_value(options.temperature) + ", seed " +
+    how = "temperature " + print_value(options.temperature) +
+          (options.top_k > 0 ? ", top_k " + std::to_string(options.top_k) : "") + ", seed " +
           std::to_string(options.seed);
   }
   if (options.beam > 0) {
@@ -235,6 +298,8 @@ std::string made_of(const GenerateKnobs& options, const Tokenizer& tokenizer,
     if (options.length_penalty != LengthPenalty::none) how += " " + print_value(options.alpha);
     if (options.block_trigrams) how += ", block_trigrams";
   }
+  if (!options.cue.empty()) how += ", cue " + hex_of(Hash().text(options.cue).value());
+  if (options.sentences > 0) how += ", sentences " + std::to_string(options.sentences);
   return "checkpoint " + content_of(options.checkpoint) + ", tokenizer " + tokenizer.identity() +
          ", sources " + hex_of(texts.value()) + ", tokens " + std::to_string(tokens) + ", " + how +
          ", weight_type " + name_of(options.weight_type) + ", kernels " + options.kernels;
@@ -247,31 +312,50 @@ std::uint64_t seed_of(std::uint64_t seed, std::uint64_t line) {
   return (std::uint64_t(bits[1]) << 32) | bits[0];
 }
 
-void report(const Counts& counts, const Lengths& lengths, std::int64_t tokens, int threads) {
+void report(const Counts& counts, const Room& room, int threads) {
   if (counts.texts == 0) return;
   std::fprintf(stderr, "%s, %.3g tokens each with their ends, %.3g ms a token on %d threads\n",
                plural(counts.texts, "text").c_str(), double(counts.sampled) / double(counts.texts),
                1e3 * counts.seconds / double(counts.sampled), threads);
   std::fprintf(stderr, "%s cut at %lld tokens (%s of %s tokens), ",
-               plural(counts.cut_sources, "source").c_str(), static_cast<long long>(lengths.source),
+               plural(counts.cut_sources, "source").c_str(), static_cast<long long>(room.source()),
                scaled(double(counts.cut_tokens)).c_str(),
                scaled(double(counts.source_tokens)).c_str());
   std::fprintf(stderr, "%s without an end at %lld; %s in texts made spaces\n",
-               plural(counts.unended, "text").c_str(), static_cast<long long>(tokens),
+               plural(counts.unended, "text").c_str(), static_cast<long long>(room.tokens),
                plural(counts.line_ends, "line end").c_str());
+}
+
+/// Adds up what texts have cost in <out>.cost.json, whose rate scorers record beside their scores;
+/// what other numbers of threads have cost is forgotten.
+void note_cost(const std::string& out, const Counts& counts, int threads) {
+  const std::string path = out + ".cost.json";
+  std::ifstream before(path);
+  nlohmann::ordered_json cost = nlohmann::ordered_json::parse(before, nullptr, false);
+  if (!cost.is_object() || cost.value("threads", 0) != threads) {
+    cost = {{"threads", threads}, {"texts", 0}, {"tokens", 0}, {"seconds", 0.0}};
+  }
+  cost["texts"] = cost.value("texts", std::uint64_t(0)) + counts.texts;
+  cost["tokens"] = cost.value("tokens", std::int64_t(0)) + counts.sampled;
+  cost["seconds"] = cost.value("seconds", 0.0) + counts.seconds;
+  const std::string text = cost.dump() + "\n";
+  AtomicFile file(path);
+  file.write(text.data(), text.size());
+  file.commit();
 }
 
 /// A text for each source, into a file.
 int generate_lines(const GenerateKnobs& options, const CheckpointInfo& info, const Lengths& lengths,
                    std::int64_t paragraph_tokens, const Tokenizer& tokenizer, int threads,
                    bool has_tokens) {
-  const ChunkShape shape{.source = lengths.source, .paragraph = paragraph_tokens};
-  const std::int64_t tokens = has_tokens ? std::min(options.tokens, lengths.input) : lengths.input;
+  const Room room = room_of(options, lengths, paragraph_tokens, tokenizer, has_tokens);
+  const Boundaries boundaries(tokenizer);
   const KernelSet& kernels = find_kernel_set(options.kernels);
   const std::vector<std::string> sources =
       read_sources(options.sources, split_at_commas(options.text_key));
   if (sources.empty()) throw UserError("'" + options.sources + "' has no texts to read");
-  LineFile out(options.out, made_of(options, tokenizer, sources, tokens));
+  LineFile out(options.out, made_of(options, tokenizer, sources, room.tokens));
+  if (out.lines() == 0) std::remove((options.out + ".cost.json").c_str());
   if (out.lines() > 0) {
     std::fprintf(stderr, "%s has %llu of %zu texts already\n", options.out.c_str(),
                  static_cast<unsigned long long>(out.lines()), sources.size());
@@ -282,23 +366,27 @@ int generate_lines(const GenerateKnobs& options, const CheckpointInfo& info, con
   Team team(threads);
   model.allocate(team, kernels.dense_layout);
   load_weights(options.checkpoint, model.parameters());
-  Decoder decoder(model, kernels, team, rows_of(options), tokens, lengths.source);
-  const GenerationOptions how = options_of(options, tokens);
+  const std::int64_t window = room.prompt + std::int64_t(room.cue.size()) + room.tokens;
+  Decoder decoder(model, kernels, team, rows_of(options), window, room.shape.source);
+  const GenerationOptions how = options_of(options, room.tokens);
   Counts counts;
   while (out.lines() < sources.size()) {
-    const std::vector<int> source =
-        padded_source(tokenizer, sources[std::size_t(out.lines())], shape, counts);
+    const Given given = given_of(tokenizer, sources[std::size_t(out.lines())], room, counts);
     decoder.set_sampling_seed(seed_of(options.seed, out.lines()));
-    const Generated text = options.beam > 0 ? search_text(decoder, source, {}, how)
-                                            : continue_prompt(decoder, source, {}, tokens, how);
+    Generated text = options.beam > 0
+                         ? search_text(decoder, given.source, given.prompt, how)
+                         : continue_prompt(decoder, given.source, given.prompt, window, how);
     if (interrupt_arrived()) break;  // this one may be cut off
+    text.ids.erase(text.ids.begin(), text.ids.begin() + std::ptrdiff_t(given.prompt.size()));
+    keep_sentences(boundaries, options.sentences, text.ids);
     ++counts.texts;
     counts.sampled += text.sampled;
     counts.seconds += text.seconds;
     counts.unended += !text.has_ended;
     out.add(line_of(tokenizer.decode(text.ids), counts));
   }
-  report(counts, lengths, tokens, threads);
+  report(counts, room, threads);
+  if (counts.texts > 0) note_cost(options.out, counts, threads);
   if (out.lines() == sources.size()) return 0;
   std::fprintf(stderr, "interrupted after %llu of %zu; the same command continues\n",
                static_cast<unsigned long long>(out.lines()), sources.size());

@@ -13,10 +13,11 @@
 namespace scaling {
 
 struct GenerateKnobs {
-  std::string checkpoint, tokenizer, prompt, source, sources, out;
+  std::string checkpoint, tokenizer, prompt, source, sources, cue, out;
   std::string text_key = "text";
-  std::int64_t tokens = 100;
+  std::int64_t tokens = 100, sentences = 0;
   double temperature = 0;
+  std::int64_t top_k = 0;
   std::uint64_t seed = 1;
   std::int64_t beam = 0;
   LengthPenalty length_penalty = LengthPenalty::none;
@@ -38,12 +39,19 @@ struct GenerateKnobs {
     visit("sources", k.sources,
           "in place of source a file of them, one a line or in JSON lines; a text for each into "
           "--out");
+    visit("cue", k.cue,
+          "of sources, where the model has no encoder: what stands behind each, such as ' TL;DR:', "
+          "before the text that is written");
     visit("out", k.out,
           "of sources: the texts, one a line; what the file has already of the same run is "
           "continued");
     visit("text_key", k.text_key, "of sources in JSON lines: keys of the text, comma between");
-    visit("tokens", k.tokens, "to generate, at most; of sources the model's target length");
+    visit("tokens", k.tokens,
+          "to generate, at most; of sources that an encoder reads, the model's target length");
+    visit("sentences", k.sentences, "of each text of sources, so many at most; 0: all of them");
     visit("temperature", k.temperature, "0: the likeliest token each time");
+    visit("top_k", k.top_k,
+          "of the likeliest tokens that may be drawn at a temperature above 0; 0: any may");
     visit("seed", k.seed, "of the draws at a temperature above 0");
     visit("beam", k.beam,
           "hypotheses of a beam search for the likeliest text; 0: one token after the other");
@@ -57,6 +65,8 @@ struct GenerateKnobs {
     visit("kernels", k.kernels, "kernel set");
   }
 };
+
+inline constexpr std::int64_t kMostTopK = 1 << 20;
 
 /// Flags that were given, with their texts.
 using GivenFlags = std::map<std::string, std::string>;
@@ -86,9 +96,25 @@ inline void check_beam(const GenerateKnobs& knobs, const GivenFlags& given) {
   }
 }
 
+inline void check_draws(const GenerateKnobs& knobs, const GivenFlags& given) {
+  if (!(knobs.temperature >= 0 && knobs.temperature <= 100)) {
+    throw UserError("--temperature is " + std::to_string(knobs.temperature) +
+                    " but must be in [0, 100]; 0 takes the likeliest token each time");
+  }
+  if (knobs.top_k < 0 || knobs.top_k > kMostTopK) {
+    throw UserError("--top_k is " + std::to_string(knobs.top_k) + " but must be in [0, " +
+                    std::to_string(kMostTopK) + "]; 0 draws from all tokens");
+  }
+  if (given.count("top_k") > 0 && knobs.temperature == 0) {
+    throw UserError("--top_k " + given.at("top_k") +
+                    " is of tokens to draw from, but at temperature 0 none is drawn; add "
+                    "--temperature 1");
+  }
+}
+
 inline void check_sources(const GenerateKnobs& knobs, const GivenFlags& given) {
   if (knobs.sources.empty()) {
-    for (const char* flag : {"out", "text_key"}) {
+    for (const char* flag : {"out", "text_key", "cue", "sentences"}) {
       if (given.count(flag) == 0) continue;
       throw UserError(std::string("--") + flag + " is for a file of sources; add --sources FILE");
     }
@@ -98,6 +124,10 @@ inline void check_sources(const GenerateKnobs& knobs, const GivenFlags& given) {
     if (given.count(flag) == 0) continue;
     throw UserError(std::string("--") + flag + " is one text, but --sources '" + knobs.sources +
                     "' has its own; leave one of them out");
+  }
+  if (knobs.sentences < 0) {
+    throw UserError("--sentences is " + std::to_string(knobs.sentences) +
+                    " but must be at least 0; 0 keeps all of a text");
   }
   if (knobs.out.empty()) {
     throw UserError("--out is missing; name a file for the texts that --sources '" + knobs.sources +
@@ -113,10 +143,7 @@ inline void check(const GenerateKnobs& knobs, const GivenFlags& given) {
   if (knobs.tokens < 1) {
     throw UserError("--tokens is " + std::to_string(knobs.tokens) + " but must be at least 1");
   }
-  if (!(knobs.temperature >= 0 && knobs.temperature <= 100)) {
-    throw UserError("--temperature is " + std::to_string(knobs.temperature) +
-                    " but must be in [0, 100]; 0 takes the likeliest token each time");
-  }
+  check_draws(knobs, given);
   check_beam(knobs, given);
   check_sources(knobs, given);
 }

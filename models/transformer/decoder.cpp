@@ -36,7 +36,7 @@ void Decoder::step_of_thread(int thread) {
   mean_of_streams(mine);
   stack_.norm.step(ctx, mine.x, mine.step.normed);
   model_.loss().step(ctx, loss_state_.get(), mine.step.normed, logits_.data());
-  sampler_.sample(ctx, logits_.data(), temperature_, next_.data());
+  sampler_.sample(ctx, logits_.data(), sampling_, next_.data());
   if (thread != 0) return;
   timing_ = {seconds_since(start), std::chrono::duration<double>(last_block - first_block).count() /
                                        double(stack_.blocks.size())};
@@ -98,10 +98,10 @@ StepContext Decoder::context(int thread, std::int64_t at, const int* ids) {
           .clock = is_profiling_ && thread == 0 ? &clock_ : nullptr};
 }
 
-StepTiming Decoder::step(const std::vector<int>& ids, std::vector<int>& next, float temperature) {
+StepTiming Decoder::step(const std::vector<int>& ids, std::vector<int>& next, Sampling how) {
   SCALING_CHECK(int(ids.size()) == tokens_ && position_ < capacity_ && has_begun_);
   ids_ = &ids;
-  temperature_ = temperature;
+  sampling_ = how;
   team_.run(job_);
   next.assign(next_.begin(), next_.end());
   ++position_;

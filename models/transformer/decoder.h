@@ -42,10 +42,8 @@ class Decoder {
   /// sweeps.
   void pretend_position(std::int64_t length);
 
-  /// Consumes one id per sequence at the current position, writes the next ids (greedy if
-  /// temperature is 0, else sampled from softmax(logits / temperature) with Gumbel noise of the
-  /// seed).
-  StepTiming step(const std::vector<int>& ids, std::vector<int>& next, float temperature = 0);
+  /// Consumes one id per sequence at the current position, writes the next ids.
+  StepTiming step(const std::vector<int>& ids, std::vector<int>& next, Sampling how = {});
   /// Between two steps: sequence i goes on from what sequence source[i] was, one of [0, tokens());
   /// several may go on from one. What the last step left, logits() and touched_rows(), stays.
   void reorder(std::span<const int> source);
@@ -112,7 +110,7 @@ class Decoder {
   // The step that runs.
   const std::vector<int>* ids_ = nullptr;
   std::vector<int> next_;
-  float temperature_ = 0;
+  Sampling sampling_;
   StepTiming timing_;
 };
 

@@ -20,7 +20,7 @@ Generated continue_prompt(Decoder& decoder, const std::vector<int>& source,
     const auto given = std::int64_t(context.size());
     for (std::int64_t t = 0; t < window && all.sampled < options.tokens; ++t) {
       if (options.is_interrupted && options.is_interrupted()) return all;
-      const StepTiming timing = decoder.step(ids, next, options.temperature);
+      const StepTiming timing = decoder.step(ids, next, options.sampling);
       ids[0] = t < given ? context[std::size_t(t)] : next[0];
       if (t < given) continue;
       ++all.sampled;

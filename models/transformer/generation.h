@@ -15,7 +15,7 @@ inline constexpr int kEndOfText = 1;
 
 struct GenerationOptions {
   std::int64_t tokens = 100;  ///< after the prompt, at most, the end included
-  float temperature = 0;      ///< 0: the likeliest token each time
+  Sampling sampling;          ///< of texts that are not searched for
   /// Of beam search; as in BeamOptions.
   LengthPenalty length_penalty = LengthPenalty::none;
   double alpha = 0.6;

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -140,6 +141,13 @@ TEST(GenerateFile, OneLineASourceByTheDefinition) {
   expect_mentions(rest.text, {"has 2 of 5", "3 texts"});
   EXPECT_EQ(contents(out), as_lines(expected));
 
+  // What the texts cost, all three times together.
+  const auto cost = nlohmann::json::parse(contents(out + ".cost.json"));
+  EXPECT_EQ(cost.at("texts"), 8);
+  EXPECT_EQ(cost.at("threads"), 1);
+  EXPECT_GE(cost.at("tokens"), 8);
+  EXPECT_GT(cost.at("seconds"), 0);
+
   // The same sources as objects; fewer tokens; another weight type.
   std::ofstream objects(folder / "test.jsonl");
   for (const std::string& source : kSources) objects << R"({"article": ")" << source << "\"}\n";
@@ -182,6 +190,75 @@ TEST(GenerateFile, SearchesAndDrawsALineAtATime) {
   EXPECT_NE(texts("drawn2", "test.en", "--temperature 1 --seed 2"), drawn);
   std::ofstream(folder / "drawn") << drawn.substr(0, drawn.find('\n') + 1);
   EXPECT_EQ(texts("drawn", "test.en", "--temperature 1"), drawn);
+}
+
+/// GPT-2's summaries: an article, a cue, and what such a text goes on with.
+TEST(GenerateFile, AModelWithoutAnEncoderGoesOnBehindACue) {
+  const Folder folder;
+  const std::string causal = R"({"task": "causal", "length": "48"})";
+  const Untrained made = untrained(folder, "causal.ckpt", 1, 0, causal);
+  std::ofstream(folder / "test.en") << as_lines(kSources);
+  const std::string command = "--checkpoint " + quoted(made.checkpoint) + "--sources " +
+                              quoted(folder / "test.en") + "--cue ' So:' --out ";
+  const std::string few = " --tokens 20 ";
+  const Outcome outcome = generate(command + quoted(folder / "texts") + few);
+  ASSERT_EQ(outcome.status, 0) << outcome.text;
+  // 48 positions less 20 and 4 leave 24: of 34 bytes ten are cut.
+  expect_mentions(outcome.text, {"5 texts", "1 source cut at 24 tokens (10 of 72 tokens)"});
+  // One text at a time comes to the same.
+  std::string expected;
+  for (const std::string& source : kSources) {
+    const Outcome one = generate("--checkpoint " + quoted(made.checkpoint) +
+                                 "--tokens 20 --prompt " + quoted(source.substr(0, 24) + " So:"));
+    ASSERT_EQ(one.status, 0) << one.text;
+    const std::size_t begin = std::min(source.size(), std::size_t(24)) + 4;
+    std::string text = one.text.substr(0, one.text.find(" ms each on"));
+    text = text.substr(begin, text.rfind('\n') - begin);
+    for (char& c : text) c = c == '\n' || c == '\r' ? ' ' : c;
+    expected += text + "\n";
+  }
+  EXPECT_EQ(contents(folder / "texts"), expected);
+
+  const std::string drawn = command + quoted(folder / "drawn") + "--temperature 1 --top_k 2" + few;
+  EXPECT_EQ(generate(drawn).status, 0);
+  EXPECT_NE(contents(folder / "drawn"), expected);
+  EXPECT_EQ(generate(drawn + "--seed 2").status, 2) << "another run";
+  EXPECT_EQ(generate(command + quoted(folder / "one") + "--temperature 1 --top_k 1" + few).status,
+            0);
+  EXPECT_EQ(contents(folder / "one"), expected) << "of one there is no choice";
+
+  for (const auto& [arguments, words] :
+       {std::pair(command + quoted(folder / "x") + "--tokens 44", "leave no source room"),
+        std::pair("--checkpoint " + quoted(made.checkpoint) + "--sources " +
+                      quoted(folder / "test.en") + "--out " + quoted(folder / "x"),
+                  "say with --cue"),
+        std::pair("--checkpoint " + quoted(of_pairs(folder).checkpoint) + "--sources " +
+                      quoted(folder / "test.en") + "--cue x --out " + quoted(folder / "x"),
+                  "reads the sources"),
+        std::pair(command + quoted(folder / "x") + "--sentences -1" + few, "--sentences is -1")}) {
+    const Outcome refused = generate(arguments);
+    EXPECT_EQ(refused.status, 2) << refused.text;
+    expect_mentions(refused.text, {words});
+  }
+}
+
+/// Sentences of pieces as of bytes: behind a full stop.
+TEST(GenerateFile, KeepsTheFirstSentences) {
+  const Folder folder;
+  const Untrained made = of_pairs(folder);
+  std::ofstream(folder / "test.en") << as_lines(kSources);
+  const auto texts = [&](const std::string& more) {
+    fs::remove(folder / "texts");
+    fs::remove(folder / "texts.made_of");
+    const Outcome outcome = generate("--checkpoint " + quoted(made.checkpoint) + "--sources " +
+                                     quoted(folder / "test.en") + "--out " +
+                                     quoted(folder / "texts") + "--temperature 1 " + more);
+    EXPECT_EQ(outcome.status, 0) << outcome.text;
+    return contents(folder / "texts");
+  };
+  const std::string all = texts("");
+  EXPECT_EQ(texts("--sentences 100"), all);
+  EXPECT_LE(texts("--sentences 1").size(), all.size());
 }
 
 TEST(GenerateFile, NeverMixesTwoRuns) {

@@ -228,7 +228,7 @@ TEST(DecoderTest, FreeRunningRepeatsItselfAndForgetsBetweenDecodes) {
       decoder.begin(kSource);
       std::vector<int> ids(2, 0), next, all;
       for (int t = 0; t < 12; ++t) {
-        const StepTiming timing = decoder.step(ids, next, temperature);
+        const StepTiming timing = decoder.step(ids, next, {.temperature = temperature});
         EXPECT_GT(timing.block_seconds, 0);
         EXPECT_GT(timing.token_seconds, 2 * timing.block_seconds);
         if (temperature == 0) {
@@ -369,7 +369,7 @@ TEST(ModelTest, WithoutEncoderItsOutputIsDrawnFromTheSeed) {
   EXPECT_NEAR(drawn.squaredNorm() / float(drawn.size()), 1, 0.3);
 }
 
-std::vector<int> frequencies(const std::vector<float>& logits, float temperature, int threads) {
+std::vector<int> frequencies(const std::vector<float>& logits, Sampling how, int threads) {
   constexpr int kDraws = 20000;
   Sampler sampler(std::int64_t(logits.size()), 1, threads, 3);
   std::vector<int> seen(logits.size(), 0);
@@ -378,7 +378,7 @@ std::vector<int> frequencies(const std::vector<float>& logits, float temperature
   team.run([&](int thread) {
     for (int position = 0; position < kDraws; ++position) {
       const StepContext ctx{kernels(), team.barrier(), thread, threads, 1, position, nullptr};
-      sampler.sample(ctx, logits.data(), temperature, &id);
+      sampler.sample(ctx, logits.data(), how, &id);
       if (thread == 0) ++seen[std::size_t(id)];
       ctx.sync();
     }
@@ -392,15 +392,38 @@ TEST(SamplerTest, DrawsFromTheSoftmax) {
   std::vector<float> logits(40, -1e9f);
   for (std::size_t i = 0; i < p.size(); ++i) logits[10 * i] = std::log(p[i]);
   for (const float temperature : {1.0f, 0.5f}) {
-    const std::vector<int> seen = frequencies(logits, temperature, 2);
-    EXPECT_EQ(seen, frequencies(logits, temperature, 1)) << "draws depend on the threads";
+    const std::vector<int> seen = frequencies(logits, {temperature}, 2);
+    EXPECT_EQ(seen, frequencies(logits, {temperature}, 1)) << "draws depend on the threads";
     float sum = 0;
     for (const float v : p) sum += std::pow(v, 1 / temperature);
     for (std::size_t i = 0; i < p.size(); ++i) {
       EXPECT_NEAR(seen[10 * i] / 20000.0, std::pow(p[i], 1 / temperature) / sum, 0.015);
     }
   }
-  EXPECT_EQ(frequencies(logits, 0, 2)[0], 20000) << "temperature 0 is the argmax";
+  EXPECT_EQ(frequencies(logits, {}, 2)[0], 20000) << "temperature 0 is the argmax";
+}
+
+TEST(SamplerTest, DrawsAmongTheLikeliest) {
+  // 0.4, 0.1, 0.2, 0.1, 0.2: of equal ones the lower id is the likelier.
+  const std::vector<float> p = {0.4f, 0.1f, 0.2f, 0.1f, 0.2f};
+  std::vector<float> logits(40, -1e9f);
+  for (std::size_t i = 0; i < p.size(); ++i) logits[8 * i] = std::log(p[i]);
+  for (const auto& [most, kept] :
+       {std::pair(1, std::vector<std::size_t>{0}), std::pair(2, std::vector<std::size_t>{0, 2}),
+        std::pair(4, std::vector<std::size_t>{0, 1, 2, 4})}) {
+    const std::vector<int> seen = frequencies(logits, {1, most}, 2);
+    EXPECT_EQ(seen, frequencies(logits, {1, most}, 1)) << "draws depend on the threads";
+    float sum = 0;
+    int drawn = 0;
+    for (const std::size_t i : kept) sum += p[i];
+    for (const std::size_t i : kept) {
+      EXPECT_NEAR(seen[8 * i] / 20000.0, p[i] / sum, 0.015) << most;
+      drawn += seen[8 * i];
+    }
+    EXPECT_EQ(drawn, 20000) << most;
+  }
+  EXPECT_EQ(frequencies(logits, {1, 40}, 2), frequencies(logits, {1}, 2)) << "all of them";
+  EXPECT_EQ(frequencies(logits, {0, 3}, 2)[0], 20000);
 }
 
 TEST(InitializeTest, DrawsAreTheCounterBasedOnes) {
