@@ -55,6 +55,23 @@ std::string value_of(std::istream&& in, const std::string& name) {
   return "";
 }
 
+/// What the checkout's sources hold, as the build notes it (cmake/built_from.cmake); empty: git
+/// does not tell.
+std::string sources_now() {
+  const std::string list =
+      git_command() + "ls-files --cached --others --exclude-standard -- " + SCALING_BUILD_SOURCES;
+  std::string names, hashes;
+  const bool told =
+      run_command(list + " 2>/dev/null", &names) &&
+      run_command(list + " | " + git_command() + "hash-object --stdin-paths 2>/dev/null", &hashes);
+  return told ? names + hashes : "";
+}
+
+std::string sources_at_build() {
+  std::ifstream noted(std::string(SCALING_BUILD_BINARY_DIR) + "/built_from");
+  return {std::istreambuf_iterator<char>(noted), {}};
+}
+
 std::string program_fingerprint() {
   std::ifstream in("/proc/self/exe", std::ios::binary);
   return fingerprint(std::string(std::istreambuf_iterator<char>(in), {}));
@@ -126,7 +143,12 @@ Provenance read_provenance() {
   p.program = program_fingerprint();
   std::error_code error;
   const std::string path = std::filesystem::read_symlink("/proc/self/exe", error).string();
-  p.is_of_tree = path.rfind(std::string(SCALING_BUILD_BINARY_DIR) + "/", 0) == 0;
+  if (path.rfind(std::string(SCALING_BUILD_BINARY_DIR) + "/", 0) == 0) {
+    const std::string now = sources_now();
+    p.is_of_tree = now.empty() || now == sources_at_build();
+    p.is_stale = !p.is_of_tree;
+    p.dirty = p.dirty || p.is_stale;
+  }
   p.compiler = SCALING_BUILD_COMPILER;
   p.flags = SCALING_BUILD_FLAGS;
 #ifdef SCALING_NATIVE

@@ -9,9 +9,11 @@ namespace scaling {
 
 struct Provenance {
   std::string commit;       ///< 12 digits, or "unknown" outside a git checkout
-  bool dirty = false;       ///< the tree differs from the commit, results/ and plots/ not counted
+  bool dirty = false;       ///< the tree differs from the commit, results/ and plots/ not counted,
+                            ///< or the program was built from other sources than are there now
   std::string program;      ///< fingerprint of the running program's file
-  bool is_of_tree = false;  ///< that file is in the tree's build folder, not one of its own
+  bool is_of_tree = false;  ///< that file is in the tree's build folder, and of the sources there
+  bool is_stale = false;    ///< it is there, and of other sources than the tree holds now
   std::string compiler;     ///< "GNU 12.2.0"
   std::string flags;
   bool native = false;  ///< compiled for this machine's instruction set

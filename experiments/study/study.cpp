@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <new>
@@ -23,8 +25,14 @@ namespace {
 void keep_machine_to_itself() {
   const std::string path =
       (std::filesystem::temp_directory_path() / "scaling_timed_shard.lock").string();
-  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (file >= 0 && ::flock(file, LOCK_EX | LOCK_NB) == 0) return;
+  int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (file < 0) file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);  // another user's
+  if (file < 0) {
+    throw UserError("cannot open '" + path + "' (" + std::strerror(errno) +
+                    "), which keeps timed studies of one machine apart; delete it, or have its "
+                    "owner do so");
+  }
+  if (::flock(file, LOCK_EX | LOCK_NB) == 0) return;
   throw UserError("another shard of a timed study runs on this machine (it holds '" + path +
                   "'), and both would be slower; run it elsewhere, or one after the other");
 }
@@ -57,6 +65,12 @@ class Run {
       return 0;
     }
     if (const std::optional<int> status = study_.instead(points_)) return *status;
+    if (identity_.provenance().is_stale) {
+      std::fputs(
+          "note: this program was built from other sources than the checkout has now; its records "
+          "will count as of an edited tree, until ./build.sh has built it anew\n",
+          stderr);
+    }
     RecordFile records(prepare_results_dir(options_.results, machine), file_.experiment);
     if (info_.timed && options_.shards > 1) keep_machine_to_itself();
     const int status = measure(records);

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "experiments/study/interrupt.h"
+#include "experiments/study/provenance.h"
 #include "experiments/study/study.h"
 #include "kernels/check.h"
 #include "tests/experiments/driver_run.h"
@@ -444,6 +445,13 @@ TEST(Shards, OfATimedStudyDoNotShareAMachine) {
   expect_mentions(shard.text, {"another shard of a timed study", path});
   ::close(file);
   EXPECT_EQ(run_driver("ceilings", flags + " --shard 0/2").status, 0);
+}
+
+/// What the build noted is what is asked for here.
+TEST(Provenance, ProgramsAreOfTheSourcesThatAreThere) {
+  const Provenance p = read_provenance();
+  EXPECT_TRUE(p.is_of_tree) << "build all of it anew: ./build.sh";
+  EXPECT_FALSE(p.is_stale);
 }
 
 }  // namespace
