@@ -52,7 +52,7 @@ class Plan(Abstracts):
         yield self.curve(f"{PRETRAIN}.cfg", *texts(self.args.text, self.args.validation))
 
     def finetune(self):
-        articles = texts(part(self.args.articles, "train"), part(self.args.articles, "valid"))
+        articles = texts(part(self.articles, "train"), part(self.articles, "valid"))
         for name, own in ((QQP, self.glue_texts("qqp")), (SUMPUBMED, articles)):
             for row in rows_of(CONFIGS / f"{name}.cfg"):
                 weights = self.weights(PRETRAIN, row)
@@ -70,10 +70,7 @@ class Plan(Abstracts):
 
     def score(self):
         yield from super().score()
-        own = {row: [path for *_, path in files] for row, files in self.written().items()}
-        for row, paths in own.items():
-            if row != CONTROL:
-                yield self.scored(row, paths, "--against", *own[CONTROL])
+        yield from self.compared(CONTROL)
 
 
 def parse(arguments=None):

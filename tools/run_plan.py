@@ -5,7 +5,7 @@
   --quick         under ten minutes on two cores: fewer rows, fewer repeats, no curves
   --smoke         about a minute: tiny shapes into a temporary folder, to see that everything runs
   --peers         also PyTorch, JAX, ggml, MKL and oneDNN on the same block, and PyTorch's training step beside ours
-                  (installs them under build/peers, about 9 GB): an hour and a half more, 6 minutes with --quick
+                  (installs them under build/peers, about 12 GB): an hour and a half more, 6 minutes with --quick
   --corpus PATH   text to train on: a file, a folder or a quoted glob; default: generated
   --results DIR   folder of records; default results/local/<machine>
   --publish KIND  one whole sitting into results/published/<machine>/sittings/: headline (Tables 1, 2, 6, 7 and 8,
@@ -104,6 +104,8 @@ def parse(arguments):
             print(help_text(), end="")
             sys.exit(0)
         elif name in MODES:
+            if found.mode not in ("default", name):
+                refuse(f"run_all.sh: --{found.mode} and --{name} are two plans; drop one of them")
             found.mode = name
         elif name in FLAGS:
             setattr(found, name, True)

@@ -27,6 +27,16 @@ NOT_TRAINED_ON = ("dev", "test", "diagnostic")
 # Sentences of a baseline: about as many words as the set's abstracts have.
 SENTENCES = {"sumpubmed": 10, "scisummnet": 4}
 BEAM = ("--beam", "4", "--length_penalty", "gnmt", "--alpha", "0.8", "--block_trigrams")
+# --quick: what makes a curve, and a text, a look at whether it runs.
+QUICK_CURVE = {
+    "steps": 6,
+    "decay_steps": 6,
+    "warmup_steps": 2,
+    "evaluate_every": 6,
+    "evaluate_batches": 1,
+    "checkpoint_every": 6,
+}
+QUICK_TEXT = ("--tokens", "16")
 
 
 def run(plan, steps, dry_run):
@@ -49,18 +59,28 @@ def run(plan, steps, dry_run):
 
 
 def parser_of(description, steps):
-    """With the flags that every table has."""
+    """With the flags of a table whose models are pre-trained."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--text", help="to pre-train on (of step pretrain)")
     parser.add_argument("--validation", help="text to evaluate pre-training on")
+    add_flags(parser, steps)
+    return parser
+
+
+def add_flags(parser, steps):
+    """That every table has."""
     parser.add_argument("--results", type=pathlib.Path, required=True, help="folder of records")
     parser.add_argument("--step", choices=steps, help="one step (all)")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
     parser.add_argument("--dry-run", action="store_true")
-    return parser
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="a look at all steps in ten minutes: six steps a curve, one seed; into a --results of its own",
+    )
 
 
 def add_python(parser):
@@ -72,9 +92,11 @@ def add_python(parser):
     )
 
 
-def require_texts(parser, args):
-    if args.step in (None, "pretrain") and not (args.text and args.validation):
-        parser.error("step pretrain wants --text and --validation (tools/pool_text.py makes both)")
+def require_texts(parser, args, wanted_by=("pretrain",)):
+    if args.step in (None, *wanted_by) and not (args.text and args.validation):
+        parser.error(
+            f"step {args.step or wanted_by[0]} wants --text and --validation (tools/pool_text.py makes both)"
+        )
 
 
 def rows_of(config):
@@ -86,11 +108,6 @@ def number_of(config, name):
     """What a config sets for all rows, a whole number."""
     (number,) = re.findall(rf"^{name} = (\d+)$", config.read_text(encoding="utf-8"), re.MULTILINE)
     return int(number)
-
-
-def seeds_of(config):
-    (seeds,) = re.findall(r"^seeds = ([\d,]+)$", config.read_text(encoding="utf-8"), re.MULTILINE)
-    return seeds.split(",")
 
 
 def files_of(glue, task):
@@ -141,12 +158,24 @@ class Curves:
         self.args = args
         self.results = args.results.resolve()
 
+    def seeds(self, config):
+        """Of a config's curves."""
+        text = config.read_text(encoding="utf-8")
+        (seeds,) = re.findall(r"^seeds = ([\d,]+)$", text, re.MULTILINE)
+        return seeds.split(",")[:1] if self.args.quick else seeds.split(",")
+
     def curve(self, config, *flags):
-        return [
+        command = [
             *(self.args.build / "experiments" / "perplexity", "--config", CONFIGS / config),
             *("--results", self.results, "--scratch", self.results),
             *("--threads", str(self.args.threads), *flags),
         ]
+        if self.args.quick:
+            for knob, value in QUICK_CURVE.items():
+                command += [f"--{knob}", str(value)]
+            if "--seeds" not in flags:
+                command += ["--seeds", self.seeds(CONFIGS / config)[0]]
+        return command
 
     def checkpoint(self, experiment, row, seed):
         return self.results / "checkpoints" / experiment / f"{row}.{seed}" / "best.ckpt"
@@ -176,10 +205,12 @@ class Abstracts(Curves):
     """
 
     scored_as = ""  # experiment of the scores
+    search = BEAM  # by which texts are written, as flags of `generate`
 
     def __init__(self, args, set_name, folder=None):
         """set_name: one of SENTENCES; folder: of what is written, if not the set's."""
         super().__init__(args)
+        self.articles = args.articles  # folder of the set
         self.sentences = SENTENCES[set_name]
         self.texts = self.results / "abstracts" / (folder or set_name)
 
@@ -191,22 +222,26 @@ class Abstracts(Curves):
         return {
             row + ending: [
                 (seed, experiment, row, self.texts / f"{row}{ending}.{seed}.txt")
-                for seed in seeds_of(config)
+                for seed in self.seeds(config)
             ]
             for row in rows_of(config)
         }
 
-    def generate(self):
-        test = part(self.args.articles, "test")
+    def text(self, checkpoint, out, search):
+        """A text of each test article."""
         if not self.args.dry_run:
             self.texts.mkdir(parents=True, exist_ok=True)
+        quick = QUICK_TEXT if self.args.quick and "--tokens" not in search else ()
+        return [
+            *(self.args.build / "apps" / "generate", "--threads", str(self.args.threads)),
+            *("--checkpoint", checkpoint, "--sources", part(self.articles, "test")),
+            *("--text_key", "article", "--out", out, *search, *quick),
+        ]
+
+    def generate(self):
         for files in self.written().values():
             for seed, experiment, row, out in files:
-                yield [
-                    *(self.args.build / "apps" / "generate", "--threads", str(self.args.threads)),
-                    *("--checkpoint", self.checkpoint(experiment, row, seed)),
-                    *("--sources", test, "--text_key", "article", "--out", out, *BEAM),
-                ]
+                yield self.text(self.checkpoint(experiment, row, seed), out, self.search)
 
     def scorer(self, program, *flags):
         return [self.args.python, SCORING / program, *flags]
@@ -215,7 +250,7 @@ class Abstracts(Curves):
         return path.with_name(f"another.{path.name}")
 
     def baselines(self):
-        test = part(self.args.articles, "test")
+        test = part(self.articles, "test")
         for kind in ("lead", "random", "oracle"):
             yield self.scorer(
                 "baseline_summaries.py",
@@ -234,7 +269,7 @@ class Abstracts(Curves):
         return self.scorer(
             "score_summaries.py",
             *("--results", self.results, "--experiment", self.scored_as),
-            *("--references", part(self.args.articles, "test"), "--key", "abstract"),
+            *("--references", part(self.articles, "test"), "--key", "abstract"),
             *("--row", row, "--hypotheses", *files, *flags),
         )
 
@@ -242,5 +277,13 @@ class Abstracts(Curves):
         for kind in ("lead", "random", "oracle"):
             yield self.scored(kind, [self.texts / f"{kind}.txt"])
         for row, files in self.written().items():
-            paths = [path for _, _, _, path in files]
+            paths = [path for *_, path in files]
             yield self.scored(row, paths, "--against", *map(self.another, paths))
+
+    def compared(self, baseline):
+        """Scores of every row again, and how far they are above the baseline's of the same ending, seed by seed."""
+        each = {row: [path for *_, path in files] for row, files in self.written().items()}
+        for row, paths in each.items():
+            model, dot, ending = row.partition(".")
+            if model != baseline:
+                yield self.scored(row, paths, "--against", *each[baseline + dot + ending])

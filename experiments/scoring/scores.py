@@ -30,8 +30,8 @@ class Score(NamedTuple):
     metric: str
     unit: str
     value: float
-    low: float  # ends of the interval
-    high: float
+    low: float | None  # ends of the interval; None: nothing is known of it
+    high: float | None
     note: str
     config: dict
 
@@ -101,6 +101,23 @@ def interval(values, draws, seed):
     means.sort()
     beyond = draws // 40
     return means[beyond], means[draws - 1 - beyond]
+
+
+def decoding_rate(paths):
+    """Score of the tokens a second at which `generate` wrote these files; None if it did not note what one has cost."""
+    costs = []
+    for path in paths:
+        try:
+            cost = json.loads(path.with_name(path.name + ".cost.json").read_text(encoding="utf-8"))
+            costs.append((cost["tokens"], cost["seconds"], cost["threads"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+    tokens, seconds, threads = map(sum, zip(*costs))
+    if not seconds or threads != len(costs) * costs[0][2]:
+        return None
+    rates = [each / taken for each, taken, _ in costs if taken]
+    note = f"of the decoder's steps on {costs[0][2]} threads; from {min(rates):.4g} to {max(rates):.4g} a file"
+    return Score("tokens_per_s", "tokens/s", tokens / seconds, None, None, note, {})
 
 
 def package(name):
@@ -181,7 +198,8 @@ def run(args, program, score):
     if key in file.finished and not args.force:
         print("already recorded")
         return
-    scored = score(ours, theirs, args)
+    rate = decoding_rate(args.hypotheses)
+    scored = [*score(ours, theirs, args), *([rate] if rate else [])]
     file.append(
         {
             "study": "scores",
@@ -193,7 +211,7 @@ def run(args, program, score):
             "value": one.value,
             "low": one.low,
             "high": one.high,
-            "spread": (one.high - one.low) / 2,
+            "spread": 0.0 if one.low is None else (one.high - one.low) / 2,
             "repeats": len(theirs),
             "status": "ok",
             "note": one.note,
@@ -213,4 +231,5 @@ def run(args, program, score):
         for one in scored
     )
     for one in scored:
-        print(f"{one.metric}: {one.value:.4g} ({one.low:.4g} to {one.high:.4g}) {one.unit}")
+        ends = "" if one.low is None else f" ({one.low:.4g} to {one.high:.4g})"
+        print(f"{one.metric}: {one.value:.4g}{ends} {one.unit}")

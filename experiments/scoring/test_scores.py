@@ -193,6 +193,30 @@ class Intervals(unittest.TestCase):
         self.assertAlmostEqual(twice[1], 2 * high)
 
 
+class Rates(WithFolder):
+    def cost(self, name, **said):
+        path = self.write(name, "text\n")
+        self.write(name + ".cost.json", json.dumps(said))
+        return path
+
+    def test_are_of_all_files_together(self):
+        a = self.cost("a.txt", texts=2, tokens=100, seconds=1.0, threads=2)
+        b = self.cost("b.txt", texts=2, tokens=300, seconds=1.0, threads=2)
+        found = scores.decoding_rate([a, b])
+        self.assertEqual((found.metric, found.value, found.low), ("tokens_per_s", 200, None))
+        self.assertIn("from 100 to 300", found.note)
+
+    def test_are_none_where_a_file_does_not_say(self):
+        a = self.cost("a.txt", texts=2, tokens=100, seconds=1.0, threads=2)
+        for other in (
+            self.write("lead.txt", "x"),
+            self.cost("b.txt", texts=2, tokens=100, seconds=1.0, threads=1),
+            self.cost("c.txt", texts=2),
+        ):
+            self.assertIsNone(scores.decoding_rate([a, other]))
+        self.assertIsNone(scores.decoding_rate([self.cost("d", tokens=0, seconds=0, threads=1)]))
+
+
 class Records(WithFolder):
     def test_a_package_that_is_missing_is_named_with_its_remedy(self):
         with mock.patch.dict(sys.modules, {"sacrebleu": None, "sacrebleu.metrics": None}):

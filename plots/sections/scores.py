@@ -1,5 +1,9 @@
 """Scores of texts by other people's scorers: translations, and summaries beside their baselines."""
 
+import math
+
+import contrasts
+import summaries
 from report import bare, cell, header, line
 from section import Section, of
 from values import of_record, scaled
@@ -17,9 +21,13 @@ ABOVE = ".above_"
 
 
 def value(records, experiment, row, metric):
-    """As recorded: its ends are a 95 % interval already; or None."""
+    """As recorded: its ends are a 95 % interval already, or nothing is known of it; or None."""
     record = records.get(experiment, row, 1, metric)
-    return record and of_record(record)._replace(low=record["low"], high=record["high"])
+    if not record:
+        return None
+    none = {"low": -math.inf, "high": math.inf}
+    ends = {end: none[end] if record[end] is None else record[end] for end in none}
+    return of_record(record)._replace(**ends)
 
 
 def metrics(records, experiment, ending=""):
@@ -63,17 +71,24 @@ def differences(report, experiment):
                 continue
             found = scaled(value(records, experiment, row, metric), COLUMNS[name][1])
             ends = (bare(found._replace(value=end)) for end in (found.low, found.high))
-            lines.append(line(f"`{row}`", f"`{other}`", COLUMNS[name][0], bare(found), *ends))
-    return [*header("row", "above", "score", "points", "low", "high"), *lines] if lines else []
+            seeds = records.get(experiment, row, 1, metric)["config"].get("seeds", 1)
+            said = summaries.verdict(found, seeds)
+            lines.append(line(f"`{row}`", f"`{other}`", COLUMNS[name][0], bare(found), *ends, said))
+    names = ("row", "above", "score", "points", "low", "high", "verdict")
+    return [*header(*names), *lines] if lines else []
 
 
 def numbers(records, own):
-    return {
+    found = {
         f"{about.id}.{row}.{metric}": value(records, about.name, row, metric)
         for about in own
         for row in records.rows(about.name)
         for metric in records.of_row(about.name, row, 1)
     }
+    for about in own:
+        for row, values in summaries.costs(records, about).items():
+            found |= {f"{about.id}.{row}.{name}": cost for name, cost in values.items()}
+    return found
 
 
 def write(report, own):
@@ -82,7 +97,8 @@ def write(report, own):
             f"## Scores of texts: `{about.name}`",
             "",
             "BLEU and chrF by sacreBLEU, ROUGE by rouge-score (F1), all in points of 100, with 95 % bootstrap "
-            "intervals over texts. ROUGE-LSum is that of sentences, ROUGE-L that of whole texts.",
+            "intervals over texts, and over seeds where a row has several. ROUGE-LSum is that of sentences, ROUGE-L that of "
+            "whole texts.",
         )
         for ending in ("", ".stemmed"):
             lines = table(report, about.name, ending)
@@ -90,7 +106,33 @@ def write(report, own):
                 report.add(*lines)
         lines = differences(report, about.name)
         if lines:
-            report.add("Above other texts for the same documents:", "", *lines)
+            report.add(
+                "Above other texts for the same documents; *so far*: of fewer than "
+                f"{contrasts.FEW} seeds:",
+                "",
+                *lines,
+            )
+        write_summaries(report, about)
+    if any(about.name.startswith(summaries.TABLE) for about in own):
+        report.add(*summaries.paper_table())
+
+
+def write_summaries(report, about):
+    """What stands around scores of summaries."""
+    rows = report.records.rows(about.name)
+    scores = {
+        row: scaled(found, COLUMNS["rouge1"][1])
+        for row in rows
+        if (found := value(report.records, about.name, row, "rouge1"))
+    }
+    decoded = {row: value(report.records, about.name, row, "tokens_per_s") for row in rows}
+    for block in (
+        summaries.few_table(report, scores),
+        summaries.cost_table(report, about, decoded),
+        summaries.page_line(report.records, about),
+    ):
+        if block:
+            report.add(*block)
 
 
 SECTION = Section(owns=of("scores"), numbers=numbers, write=write, place=1)

@@ -54,7 +54,10 @@ class ScoresTest(WithFolder):
         self.assertIn("| row | ROUGE-1 |", text)
         self.assertIn("| `lead` | 37.5 [36.5, 38.5] |\n| `dense.1` | 25.0 [24.0, 26.0] |", text)
         self.assertIn("| row, words stemmed | ROUGE-1 |", text)
-        self.assertIn("| `dense.1` | `another` | ROUGE-1 | 2.00 | 1.00 | 3.00 |", text)
+        self.assertIn(
+            "| `dense.1` | `another` | ROUGE-1 | 2.00 | 1.00 | 3.00 | above so far |", text
+        )
+        self.assertNotIn("The paper's Table 5", text)
 
     def test_numbers_have_the_row_and_the_metric(self):
         records = self.load_scores()
@@ -69,6 +72,38 @@ class ScoresTest(WithFolder):
             },
         )
         self.assertAlmostEqual(found["summaries.lead.rouge1"].low, 0.365)
+
+    def test_table_5_says_what_a_row_costs_and_what_the_paper_has(self):
+        base = {"experiment": "table5_sumpubmed", "study": "training", "section": "pairs"}
+        base |= {"id": "table5.sumpubmed.curve", "key": "k", "seed": 1, "title": "Curves"}
+        base |= {"config": {"data": "d"}, "planned": {"rows": ["dense"]}}
+        of_curve = [
+            record("dense", metric, number, unit=unit, **base)
+            for metric, number, unit in (
+                ("params", 1e6, "1"),
+                ("train_seconds", 600, "s"),
+                ("peak_memory_bytes", 2e9, "B"),
+                ("log_perplexity", 3.0, "nats/token"),
+            )
+        ]
+        of_table = {"experiment": "table5.sumpubmed", "id": "table5.sumpubmed"}
+        scored = [
+            record("dense", "rouge1", 0.25, **of_table),
+            record("dense", "tokens_per_s", 500, unit="tokens/s", **of_table, low=None, high=None),
+            record("dense.first_10", "rouge1", 0.125, **of_table),
+            record("dense", "rouge1.above_another", 0.0, **of_table, config={"seeds": 5}),
+        ]
+        (self.folder / "table9_sumpubmed.md").touch()
+        records = self.load([*of_curve, *scored])
+        text = make_report.make(records)
+        self.assertIn("| `dense` | 10.0 | 2,000 | 500 |", text)
+        self.assertIn("| `dense` | 12.5 [11.5, 13.5] | 25.0 [24.0, 26.0] |", text)
+        self.assertIn("| Terraformer | 45.40 | 17.86 | 41.21 | 26.33 |", text)
+        self.assertIn("[table9_sumpubmed.md](table9_sumpubmed.md)", text)
+        self.assertIn("| 0 | -1.00 | 1.00 | undecided |", text)
+        found = scores.numbers(records, records.of(scores.SECTION.owns))
+        self.assertEqual(found["table5.sumpubmed.dense.peak_mb"].value, 2000)
+        self.assertEqual(found["table5.sumpubmed.dense.tokens_per_s"].value, 500)
 
     def test_a_folder_without_scores_has_no_section(self):
         self.assertNotIn("Scores of texts", make_report.make(self.load([])))

@@ -83,8 +83,8 @@ class CommandsTest(WithSet):
         scored = self.commands("score")
         rows = [c[c.index("--row") + 1] for c in scored]
         self.assertEqual(rows[:5], ["lead", "random", "oracle", "dense", "ff_qkv"])
-        self.assertEqual(len(rows), 12)
-        for command in scored[3:]:
+        self.assertEqual(len(rows), 12 + 6 + 11)
+        for command in scored[3:12]:
             begin, end = command.index("--hypotheses") + 1, command.index("--against")
             self.assertEqual(end - begin, 3)
             self.assertTrue(set(command[begin:end]) <= set(written))
@@ -94,11 +94,62 @@ class CommandsTest(WithSet):
         made = [c[c.index("--out") + 1] for c in self.commands("baselines")]
         self.assertEqual(len(made), 30)
 
+    def test_sparse_rows_are_compared_with_dense_ones_that_saw_as_many_articles(self):
+        compared = self.commands("score")[12:18]
+        for command in compared:
+            row = command[command.index("--row") + 1]
+            model, dot, ending = row.partition(".")
+            self.assertIn(model, ("ff_qkv", "terraformer"))
+            begin, end = command.index("--hypotheses") + 1, command.index("--against")
+            for path, other in zip(command[begin:end], command[end + 1 :]):
+                self.assertEqual(
+                    other, path.replace(f"/{model}{dot}{ending}", f"/dense{dot}{ending}")
+                )
+
+    def test_the_first_seed_is_decoded_in_other_ways(self):
+        found = self.commands("decodings")
+        self.assertEqual(len(found), 9)
+        checkpoints = {c[c.index("--checkpoint") + 1] for c in found}
+        self.assertEqual(len(checkpoints), 3)
+        self.assertTrue(all("table5_sumpubmed" in c and ".1/best" in c for c in checkpoints))
+        for command in found:
+            self.assertFalse("--beam" in command and "--temperature" in command)
+        scored = {c[c.index("--row") + 1]: c for c in self.commands("score")[18:]}
+        self.assertEqual(len(scored), 11)
+        for command in found:
+            out = pathlib.Path(command[command.index("--out") + 1])
+            row = out.name.removesuffix(".1.txt")
+            self.assertIn(str(out), scored[row])
+
+    def test_a_prompted_model_reads_no_abstract(self):
+        train, *told = self.commands("prompted")
+        self.assertEqual(train[train.index("--corpus") + 1], "t")
+        self.assertEqual(len(told), 2)
+        for command in told:
+            self.assertEqual(command[command.index("--cue") + 1], " TL;DR:")
+            self.assertEqual(command[command.index("--top_k") + 1], "2")
+            self.assertIn("table5_prompted", command[command.index("--checkpoint") + 1])
+
+    def test_a_quick_look_takes_one_seed_and_few_steps(self):
+        steps = [
+            c for step in ("pretrain", "finetune", "few") for c in self.commands(step, "--quick")
+        ]
+        for command in steps:
+            self.assertEqual(command[command.index("--steps") + 1], "6")
+            self.assertEqual(command[command.index("--seeds") + 1], "1")
+        written = self.commands("generate", "--quick")
+        self.assertEqual(len(written), 9)
+        self.assertTrue(all("--tokens" in command for command in written))
+        prompted = self.commands("prompted", "--quick")[1]
+        self.assertEqual(prompted.count("--tokens"), 1)
+
     def test_a_set_of_one_seed_has_no_few(self):
         self.assertEqual(len(self.commands("generate", "--set", "scisummnet")), 3)
         with contextlib.redirect_stderr(io.StringIO()) as said, self.assertRaises(SystemExit):
             self.plan("--set", "scisummnet", "--step", "few")
         self.assertIn("scisummnet", said.getvalue())
+        scored = self.commands("score", "--set", "scisummnet")
+        self.assertEqual(len(scored), 3 + 3 + 2)
 
     def test_the_page_has_the_first_seed_of_each_row(self):
         (command,) = self.commands("page")
