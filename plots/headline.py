@@ -286,13 +286,24 @@ def whose_dense(found):
 
 
 def _of_curves(found):
-    """What the sparse layers cost in quality, at the largest size that was trained."""
+    """What the sparse layers cost in quality: of Figure 1's largest budget, else of its largest size, which decides nothing."""
+    for name in ("fig1_16m", "fig1_5m", "fig1_1m5"):
+        gap, beyond = (
+            found.get(f"quality.{name}.ff_qkv.{what}") for what in ("gap", "verdict_gap")
+        )
+        if gap and beyond:
+            return (
+                f"Trained with as many parameters on {gap.tokens / 1e6:.3g} M tokens, FF+QKV ends {_nats(gap)} nats a "
+                f"token above dense, {_nats(beyond)} of it beyond a quarter of what a dense feed-forward of as few "
+                "reads loses."
+            )
     for size in training_curves.SIZES:
         sparse, least = (found.get(f"fig1.{size}.{row}.gap") for row in ("ff_qkv", "iso_read_ff"))
         if sparse and least:
             return (
                 f"Trained with as many parameters ({size}), FF+QKV ends {_nats(sparse)} nats a token "
-                f"above dense; a dense feed-forward of as few reads ends {_nats(least)} above it."
+                f"above dense; a dense feed-forward of as few reads ends {_nats(least)} above it. One learning rate "
+                "serves all rows, so this decides nothing."
             )
     return ""
 

@@ -197,7 +197,7 @@ class Sitting(NamedTuple):
     """What one run of `run_all.sh --publish` measured, as its sitting.json has it."""
 
     name: str  # of its folder, the time that it began
-    kind: str  # headline or kernels
+    kind: str  # headline, libraries or sweeps
     commit: str
     machine: str
     minutes: float

@@ -19,6 +19,7 @@ PARTS = {
     "no_second_attention": "the second attention",
     "no_sru": "the SRU",
 }
+TRAINED = "trained_length_accuracy"  # of tokens, on numbers as long as those trained on
 METRICS = {"token_accuracy": "accuracy", "sequence_accuracy": "sequence_accuracy"}
 LABELS = {
     "transformer": "Trans-\nformer",
@@ -139,6 +140,8 @@ def said(experiment, task, ending, other="transformer"):
 def numbers(records, _own):
     found = {}
     for experiment in experiments(records).values():
+        for row in experiment.rows:
+            found[f"{experiment.id}.{row}.{TRAINED}"] = mean(experiment, row, TRAINED)
         for ending in METRICS:
             for row in experiment.rows:
                 found[f"{experiment.id}.{row}.{ending}"] = mean(experiment, row, ending)
@@ -179,7 +182,7 @@ def rows_table(report, experiment):
                 percent(best(experiment, row, ending)),
                 each,
             ]
-        trained = mean(experiment, row, "trained_length_accuracy")
+        trained = mean(experiment, row, TRAINED)
         lines.append(
             line(
                 f"`{row}`" + failed_seeds(report, experiment, row),

@@ -228,7 +228,8 @@ class HeadlineTest(unittest.TestCase):
                 "At 17B, a block is 51.8× [51.1–52.5]",
                 "Of 2 other libraries the fastest dense block takes, of our time, 800M in f32 1.04× [1.01–1.07] (JAX).",
                 "(mini), FF+QKV ends +0.020 [-0.010, +0.050] nats a token above dense; a dense feed-forward "
-                "of as few reads ends +0.158 (one seed) above it",
+                "of as few reads ends +0.158 (one seed) above it. One learning rate serves all rows, so this decides "
+                "nothing.",
             ),
         ):
             self.assertIn(words, sentence)
@@ -236,6 +237,13 @@ class HeadlineTest(unittest.TestCase):
         found["table1.17b.ff_qkv_cross.bf16.block_speedup"] = value(33)
         found["table1.17b.ff_qkv_cross.bf16.roofline_limit"] = value(42.9)
         self.assertIn("At 17B in bf16, a block is 33×", headline.sentences(found)[2])
+        found["quality.fig1_5m.ff_qkv.gap"] = value(0.15, 0.126, 0.175)._replace(tokens=5_001_216)
+        found["quality.fig1_5m.ff_qkv.verdict_gap"] = value(0.115, 0.094, 0.136)
+        self.assertIn(
+            "on 5 M tokens, FF+QKV ends +0.150 [+0.126, +0.175] nats a token above dense, +0.115 [+0.094, +0.136] of it "
+            "beyond a quarter",
+            headline.sentences(found)[4],
+        )
         self.assertEqual(headline.sentences({}), [])
         self.assertNotIn("untrusted", headline.legend(found))
         found["table1.17b.ff_qkv_cross.token_speedup"] = value(9)._replace(status="untrusted")

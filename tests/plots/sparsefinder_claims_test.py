@@ -190,9 +190,7 @@ class ClaimsTest(WithFolder):
         ends = {"oracle": [(0.91, 1.0, 3.0)], "random_graph": [(0.91, 0.1, 6.0)]}
         self.online({"gold": [(0, 1, 3.0)], **ran, **ends})
         pair = ("all", "gold")
-        found = sparsefinder_claims.difference(
-            self.differences(), "s_lm", pair, "rank_correlation"
-        )
+        found = sparsefinder_claims.difference(self.differences(), "s_lm", pair, "rank_correlation")
         self.assertAlmostEqual(found.value, -1.0, places=6)
 
     def test_an_interval_on_both_sides_is_inconclusive(self):
