@@ -3,12 +3,12 @@
 #define HWY_TARGET_INCLUDE "kernels/ceilings.cpp"
 #include "hwy/foreach_target.h"
 // After foreach_target:
-#include <chrono>
 #include <utility>
 
 #include "kernels/bf16_dot/bf16_dot.h"
 #include "kernels/bf16_dot/tiles.h"
 #include "kernels/ceilings.h"
+#include "kernels/clock.h"
 #include "kernels/simd/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -113,10 +113,8 @@ HWY_EXPORT(ReadManyStreams);
 HWY_EXPORT(MultiplyAdd);
 HWY_EXPORT(FlopsOfRound);
 
-using Clock = std::chrono::steady_clock;
-
-/// Where results go so that the compiler cannot drop the work.
-volatile float sink;
+/// Where a thread's results go so that the compiler cannot drop the work.
+thread_local volatile float sink;
 
 /// Seconds for the whole team to do work(thread), from a common start to the last end.
 template <class Work>
@@ -127,7 +125,7 @@ double timed(Team& team, const Work& work) {
     const auto start = Clock::now();
     work(thread);
     team.barrier().wait();
-    if (thread == 0) seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    if (thread == 0) seconds = seconds_since(start);
   });
   return seconds;
 }
