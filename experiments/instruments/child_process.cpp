@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -18,16 +19,27 @@
 namespace scaling {
 namespace {
 
-nlohmann::json answer_of(const std::function<nlohmann::json()>& measure) {
+/// As text; bytes that are no UTF-8, as in a path, are replaced.
+std::string answer_of(const std::function<nlohmann::json()>& measure) {
+  nlohmann::json answer;
   try {
-    return {{"result", measure()}};
+    answer = {{"result", measure()}};
   } catch (const Interrupted&) {
-    return {{"interrupted", true}};
+    answer = {{"interrupted", true}};
   } catch (const std::bad_alloc&) {
-    return {{"error", "memory ran out; free some or choose a smaller model"}};
+    answer = {{"error", "memory ran out; free some or choose a smaller model"}};
   } catch (const std::exception& error) {
-    return {{"error", error.what()}};
+    answer = {{"error", error.what()}};
   }
+  return answer.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string end_of(int status) {
+  if (!WIFSIGNALED(status)) return "the measuring process ended without an answer";
+  return std::string("the measuring process was ended (") + strsignal(WTERMSIG(status)) + ")" +
+         (WTERMSIG(status) == SIGKILL
+              ? ", as when memory runs out; free some or choose a smaller model"
+              : "; what it printed before says why");
 }
 
 void send(int pipe_end, const std::string& text) {
@@ -68,7 +80,7 @@ nlohmann::json json_from_child(const std::function<nlohmann::json()>& measure) {
   }
   if (child == 0) {
     ::close(ends[0]);
-    send(ends[1], answer_of(measure).dump());
+    send(ends[1], answer_of(measure));
     ::_exit(0);
   }
   ::close(ends[1]);
@@ -77,11 +89,8 @@ nlohmann::json json_from_child(const std::function<nlohmann::json()>& measure) {
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  if (WIFSIGNALED(status)) {
-    throw UserError(std::string("the measuring process was ended (") + strsignal(WTERMSIG(status)) +
-                    "), as when memory runs out; free some or choose a smaller model");
-  }
-  const nlohmann::json answer = nlohmann::json::parse(text);
+  const nlohmann::json answer = nlohmann::json::parse(text, nullptr, false);
+  if (!answer.is_object() || WIFSIGNALED(status)) throw UserError(end_of(status));
   if (answer.contains("interrupted")) throw Interrupted{};
   if (answer.contains("error")) throw UserError(answer["error"].get<std::string>());
   return answer["result"];

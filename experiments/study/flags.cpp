@@ -1,8 +1,11 @@
 // Boost reads the flags; what is wrong is said in our words.
 #include "experiments/study/flags.h"
 
+#include <algorithm>
 #include <boost/program_options.hpp>
+#include <cstddef>
 #include <sstream>
+#include <utility>
 
 #include "kernels/check.h"
 
@@ -21,6 +24,27 @@ po::options_description described(const FlagGroup& group) {
     }
   }
   return all;
+}
+
+/// A flag of one spelling may be given in the other: --time_budget for --time-budget.
+std::vector<std::string> spelled_as(const po::options_description& known, int argc,
+                                    const char* const* argv) {
+  const auto has = [&known](const std::string& name) {
+    return known.find_nothrow(name, false) != nullptr;
+  };
+  std::vector<std::string> words(argv + 1, argv + argc);
+  for (std::string& word : words) {
+    if (word.rfind("--", 0) != 0) continue;
+    const std::size_t end = std::min(word.find('='), word.size());
+    std::string name = word.substr(2, end - 2);
+    if (has(name)) continue;
+    for (const auto& [from, to] : {std::pair('-', '_'), std::pair('_', '-')}) {
+      std::string other = name;
+      std::replace(other.begin(), other.end(), from, to);
+      if (has(other)) word.replace(2, end - 2, other);
+    }
+  }
+  return words;
 }
 
 }  // namespace
@@ -45,7 +69,11 @@ std::map<std::string, std::string> parse_flags(int argc, const char* const* argv
   try {
     const int style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
     const po::positional_options_description none;
-    po::store(po::command_line_parser(argc, argv).options(all).positional(none).style(style).run(),
+    po::store(po::command_line_parser(spelled_as(all, argc, argv))
+                  .options(all)
+                  .positional(none)
+                  .style(style)
+                  .run(),
               values);
   } catch (const po::unknown_option& error) {
     std::string known;

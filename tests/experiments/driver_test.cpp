@@ -206,6 +206,12 @@ TEST(Driver, PaperProtocolAndDryRun) {
       decode_time("--config '" + std::string(SOURCE_DIR) +
                   "/experiments/configs/decode/table1_17b.cfg' --dry-run --results /proc/none");
   EXPECT_EQ(dry.status, 0) << dry.text;
+  // Hyphens or underscores.
+  EXPECT_EQ(decode_time("--config '" + std::string(SOURCE_DIR) +
+                        "/experiments/configs/decode/table1_17b.cfg' --dry_run --weight-type=f32 "
+                        "--results /proc/none")
+                .text,
+            dry.text);
   expect_mentions(dry.text,
                   {"ff_qkv_cross_loss4", "d_ff=65536", "weights read", "GFLOP", "1 of 6 blocks"});
 }

@@ -158,6 +158,17 @@ TEST(ChildProcess, AnswersErrorsAndEnds) {
                     });
                   }),
                   {"was ended", "memory"});
+  const std::string other = message_of([] {
+    in_child([]() -> nlohmann::json {
+      raise(SIGTERM);
+      return {};
+    });
+  });
+  expect_mentions(other, {"was ended"});
+  EXPECT_EQ(other.find("memory"), std::string::npos) << other;
+  expect_mentions(message_of([] { in_child([]() -> nlohmann::json { std::_Exit(3); }); }),
+                  {"without an answer"});
+  EXPECT_EQ(in_child([] { return nlohmann::json("\xff"); }), "\xef\xbf\xbd") << "no UTF-8";
 }
 
 }  // namespace
