@@ -2,10 +2,8 @@
 // One text, or one for each of a file of sources, which others score (experiments/scoring/).
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,12 +18,12 @@
 #include "kernels/kernels.h"
 #include "kernels/random.h"
 #include "models/tasks/catalog.h"
-#include "models/text/atomic_file.h"
 #include "models/text/boundaries.h"
 #include "models/text/hash.h"
 #include "models/text/line_file.h"
 #include "models/text/pair_chunks.h"
 #include "models/text/pairs.h"
+#include "models/text/text_cost.h"
 #include "models/text/tokenizer.h"
 #include "models/training/checkpoint.h"
 #include "models/training/initial_weights.h"
@@ -326,24 +324,6 @@ void report(const Counts& counts, const Room& room, int threads) {
                plural(counts.line_ends, "line end").c_str());
 }
 
-/// Adds up what texts have cost in <out>.cost.json, whose rate scorers record beside their scores;
-/// what other numbers of threads have cost is forgotten.
-void note_cost(const std::string& out, const Counts& counts, int threads) {
-  const std::string path = out + ".cost.json";
-  std::ifstream before(path);
-  nlohmann::ordered_json cost = nlohmann::ordered_json::parse(before, nullptr, false);
-  if (!cost.is_object() || cost.value("threads", 0) != threads) {
-    cost = {{"threads", threads}, {"texts", 0}, {"tokens", 0}, {"seconds", 0.0}};
-  }
-  cost["texts"] = cost.value("texts", std::uint64_t(0)) + counts.texts;
-  cost["tokens"] = cost.value("tokens", std::int64_t(0)) + counts.sampled;
-  cost["seconds"] = cost.value("seconds", 0.0) + counts.seconds;
-  const std::string text = cost.dump() + "\n";
-  AtomicFile file(path);
-  file.write(text.data(), text.size());
-  file.commit();
-}
-
 /// A text for each source, into a file.
 int generate_lines(const GenerateKnobs& options, const CheckpointInfo& info, const Lengths& lengths,
                    std::int64_t paragraph_tokens, const Tokenizer& tokenizer, int threads,
@@ -355,7 +335,7 @@ int generate_lines(const GenerateKnobs& options, const CheckpointInfo& info, con
       read_sources(options.sources, split_at_commas(options.text_key));
   if (sources.empty()) throw UserError("'" + options.sources + "' has no texts to read");
   LineFile out(options.out, made_of(options, tokenizer, sources, room.tokens));
-  if (out.lines() == 0) std::remove((options.out + ".cost.json").c_str());
+  if (out.lines() == 0) forget_text_cost(options.out);
   if (out.lines() > 0) {
     std::fprintf(stderr, "%s has %llu of %zu texts already\n", options.out.c_str(),
                  static_cast<unsigned long long>(out.lines()), sources.size());
@@ -386,7 +366,9 @@ int generate_lines(const GenerateKnobs& options, const CheckpointInfo& info, con
     out.add(line_of(tokenizer.decode(text.ids), counts));
   }
   report(counts, room, threads);
-  if (counts.texts > 0) note_cost(options.out, counts, threads);
+  if (counts.texts > 0) {
+    add_text_cost(options.out, {counts.texts, counts.sampled, counts.seconds}, threads);
+  }
   if (out.lines() == sources.size()) return 0;
   std::fprintf(stderr, "interrupted after %llu of %zu; the same command continues\n",
                static_cast<unsigned long long>(out.lines()), sources.size());
