@@ -32,7 +32,8 @@ struct LongSequenceKnobs {
   static void fields(Self& k, Visitor&& visit) {
     visit("lengths", k.lengths, "positions", Trait{.quick = "512,1024,2048,4096,8192"});
     visit("repeats", k.repeats, "of a length, at most", Trait{.quick = "3"});
-    visit("time-budget", k.time_budget, "seconds for the repeats of a length", Trait{.quick = "6"});
+    visit("time-budget", k.time_budget, "seconds for the repeats of a length",
+          Trait{.quick = "6", .in_key = InKey::no});
     visit("step-limit", k.step_limit, "seconds: a training step expected to take longer is skipped",
           Trait{.in_key = InKey::no});
   }

@@ -97,7 +97,9 @@ const std::vector<Component>& components() {
       component<FeedForward>("feed_forward", make_feed_forward),
       component<Projection>("projection", make_projection),
       component<CrossProjection>("cross_projection", make_cross_projection),
-      component<SelfAttention>("attention", make_attention), component<Loss>("loss", make_loss)};
+      component<SelfAttention>("attention", make_attention),
+      component<Recurrence>("recurrence", make_recurrence),
+      component<Loss>("loss", make_loss)};
   return all;
 }
 
@@ -169,6 +171,7 @@ class LayerStudy : public StopwatchStudy {
           ModelConfig own = config;
           own.weight_type = type;
           set_field(own, component.name, layer);
+          if (!component.make(layer, own)) continue;  // its name is for none
           add_layer(component, layer, own, kernels, options.threads);
         }
       }

@@ -145,13 +145,13 @@ class SparsefinderStudy : public Study {
       }
     }
     std::vector<std::string> known;
-    for (const std::string& method : wanted) known.push_back(name + "." + method);
+    for (const std::string& method : wanted) known.push_back(name + "." + shown_name(method));
     require_known_rows(options.rows, known, file.experiment);
     const Settings shared = shared_settings(options);
     std::vector<Point> points;
     for (const std::string& method : wanted) {
       Point point;
-      point.row = name + "." + method;
+      point.row = name + "." + shown_name(method);
       point.against = name + "." + kGold;
       if (!is_wanted(options.rows, point.row)) continue;
       point.threads = options.threads.front();
@@ -221,6 +221,13 @@ class SparsefinderStudy : public Study {
   }
 
  private:
+  /// A method's, with another number of dimensions than is usual behind it: a row of its own.
+  std::string shown_name(const std::string& method) const {
+    const bool is_usual = knobs_.rank == SparsefinderKnobs{}.rank;
+    if (is_usual || method == kGold || find_method(method).source == Source::none) return method;
+    return method + "_rank" + std::to_string(knobs_.rank);
+  }
+
   std::string cache() const {
     return knobs_.cache.empty() ? (fs::path(results_) / "cache").string() : knobs_.cache;
   }
@@ -353,8 +360,9 @@ class SparsefinderStudy : public Study {
 
   /// The model with the graphs of one configuration and window. place: a name for it.
   void record_online(const Point& point, const Method& method, const SweepPoint& of,
-                     const std::string& place, const Sweep& sweep, const std::map<Source, std::vector<HeadModel>>& models,
-                     const Teacher& teacher, const SweepWatch& watch, Sink& sink) const {
+                     const std::string& place, const Sweep& sweep,
+                     const std::map<Source, std::vector<HeadModel>>& models, const Teacher& teacher,
+                     const SweepWatch& watch, Sink& sink) const {
     const HeadPredictor predict = [&](std::int64_t sequence, std::int64_t head, const HeadSlice& q,
                                       const HeadSlice& k) {
       return std::move(sweep.predict(method, {of.configuration}, q, k, sequence, head).front());

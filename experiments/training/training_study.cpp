@@ -62,13 +62,14 @@ std::string init_of(const Curve& curve) {
 }
 
 /// Folder of checkpoints and tokenised corpora: `chosen`, or the folder of records, or, if that is
-/// the published one, results/local/<machine>/published. Made; throws UserError if it cannot be.
+/// a published one, results/local/<machine>/published. Made; throws UserError if it cannot be.
 std::string prepare_scratch_dir(const std::string& chosen, const std::string& results,
                                 const std::string& machine) {
   if (!chosen.empty()) return prepare_results_dir(chosen, machine);
   std::error_code error;
-  const bool published =
-      fs::equivalent(results, fs::path(source_dir()) / "results" / "published", error);
+  const std::string below =
+      fs::relative(results, fs::path(source_dir()) / "results" / "published", error).string();
+  const bool published = !error && !below.empty() && below.rfind("..", 0) != 0;
   // Checkpoints are large and no one's results; those of local runs are others, whose points the
   // published records would lack.
   if (!published) return results;

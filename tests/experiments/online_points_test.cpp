@@ -25,7 +25,8 @@ TEST(OnlinePoints, AreTheBestRecallOfEachStratumAndAtTheGoldSparsity) {
   }
   using Chosen = std::vector<const SweepPoint*>;
   EXPECT_EQ(online_points(points, 0.95), (Chosen{&points[5], &points[3]})) << "none is as sparse";
-  EXPECT_EQ(online_points(points, 0.915), (Chosen{&points[5], &points[3]})) << "it is there already";
+  EXPECT_EQ(online_points(points, 0.915), (Chosen{&points[5], &points[3]}))
+      << "it is there already";
   points[3].mean.sparsity = 0.91;
   EXPECT_EQ(online_points(points, 0.905), (Chosen{&points[5], &points[3]}));
   points[4].mean.sparsity = 0.915;
