@@ -189,7 +189,7 @@ TEST(Structure, EverySourceSaysWhatItIsFor) {
   }
 }
 
-TEST(Structure, EveryConfigParses) {
+TEST(Structure, EveryDecodeConfigParsesAndIsPlanned) {
   const fs::path driver = kBinary / "experiments" / "decode_time";
   ASSERT_TRUE(fs::exists(driver)) << driver;
   int configs = 0;

@@ -643,19 +643,25 @@ TEST(PerplexityDriver, ACurveThatFailsIsRecordedAndTheOthersGoOn) {
 constexpr int kSteps = 200;
 
 /// Starts the driver on one row; its output goes to <folder>/log, or standard error to a terminal.
-pid_t start(const Folder& folder, const std::string& row, const char* flag = nullptr,
+pid_t start(const Folder& folder, const std::string& row, const std::vector<std::string>& more = {},
             int terminal = -1) {
+  std::vector<std::string> words = {kDriver,      "--config", kTiny,
+                                    "--gemm",     "eigen",    "--threads",
+                                    "1",          "--steps",  std::to_string(kSteps),
+                                    "--rows",     row,        "--results",
+                                    folder.path()};
+  words.insert(words.end(), more.begin(), more.end());
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  const std::string log = folder / "log";
   const pid_t child = fork();
   if (child == 0) {
-    const std::string log = folder / "log";
     if (!std::freopen(log.c_str(), "a", stdout) || !std::freopen(log.c_str(), "a", stderr)) {
       _exit(9);
     }
     if (terminal >= 0) dup2(terminal, STDERR_FILENO);
-    const std::string steps = std::to_string(kSteps);
-    execl(kDriver.c_str(), kDriver.c_str(), "--config", kTiny.c_str(), "--gemm", "eigen",
-          "--threads", "1", "--steps", steps.c_str(), "--rows", row.c_str(), "--results",
-          folder.path().c_str(), flag, nullptr);
+    execv(kDriver.c_str(), arguments.data());
     _exit(9);
   }
   return child;
@@ -765,14 +771,44 @@ TEST(PerplexityDriver, KilledAtRandomPointsItEndsBitForBitAsUninterrupted) {
   for (const auto& [step, count] : steps) EXPECT_EQ(count, 1) << "step " << step;
 }
 
+/// Fine-tuning on labels, from another curve's weights, goes on as from its own.
+TEST(PerplexityDriver, FineTuningThatIsKilledEndsBitForBitAsUninterrupted) {
+  const Folder texts, before, whole, cut;
+  for (const char* name : {"train.tsv", "dev.tsv"}) {
+    std::ofstream table(texts / name);
+    table << "Quality\t#1 String\t#2 String\n";
+    for (int row = 0; row < 12; ++row) {
+      table << row % 2 << "\tA\t" << (row % 2 == 1 ? "A" : "B") << "\n";
+    }
+  }
+  const std::string row = "dense";
+  std::vector<std::string> more = {
+      "--encoder_layers", "1",        "--length",          "30",           "--task",
+      "glue_mrpc",        "--corpus", texts / "train.tsv", "--validation", texts / "dev.tsv"};
+  ASSERT_EQ(wait_for(start(before, row, more)), 0) << contents(before / "log");
+  more.insert(more.end(), {"--init_from", before / "checkpoints/tiny_curve/dense.1/best.ckpt"});
+  const auto began = Clock::now();
+  ASSERT_EQ(wait_for(start(whole, row, more)), 0) << contents(whole / "log");
+  const Clock::duration took = Clock::now() - began;
+  int killed = 0;
+  for (const double share : {0.9, 0.6, 0.4, 0.3, 0.2, 0.1}) {
+    if (killed < 3) killed += WIFSIGNALED(wait_and_kill(start(cut, row, more), took * share));
+  }
+  EXPECT_GE(killed, 1);
+  ASSERT_EQ(wait_for(start(cut, row, more)), 0) << contents(cut / "log");
+  expect_same_checkpoints(whole, cut, row);
+  EXPECT_EQ(final_perplexity(cut), final_perplexity(whole));
+}
+
 /// Starts the row and interrupts it once `file` of the folder has grown; what the driver says.
 std::string interrupt_when_grown(const Folder& folder, const std::string& row,
-                                 const std::string& file, const char* flag = nullptr) {
+                                 const std::string& file,
+                                 const std::vector<std::string>& more = {}) {
   const std::string watched = folder / file;
   const auto size = [&] { return fs::exists(watched) ? fs::file_size(watched) : 0; };
   fs::remove(folder / "log");
   const auto before = size();
-  const pid_t child = start(folder, row, flag);
+  const pid_t child = start(folder, row, more);
   int status = 0;
   while (waitpid(child, &status, WNOHANG) == 0 && size() == before) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -794,13 +830,13 @@ TEST(PerplexityDriver, AnInterruptedCurveSaysWhereItContinues) {
 
 TEST(PerplexityDriver, InterruptedUnderForceItSaysThatTheFlagStartsAnew) {
   const Folder folder;
-  expect_mentions(interrupt_when_grown(folder, "dense", "tiny_curve.jsonl", "--force"),
+  expect_mentions(interrupt_when_grown(folder, "dense", "tiny_curve.jsonl", {"--force"}),
                   {"interrupted", "drop it to continue"});
   EXPECT_EQ(wait_for(start(folder, "dense")), 0);
   expect_mentions(contents(folder / "log"), {"continues after step"});
   const std::string curve = "checkpoints/tiny_curve/dense.1/best.ckpt";
   fs::remove(folder / curve);
-  expect_mentions(interrupt_when_grown(folder, "dense", curve, "--force"),
+  expect_mentions(interrupt_when_grown(folder, "dense", curve, {"--force"}),
                   {"interrupted", "earlier result stands"});
 }
 
@@ -823,7 +859,7 @@ TEST(PerplexityDriver, WhatAnotherCommitBeganIsContinuedUnderOneKey) {
   replace_all(folder / "tiny_curve.jsonl", state->key, theirs);
   write_curve_state(curve, {theirs, "another", state->gemm});
 
-  ASSERT_EQ(wait_for(start(folder, "dense", "--resume")), 0) << contents(folder / "log");
+  ASSERT_EQ(wait_for(start(folder, "dense", {"--resume"})), 0) << contents(folder / "log");
   expect_mentions(contents(folder / "log"), {"continues after step"});
   EXPECT_EQ(read_curve_state(curve)->key, state->key);
   std::map<std::int64_t, int> steps;
@@ -852,7 +888,7 @@ TEST(PerplexityDriver, TheLiveLineTellsPerplexityAndSpeed) {
   const winsize size{24, 100, 0, 0};
   ASSERT_EQ(ioctl(terminal, TIOCSWINSZ, &size), 0);
   const int end = open(ptsname(terminal), O_RDWR | O_NOCTTY);
-  const pid_t child = start(folder, "dense", nullptr, end);
+  const pid_t child = start(folder, "dense", {}, end);
   close(end);
   std::string shown;
   char buffer[4096];

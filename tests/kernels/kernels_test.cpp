@@ -8,6 +8,7 @@
 
 #include "hwy/targets.h"
 #include "kernels/bf16_dot/bf16_dot.h"
+#include "kernels/bf16_dot/tiles.h"
 #include "kernels/cases.h"
 #include "kernels/check.h"
 #include "kernels/gemm_rate.h"
@@ -129,17 +130,26 @@ INSTANTIATE_TEST_SUITE_P(Ways, PrefetchTest,
                          name_of_way);
 
 /// Both products of modular layers, whichever this processor takes by itself.
-TEST(Tiles, AndVectorsAgreeWithRef) {
+void modular_products_agree(const KernelSet& set) {
+  for (const char* kernel : {"multiplicative", "module_convolution"}) {
+    SCOPED_TRACE(kernel);
+    agrees_with_ref(set, kernel, 1);
+    agrees_with_ref(set, kernel, 3);
+  }
+}
+
+TEST(ModularProducts, ByVectorsAgreeWithRef) {
   const KernelSet* set = bf16_dot_kernels();
   if (!set) GTEST_SKIP() << "this processor has no bf16 dot product";
-  for (const bool tiles : {false, true}) {
-    bf16_dot::set_tiles(tiles);
-    for (const char* kernel : {"multiplicative", "module_convolution"}) {
-      SCOPED_TRACE(std::string(kernel) + (tiles ? " by tiles, if there are any" : " by vectors"));
-      agrees_with_ref(*set, kernel, 1);
-      agrees_with_ref(*set, kernel, 3);
-    }
-  }
+  bf16_dot::set_tiles(false);
+  modular_products_agree(*set);
+  bf16_dot::set_tiles(true);
+}
+
+TEST(ModularProducts, ByTilesAgreeWithRef) {
+  const KernelSet* set = bf16_dot_kernels();
+  if (!set || !bf16_dot::has_tiles()) GTEST_SKIP() << "this processor has no tiles";
+  modular_products_agree(*set);
 }
 
 /// An instruction set older than this processor's best one, as Highway numbers them.
@@ -224,6 +234,38 @@ TEST(Cases, WrongKernelsFail) {
     EXPECT_EQ(problem.check(ref_kernels()), "") << c.name(WeightType::f32);
     EXPECT_EQ(problem.check(wrong).empty(), right) << c.name(WeightType::f32);
   }
+}
+
+/// Does nothing, whatever it is given.
+template <class Result, class... Arguments>
+void make_idle(Result (*&kernel)(Arguments...)) {
+  kernel = [](Arguments...) -> Result { return Result(); };
+}
+
+/// Each kernel has a case that tells whether it has run.
+TEST(Cases, IdleKernelsFail) {
+  KernelSet idle = ref_kernels();
+  idle.name = "idle";
+  make_idle(idle.dense);
+  make_idle(idle.dense_transposed);
+  make_idle(idle.controller);
+  make_idle(idle.gather_dot);
+  make_idle(idle.gather_accumulate);
+  make_idle(idle.multiplicative);
+  make_idle(idle.module_convolution);
+  make_idle(idle.layer_norm);
+  make_idle(idle.softmax);
+  make_idle(idle.attend);
+  make_idle(idle.attend_entmax);
+  make_idle(idle.argmax);
+  Team team(1);
+  std::set<std::string> told;
+  for (const Case& c : test_cases()) {
+    if (told.count(c.kernel) == 0 && !CheckedProblem(c, {}, team).check(idle).empty()) {
+      told.insert(c.kernel);
+    }
+  }
+  EXPECT_EQ(told, kernels_of(test_cases()));
 }
 
 TEST(Cases, RotationChangesNothing) {
