@@ -1,9 +1,16 @@
 #!/usr/bin/env bash
-# Configures and builds one preset of CMakePresets.json: ./build.sh [release|debug|sanitize|portable] [target...]
+# Configures and builds one preset of CMakePresets.json.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
+
+usage="./build.sh [release|debug|sanitize|portable] [TARGET...]    Example: ./build.sh release perplexity"
 preset=${1:-release}
 shift || true
+case $preset in
+  release|debug|sanitize|portable) ;;
+  --help|-h) echo "$usage"; exit 0 ;;
+  *) echo "build.sh: '$preset' is no preset; $usage" >&2; exit 2 ;;
+esac
 
 # A compiler process may need 1.5 GiB: no more of them than cores or than available memory holds.
 available_mib=$(awk '/^MemAvailable/ {print int($2 / 1024)}' /proc/meminfo)

@@ -10,7 +10,7 @@ usage() {
   --sanitize   the C++ tests of an x86-64-v2 build under AddressSanitizer and UndefinedBehaviorSanitizer
   --portable   the C++ tests of a build for any x86-64-v2 processor
   --debug      the C++ tests unoptimised
-Example: ./run_tests.sh -- -R kernels
+With CTEST_OPTIONS no Python test is run. Example: ./run_tests.sh -- -R kernels
 EOF
 }
 
@@ -26,12 +26,13 @@ export -f test_folder
 
 preset=release
 fast=no
+chosen=no
 while (( $# )); do
   case $1 in
     --fast) fast=yes ;;
     --sanitize|--portable|--debug) preset=${1#--} ;;
     --help|-h) usage; exit 0 ;;
-    --) shift; break ;;
+    --) shift; chosen=yes; break ;;
     *) echo "run_tests.sh: unknown option '$1'" >&2; usage >&2; exit 2 ;;
   esac
   shift
@@ -46,17 +47,17 @@ else
   ./build.sh "$preset"
 fi
 built=$SECONDS
-if [[ $preset == release && $fast == no ]]; then
+status=0
+if [[ $preset == release && $fast == no && $chosen == no ]]; then
   echo "== Python tests"
   python=/usr/bin/python3
   [[ -x $python ]] || python=python3
   export python PYTHONDONTWRITEBYTECODE=1
   # A folder on each processor, the longest first.
   printf '%s\n' tests/plots tests/tools tests experiments/peers experiments/scoring \
-    | xargs -P "$(nproc)" -I FOLDER bash -c "test_folder FOLDER"
+    | xargs -P "$(nproc)" -I FOLDER bash -c "test_folder FOLDER" || status=1
 fi
 echo "== C++ tests ($preset)"
-status=0
 ctest --preset "$preset" --parallel "$(nproc)" --progress "$@" || status=$?
 echo "built in $built s, tested in $(( SECONDS - built )) s"
 exit "$status"
