@@ -17,6 +17,7 @@ from values import ceiling
 
 UNITS = {"x": "×", "1": "", "": ""}
 ONE_THREAD = "threads1."
+FIG1 = ("dense", "ff_n16", "ff_qkv", "qkv_mult_conv", "iso_read_ff", "iso_read_qkv")
 KERNELS = ("", "_dot")  # simd and bf16_dot, as rows of tables in bf16 are named
 
 
@@ -197,6 +198,64 @@ GOALS = (
         0,
         tuple(f"quality.fig1_16m.{row}.verdict_contrast" for row in ("ff_n16", "ff_qkv")),
         TRAIN.format("fig1_16m"),
+    ),
+    Goal(
+        "Figure 1, 1.5 M tokens: share of a row's steps on the plateau",
+        "<=",
+        0.10,
+        tuple(f"quality.fig1_1m5.{row}.plateau_share" for row in FIG1),
+        TRAIN.format("fig1_1m5"),
+    ),
+    Goal(
+        "frontier: rows that were trained and decoded",
+        ">=",
+        14,
+        ("frontier.rows",),
+        TRAIN.format("frontier"),
+    ),
+    Goal(
+        "frontier: farthest of a seed's decode path from its trainer in f32, nats a token",
+        "<=",
+        1e-4,
+        ("frontier.decode_difference",),
+        TRAIN.format("frontier"),
+    ),
+    Goal(
+        "full attention, a training step over 4,096 positions: share of the best product",
+        ">=",
+        0.70,
+        ("attention.full.gemm_share_4096",),
+        FULL,
+    ),
+    Goal(
+        "attentions of a pattern, a training step over 16,384 positions: gain over the ratio of pairs",
+        ">=",
+        0.6,
+        tuple(
+            f"attention.{name}.share_of_pairs_16384" for name in ("window", "longformer", "bigbird")
+        ),
+        FULL,
+    ),
+    Goal(
+        "1.5-entmax, a training step over 4,096 positions: softmax's time over its own",
+        ">=",
+        0.4,
+        ("attention.full_entmax15.speedup_4096",),
+        FULL,
+    ),
+    Goal(
+        "the package `entmax` on PyTorch: its training step over ours",
+        ">=",
+        3,
+        ("attention.full_entmax15.package_over_ours",),
+        "experiments/attention/entmax_package.py",
+    ),
+    Goal(
+        "decode of one attention after 8,192 positions: its floor over its time",
+        ">=",
+        0.75,
+        tuple(f"attention.{name}.decode_efficiency" for name in ("full", "full_entmax15")),
+        FULL,
     ),
     Goal(
         "Table 3: the dense model's accuracy on SST-2",

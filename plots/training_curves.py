@@ -3,7 +3,7 @@
 import math
 import statistics
 
-import records as rec
+import knobs
 import section
 from values import combine, of_record, over_seeds, setting
 
@@ -205,7 +205,7 @@ def settings(record):
     """What a curve was trained with, but for its seeds."""
     return {
         knob: value
-        for knob, value in rec.settings(record).items()
+        for knob, value in knobs.settings(record).items()
         if knob not in INCIDENTAL + SEEDS
     }
 

@@ -5,7 +5,7 @@ import math
 import re
 
 import chart
-import records as rec
+import knobs
 import report as tables
 from section import Section, of
 from values import combine, fit_exponent, of_record, ratio, scaled, setting, sweep
@@ -256,13 +256,13 @@ def settings_of(records, experiment):
         if attention and ROW.fullmatch(record["row"]):
             reads = {
                 knob
-                for name in rec.chosen(attention)
-                for knob in rec.READS["attention"].get(name, ())
+                for name in knobs.chosen(attention)
+                for knob in knobs.READS["attention"].get(name, ())
             }
             found[attention] = {
                 knob: value
                 for knob, value in record["config"].items()
-                if knob in reads or knob not in rec.READ_BY_SOME
+                if knob in reads or knob not in knobs.READ_BY_SOME
             }
     return found
 

@@ -3,7 +3,7 @@
 import functools
 
 import chart
-import records as rec
+import knobs
 import report as tables
 from section import Section, of
 from sections import attention
@@ -25,15 +25,15 @@ def knobs_of(records, experiment, row):
         found = attention.ROW.fullmatch(record.get("row") or "")
         if found and found[1] == row:
             kind = setting(record, "attention")
-            knobs = {
+            own = {
                 knob: setting(record, knob)
-                for knob in rec.READS["attention"].get(kind, ())
-                if setting(record, knob) not in (None, *rec.OFF)
+                for knob in knobs.READS["attention"].get(kind, ())
+                if setting(record, knob) not in (None, *knobs.OFF)
             }
-            if knobs.get("normaliser") != "entmax":
-                knobs.pop("entmax_alpha", None)
+            if own.get("normaliser") != "entmax":
+                own.pop("entmax_alpha", None)
             sides = "" if setting(record, "causal", True) in (True, "true") else ", two-sided"
-            return f"`{kind}`{sides}: " + ", ".join(f"{knob} {v}" for knob, v in knobs.items())
+            return f"`{kind}`{sides}: " + ", ".join(f"{knob} {v}" for knob, v in own.items())
     return ""
 
 

@@ -43,6 +43,7 @@ SHADES = (
 )
 DASHES = ("-", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (3, 1)), (0, (1, 1)))
 MARKERS = "o^Dv<>Pxh*"
+MOST_PLATEAU = 0.1  # of a row's steps, before it is said
 MOST_CURVES = 12  # that a figure can show
 FAR_BEHIND = (
     3  # times the span of the middle half of rows, behind which one row would flatten the others
@@ -206,8 +207,23 @@ def write(report, own):
         beside = paper_table(experiment)
         if beside:
             report.add(*beside)
+        late = late_rows(experiment)
+        if late:
+            report.add(late)
         report.figure(name)
         report.repeat(command(experiment))
+
+
+def late_rows(experiment):
+    """A sentence about rows whose steps were spent on the plateau more than they should; empty if none were."""
+    shares = {row: experiment.result(row, "plateau_share") for row in experiment.rows}
+    late = [
+        f"`{row}` {value.value:.0%}"
+        for row, value in shares.items()
+        if value and value.value > MOST_PLATEAU
+    ]
+    words = "More than a tenth of the steps above the unigram entropy, where a model knows no more than how often tokens come: "
+    return words + ", ".join(late) + "." if late else ""
 
 
 def command(experiment):

@@ -4,7 +4,7 @@ import functools
 
 import chart
 import contrasts
-import records as rec
+import knobs
 import training_curves
 from report import count, header, line, nats, not_begun
 from section import Section, of
@@ -31,10 +31,10 @@ def changed(experiment, row):
     if not first or not own or row == experiment.baseline:
         return ""
     # What is off in one of the two is a setting of the other.
-    knobs = [k for k in {**rec.settings(first), **rec.settings(own)} if k not in _NOT_CHANGED]
+    names = [k for k in {**knobs.settings(first), **knobs.settings(own)} if k not in _NOT_CHANGED]
     return ", ".join(
         f"{knob}={setting(own, knob)}"
-        for knob in knobs
+        for knob in names
         if setting(own, knob) != setting(first, knob)
     )
 

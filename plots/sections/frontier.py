@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import chart
 import decode
-import records as rec
+import knobs
 import states
 import training_curves
 from report import bare, cell, count, header, line, status_mark
 from report import nats as nats_cell
 from section import Section, of
-from sections import quality
+from sections import decode_paths, quality
 from values import Value, measured, ratio, setting
 
 OWNS = of("decode", "frontier")
@@ -52,6 +52,7 @@ WORDS = (
 )
 
 
+DECODED = "decode_log_perplexity.f32"
 OWN = "_own"  # ends the name of a row's twin that takes the choices of its own, random weights
 TWINS = (
     "What trained choices change, in time and in rows of W1 that a decode touches: a row, whose blocks take those of its "
@@ -110,7 +111,7 @@ def hull(found):
 def differing(records, experiment, curves, row):
     """Knobs in which the timed row is not the model that was trained, of those that its components read."""
     record = records.get(experiment, row, 1, "token_ms")
-    trained = rec.settings(next(iter(curves.by_seed(row, "log_perplexity").values())))
+    trained = knobs.settings(next(iter(curves.by_seed(row, "log_perplexity").values())))
     return [
         knob
         for knob in SAME
@@ -153,7 +154,10 @@ def _numbers_at(records, experiment, suffix):
         return {}
     found = {}
     of_width = "" if is_own_width(records, experiment, curves) else f"{experiment}."
-    for point in points(records, experiment, curves):
+    both = points(records, experiment, curves)
+    if not suffix and not of_width:
+        found |= of_all(curves, both)
+    for point in both:
         found[f"{point.row}.ms_token{suffix}"] = point.time
         floor = measured(records, experiment, point.row, 1, "token_floor_ms")
         found[f"{point.row}.floor_ms{suffix}"] = floor
@@ -162,6 +166,22 @@ def _numbers_at(records, experiment, suffix):
             found[f"{point.row}.reads"] = reads
             found[f"{point.row}.nats"] = None if of_width else point.nats
     return {f"frontier.{of_width}{name}": value for name, value in found.items() if value}
+
+
+def of_all(curves, both):
+    """{ending: Value} of [Point]: how many there are, and how far a seed's decode path was from its trainer at most."""
+    if not both:
+        return {}
+    found = {"rows": _alone(both[0].nats, len(both), "1")}
+    each = [decode_paths.farthest(curves, point.row, DECODED) for point in both]
+    if None not in each:
+        found["decode_difference"] = _alone(both[0].nats, max(each), "nats/token")
+    return found
+
+
+def _alone(like, value, unit):
+    """A number that nothing varies in."""
+    return Value(value, unit, value, value, like.status, like.commit)
 
 
 def table(report, experiment, curves):
@@ -238,14 +258,14 @@ def write(report, own):
             same = "Nats are of the width that was trained, times of this one's."
         else:
             unlike = {
-                row: knobs
+                row: apart
                 for row in rows
                 if nats_of(curves, row)
-                and (knobs := differing(report.records, about.name, curves, row))
+                and (apart := differing(report.records, about.name, curves, row))
             }
             if unlike:
                 same = "Not the models that were trained: " + "; ".join(
-                    f"`{row}` differs in {', '.join(knobs)}" for row, knobs in unlike.items()
+                    f"`{row}` differs in {', '.join(apart)}" for row, apart in unlike.items()
                 )
         tokens = count(curves.tokens(curves.baseline))
         report.add(

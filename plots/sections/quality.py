@@ -11,7 +11,7 @@ import contrasts
 import held_out
 import paper
 import training_curves
-from report import count, ends, header, line, nats, not_begun
+from report import count, ends, header, line, nats, not_begun, percent
 from section import Section, of
 from sections import curves, rates
 from values import Value
@@ -22,6 +22,7 @@ BUDGETS = ("fig1_1m5", "fig1_5m", "fig1_16m")  # that there are configs of
 FIGURE = "gap_by_budget"
 FARTHEST = 15  # powers of ten of tokens; more of them is as good as never
 BELOW, ABOVE = "enough", "not enough"
+PLATEAU = "plateau_share"  # of its steps, whose loss was above the unigram entropy
 # What the report has over the budget: words, ending of the id.
 OVER_BUDGETS = (
     ("gap to `{}`", "gap"),
@@ -30,7 +31,8 @@ OVER_BUDGETS = (
     ("verdict contrast to `{}`", "verdict_gap"),
 )
 WORDS = (
-    "Of each row its nats a token; *gap*: above `{baseline}`; *contrast*: of a sparse row above its own "
+    "Of each row the percent of its steps on the plateau, where a model knows no more than how often tokens come; its "
+    "nats a token; *gap*: above `{baseline}`; *contrast*: of a sparse row above its own "
     "twin, which is dense in place of what is judged; *verdict contrast*: that less a quarter of "
     "what the twin loses once it is made so small that it reads as little as the row. A row whose twin "
     "is not `{baseline}` is judged against that, too: its gap less a quarter of what `{baseline}` loses "
@@ -70,6 +72,7 @@ def row_figures(experiment, row):
         text = held_out.over_text(experiment, each)
         if text and "contrast" in ending:
             found[f"{ending}_over_text"] = text.value
+    found[PLATEAU] = experiment.result(row, PLATEAU)
     tokens = experiment.tokens(row)
     return {ending: value._replace(tokens=tokens) for ending, value in found.items() if value}
 
@@ -89,6 +92,7 @@ def table(experiment):
         "row",
         "tokens",
         "seeds",
+        "plateau",
         "log-perplexity, nats/token",
         "gap",
         "contrast",
@@ -100,13 +104,14 @@ def table(experiment):
         found = row_figures(experiment, row)
         own = found.get("log_perplexity")
         if own is None:
-            lines.append(line(f"`{row}`", "–", "–", experiment.state(row), *["–"] * 4))
+            lines.append(line(f"`{row}`", "–", "–", "–", experiment.state(row), *["–"] * 4))
             continue
         lines.append(
             line(
                 f"`{row}`",
                 count(own.tokens),
                 str(own.seeds),
+                percent(found.get(PLATEAU)),
                 nats(own, ""),
                 *(nats(found.get(ending)) for ending in ("gap", "contrast", "verdict_contrast")),
                 f"**{said[row].verdict(BELOW, ABOVE)}**" if row in said else "–",

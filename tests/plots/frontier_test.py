@@ -99,6 +99,29 @@ class FrontierTest(made_up.WithCurves):
         self.assertEqual(found["frontier.ff_n16.floor_ms"]["value"], 0.06)
         self.assertEqual(found["frontier.ff_n16.reads"]["value"], 25)
 
+    def test_rows_are_counted_and_their_decode_paths_are_checked_once_all_have_one(self):
+        decoded_by = [
+            made_up.record(
+                row,
+                metric,
+                4 + (place + 1) * apart * 1e-6,
+                1,
+                experiment="fig1_1m5",
+                config=TRAINED,
+            )
+            for place, row in enumerate(ROWS)
+            for metric, apart in (
+                ("decode_reference_log_perplexity", 0),
+                ("decode_log_perplexity.f32", -1),
+            )
+        ]
+        found = summarise.figures(self.load(trained() + decoded() + decoded_by))
+        self.assertEqual(found["frontier.rows"].value, 4)
+        self.assertAlmostEqual(found["frontier.decode_difference"].value, 4e-6)
+        found = summarise.figures(self.load(trained() + decoded() + decoded_by[2:]))
+        self.assertEqual(found["frontier.rows"].value, 4)
+        self.assertNotIn("frontier.decode_difference", found)
+
     def test_another_width_has_times_under_its_own_name_and_no_nats(self):
         found = summarise.summary(self.load(trained() + decoded(1024)))
         self.assertEqual(found["frontier.frontier_1024.small.ms_token"]["value"], 0.1)

@@ -72,6 +72,17 @@ class QualityTest(made_up.WithCurves):
         (one,) = (o for o in everywhere if (o.named.name, o.experiment.name) == (row, name))
         return "; ".join(quality.against(records, one, everywhere))
 
+    def test_the_plateau_of_every_row(self):
+        on_plateau = [
+            made_up.record("ff_n16", "plateau_share", share, seed, experiment="fig1", config=config)
+            for seed, share in ((1, 0.07), (2, 0.09))
+            for config in ({"steps": STEPS["fig1"], "batch": 16, "length": 96},)
+        ]
+        items = trained() + on_plateau
+        found = summarise.figures(self.load(items))
+        self.assertAlmostEqual(found["quality.fig1.ff_n16.plateau_share"].value, 0.08)
+        self.assertIn("| `ff_n16` | 15.4 M | 5 | 8.0 (sd 1.4) |", self.report(items))
+
     def test_ids_with_intervals_seeds_and_tokens(self):
         found = summarise.summary(self.load(trained(noise=0.002)))
         entry = found["quality.fig1.ff_qkv.contrast"]
@@ -135,7 +146,7 @@ class QualityTest(made_up.WithCurves):
     def test_a_row_under_way_is_no_number(self):
         items = [r for r in trained() if r["row"] != "ff_qkv"]
         items += made_up.curve("ff_qkv", 3.5, experiment="fig1", finished=False)
-        self.assertIn("| `ff_qkv` | – | – | unfinished, reached step 300 |", self.report(items))
+        self.assertIn("| `ff_qkv` | – | – | – | unfinished, reached step 300 |", self.report(items))
 
     def test_the_undecided_say_how_many_seeds(self):
         text = self.report(trained(ff_n16=3.549, noise=0.004))

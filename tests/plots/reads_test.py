@@ -8,7 +8,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "plots"))
-import records as rec  # noqa: E402
+import knobs  # noqa: E402
 
 PROGRAM = ROOT / "build" / "release" / "experiments" / "perplexity"
 CONFIG = ROOT / "experiments" / "configs" / "training" / "fig1_mini.cfg"
@@ -34,14 +34,14 @@ class ReadsTest(unittest.TestCase):
 
     def test_attentions_read_the_knobs_that_they_have(self):
         for name in self.known("attention"):
-            knobs = self.refusal("attention", f"{name}:?=1", " has no knob '?'; it has")
-            self.assertEqual(set(rec.READS["attention"].get(name, ())), set(knobs), name)
+            own = self.refusal("attention", f"{name}:?=1", " has no knob '?'; it has")
+            self.assertEqual(set(knobs.READS["attention"].get(name, ())), set(own), name)
 
     def test_choices_and_knobs_are_there(self):
-        for chooser, choices in rec.READS.items():
+        for chooser, choices in knobs.READS.items():
             self.assertEqual(set(choices) - set(self.known(chooser)), set(), chooser)
         words = self.said("--help").split()
-        self.assertEqual({f"--{knob}" for knob in rec.READ_BY_SOME}.difference(words), set())
+        self.assertEqual({f"--{knob}" for knob in knobs.READ_BY_SOME}.difference(words), set())
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(ROOT / "plots")]
 
 import draw  # noqa: E402
+import knobs  # noqa: E402
 import make_report  # noqa: E402
 import paper  # noqa: E402
 import records as rec  # noqa: E402
@@ -132,7 +133,7 @@ class SettingsTest(unittest.TestCase):
 
     def same(self, **more):
         old, new = ({"config": config} for config in (self.OLD, {**self.OLD, **more}))
-        return rec.settings(old) == rec.settings(new)
+        return knobs.settings(old) == knobs.settings(new)
 
     def test_a_later_knob_that_is_off_sets_no_records_apart(self):
         self.assertTrue(self.same(label_smoothing=0, extra_loss="none", window=False))
@@ -144,32 +145,32 @@ class SettingsTest(unittest.TestCase):
         self.assertFalse(self.same(d_model=16))
         sparse = {"config": {**self.OLD, "feed_forward": "sparse"}}
         other = {"config": {**sparse["config"], "sparsity": 8}}
-        self.assertNotEqual(rec.settings(sparse), rec.settings(other))
+        self.assertNotEqual(knobs.settings(sparse), knobs.settings(other))
 
     def test_a_later_knob_counts_where_it_is_read_and_is_not_what_it_was(self):
         self.assertTrue(self.same(normaliser="softmax", window_width=129))
         self.assertFalse(self.same(normaliser="entmax15"))
         windows = [
-            rec.settings({"config": {**self.OLD, "attention": "window", "window_width": width}})
+            knobs.settings({"config": {**self.OLD, "attention": "window", "window_width": width}})
             for width in (129, 257, 513)
         ]
         self.assertEqual(len({tuple(w.items()) for w in windows}), 3)
         hashed = {**self.OLD, "attention": "lsh"}
         self.assertEqual(
-            rec.settings({"config": hashed}),
-            rec.settings({"config": {**hashed, "normaliser": "entmax15", "window_width": 9}}),
+            knobs.settings({"config": hashed}),
+            knobs.settings({"config": {**hashed, "normaliser": "entmax15", "window_width": 9}}),
         )
 
     def test_a_later_knob_that_was_not_0_counts_at_0(self):
-        for knob, before in rec.LATER.items():
-            if knob in rec.READ_BY_SOME or before in rec.OFF:
+        for knob, before in knobs.LATER.items():
+            if knob in knobs.READ_BY_SOME or before in knobs.OFF:
                 continue
             self.assertTrue(self.same(**{knob: before}), knob)
             self.assertFalse(self.same(**{knob: 0}), knob)
 
     def test_lists_of_attentions_read_what_each_of_them_reads(self):
         def read(attention, **more):
-            return rec.settings({"config": {**self.OLD, "attention": attention, **more}})
+            return knobs.settings({"config": {**self.OLD, "attention": attention, **more}})
 
         mixed = "full,window:normaliser=entmax15+banded"
         for knob in ("window_width", "band_width", "normaliser"):
@@ -187,7 +188,7 @@ class SettingsTest(unittest.TestCase):
         }
         published = rec.Records(ROOT / "results" / "published")
         curve = published.get("fig1_small", "dense", 1, "log_perplexity")
-        self.assertLessEqual(declared - set(curve["config"]), set(rec.LATER))
+        self.assertLessEqual(declared - set(curve["config"]), set(knobs.LATER))
 
 
 if __name__ == "__main__":
