@@ -33,22 +33,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "plots"), str(ROOT / "experiments" / "peers")]
 import records as rec  # noqa: E402
 from record import RecordFile, fingerprint  # noqa: E402
-from sections import sparsefinder, sparsefinder_claims  # noqa: E402
+from sections import sparsefinder, sparsefinder_claims, sparsefinder_online  # noqa: E402
 
 CLOSE = 1e-3  # of a mean of float32 to a recorded one
-
-
-class Online(NamedTuple):
-    """A model with one configuration's graphs: what is known offline, and each sequence's loss."""
-
-    stratum: float
-    sparsity: float
-    recall: float
-    loss: numpy.ndarray
-    weight: numpy.ndarray
-
-    def nats(self, weights):
-        return weights @ self.loss / (weights @ self.weight)
 
 
 class Sweep(NamedTuple):
@@ -89,12 +76,6 @@ def sweep_of(results, records, experiment, closing):
     if numpy.abs(recall.mean(axis=1) - means).max() > CLOSE:
         sys.exit(f"{path} is of another run than its records; {again}")
     return Sweep(places, recall.astype(float), sparsity.astype(float))
-
-
-def shares(rng, draws, sequences):
-    """(draws, sequences): of each resample, how much of it is each sequence; the first is all of them alike."""
-    counts = rng.multinomial(sequences, [1 / sequences] * sequences, size=draws)
-    return numpy.vstack([numpy.full(sequences, 1 / sequences), counts / sequences])
 
 
 def best(sweep, weights, sparsity):
@@ -139,7 +120,9 @@ def differences(pair, teachers, draws, seed):
     one, other = pair
     # Each metric draws alike, whatever else is asked for.
     weights = [
-        shares(numpy.random.default_rng([seed, number]), draws, t[one].recall.shape[1])
+        sparsefinder_online.shares(
+            numpy.random.default_rng([seed, number]), draws, t[one].recall.shape[1]
+        )
         for number, t in enumerate(teachers)
     ]
     measures = {}
@@ -155,25 +138,6 @@ def differences(pair, teachers, draws, seed):
         each = [measure(t[one], t[other], w, *arguments) for t, w in zip(teachers, weights)]
         found[metric] = over_teachers(each, numpy.random.default_rng([seed, len(teachers)]))
     return found
-
-
-def online_of(records, experiment, closing):
-    """[Online] of a method's newest run."""
-    found = {}
-    for record in records.history(experiment):
-        of_run = all(record.get(field) == closing.get(field) for field in ("row", "key"))
-        if not of_run or record["metric"] != "online_log_perplexity":
-            continue
-        config, columns = record["config"], record["samples"]["columns"]
-        rows = numpy.array(record["samples"]["rows"])
-        place = tuple(config.get(name) for name in ("parameter", "value", "nearest", "width"))
-        found[place] = Online(
-            config.get("stratum", 0.0),
-            config.get("offline_sparsity", 0.0),
-            config.get("offline_recall", 1.0),
-            *(rows[:, columns.index(name)] for name in ("loss", "weight")),
-        )
-    return list(found.values())
 
 
 def nats_at_gold(methods, gold_sparsity, weights):
@@ -231,7 +195,9 @@ def of_online(teachers, draws, seed):
         each = []
         for number, (methods, gold_sparsity) in enumerate(teachers):
             sequences = len(methods["gold"][0].loss)
-            weights = shares(numpy.random.default_rng([seed, number]), draws, sequences)
+            weights = sparsefinder_online.shares(
+                numpy.random.default_rng([seed, number]), draws, sequences
+            )
             each.append(measure(methods, gold_sparsity, weights))
         if all(one is not None for one in each):
             found[row, against, metric] = over_teachers(
@@ -332,7 +298,7 @@ def write_online(writer, records, kind, teachers):
     """Of the teachers that ran with predicted graphs."""
     ran, closings = {}, []
     for name, methods in sorted(teachers.items()):
-        found = {method: online_of(records, *at) for method, at in methods.items()}
+        found = {method: sparsefinder_online.runs(records, *at) for method, at in methods.items()}
         if found.get("gold"):
             sparsity = methods["gold"][1]["config"]["mean_gold_sparsity"]
             ran[name] = ({m: points for m, points in found.items() if points}, sparsity)

@@ -7,7 +7,7 @@ import re
 import chart
 from report import cell, header, line
 from section import Section, of
-from sections import sparsefinder_claims
+from sections import sparsefinder_claims, sparsefinder_online
 from values import of_record
 
 OWNS = of("sparsefinder")
@@ -120,6 +120,7 @@ def numbers(records, own):
                     value = value_of(records, about.name, closing, metric)
                     if value:
                         found[f"sparsefinder.{teacher}.{method}.{metric}"] = value
+            found |= sparsefinder_online.numbers(records, about.name, teacher, methods)
     return found | sparsefinder_claims.numbers(records)
 
 
@@ -133,7 +134,9 @@ def draw(records, experiment, teacher):
     }
     if not drawn:
         raise chart.Missing(f"no method of {teacher} in {experiment}")
-    figure, panels = chart.new(2.6 * len(PANELS), panels=len(PANELS), sharex=True)
+    ran = bool(sparsefinder_online.of_teacher(records, experiment, methods)[0])
+    count = len(PANELS) + ran
+    figure, panels = chart.new(2.6 * count, panels=count, sharex=True)
     for axes, (title, shown) in zip(panels, PANELS):
         for method in shown:
             steps = drawn.get(method, [])[::-1]
@@ -149,6 +152,10 @@ def draw(records, experiment, teacher):
         axes.set_xlim(0, 1)
         axes.set_ylim(0, 1.02)
         axes.legend(loc="lower left", ncol=2)
+    if ran:
+        looks = {method: LOOKS[method] for method in (*sparsefinder_claims.COMPARED, "oracle")}
+        sparsefinder_online.draw(panels[-1], records, experiment, methods, looks)
+        panels[-1].set_title("the teacher with these graphs alone", loc="left")
     panels[-1].set_xlabel("sparsity of the predicted graph")
     return figure
 
@@ -158,12 +165,26 @@ def figure_name(teacher):
     return "sparsefinder_" + teacher.replace(".", "_")
 
 
+def heads_name(teacher):
+    return figure_name(teacher) + "_heads"
+
+
+def has_heads(methods):
+    gold = methods.get("gold")
+    return bool(gold and gold.get("samples") and gold["config"].get("layers"))
+
+
 def figures(records, own):
-    return {
-        figure_name(teacher): functools.partial(draw, experiment=about.name, teacher=teacher)
-        for about in own
-        for teacher in closings(records, about.name)
-    }
+    found = {}
+    for about in own:
+        for teacher, methods in closings(records, about.name).items():
+            at = {"experiment": about.name, "teacher": teacher}
+            found[figure_name(teacher)] = functools.partial(draw, **at)
+            if has_heads(methods):
+                found[heads_name(teacher)] = functools.partial(
+                    sparsefinder_online.draw_heads, **at, closing=methods["gold"]
+                )
+    return found
 
 
 def rows(report, experiment, methods):
@@ -216,7 +237,12 @@ def write(report, own):
                 *header("method", "points", *names, "F at gold", "area 50-95 %"),
                 *rows(report, about.name, methods),
             )
+            ran = sparsefinder_online.lines(report, about.name, methods)
+            if ran:
+                report.add(*ran)
             report.figure(figure_name(teacher))
+            if has_heads(methods):
+                report.figure(heads_name(teacher))
             report.repeat(ONE_ROW.sub("", next(iter(methods.values()))["command"]))
     claims = sparsefinder_claims.lines(report.records)
     if claims:

@@ -71,6 +71,61 @@ RECORDS = [
 ]
 
 
+def online(method, sparsity, nats):
+    """Twelve sequences of 100 tokens whose losses move together."""
+    rows = [[100 * (nats + 0.1 * (i % 3)), 100] for i in range(12)]
+    config = {"parameter": "theta", "value": sparsity, "nearest": 1, "width": 0}
+    config |= {"offline_sparsity": sparsity, "offline_recall": 0.5}
+    samples = {"columns": ["loss", "weight"], "rows": rows}
+    return record(method, "online_log_perplexity", nats, config, samples)
+
+
+HEADS = GOLD | {"config": {**GOLD["config"], "layers": 1}}
+RAN = [
+    *RECORDS[1:],
+    HEADS,
+    online("gold", 0, 3.0),
+    online("distance", 0.85, 3.0625),
+    online("distance", 0.92, 3.25),
+    online("distance", 0.99, 3.125),
+    online("random_graph", 0.85, 4.0),
+]
+
+
+class Online(WithFolder):
+    def test_loss_at_a_sparsity_is_the_least_of_what_leaves_out_as_much(self):
+        records = self.load(RAN)
+        found = sparsefinder.numbers(records, records.of(sparsefinder.OWNS))
+        for method, place, wanted in (
+            ("distance", "80", 0.0625),
+            ("distance", "90", 0.125),
+            ("distance", "gold", 0.125),
+            ("random_graph", "80", 1.0),
+        ):
+            value = found[f"sparsefinder.s_lm.1.{method}.quality_at_{place}"]
+            self.assertAlmostEqual(value.value, wanted)
+            # Sequences differ, but each is above its own by as much.
+            self.assertAlmostEqual(value.high, value.low)
+        self.assertNotIn("sparsefinder.s_lm.1.random_graph.quality_at_90", found)
+
+    def test_the_report_has_a_line_a_method_and_two_figures(self):
+        records = self.load(RAN)
+        report = report_cells.Report(records)
+        sparsefinder.write(report, records.of(sparsefinder.OWNS))
+        self.assertIn("| `random_graph` | +1.0000 [+1.0000, +1.0000] | – | – | – |", report.text())
+        self.assertIn("on 12 sequences", report.text())
+        drawn = sparsefinder.figures(records, records.of(sparsefinder.OWNS))
+        self.assertEqual([*drawn], ["sparsefinder_s_lm_1", "sparsefinder_s_lm_1_heads"])
+        figure = drawn["sparsefinder_s_lm_1"](records)
+        steps = {str(one.get_label()): one for one in figure.axes[2].get_lines()}
+        self.assertEqual(list(steps["distance"].get_xdata()), [0, 0.85, 0.99])
+        self.assertEqual(list(steps["distance"].get_ydata()), [0.0625, 0.0625, 0.125])
+        chart.pyplot().close(figure)
+        figure = drawn["sparsefinder_s_lm_1_heads"](records)
+        self.assertEqual(figure.axes[0].get_images()[0].get_array().tolist(), [[0.8, 1.0]])
+        chart.pyplot().close(figure)
+
+
 class Sparsefinder(WithFolder):
     def test_a_frontier_has_steps_and_no_slopes(self):
         points = [(0.9, 0.5), (0.8, 0.6), (0.7, 0.4), (0.1, 1.0), (0.8, 0.55)]
