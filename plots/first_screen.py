@@ -73,6 +73,9 @@ def _headline(report):
     lines = headline.table(found)
     if lines:
         report.add("## Headline", "", *lines, "", headline.legend(found))
+        alone = headline.table(headline.of_one_thread(found), is_brief=True)
+        if alone:
+            report.add("With one thread:", "", *alone)
         said = headline.sentences(found)
         if said:
             report.add(*(f"- {sentence}" for sentence in said))

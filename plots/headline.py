@@ -170,6 +170,12 @@ def table(found, is_brief=False):
     return [*header(*names, are_numbers=False), *lines] if lines else []
 
 
+def of_one_thread(found):
+    """The figures of one thread under the ids that those of all threads have; empty where all are one."""
+    prefix = "threads1."
+    return {k.removeprefix(prefix): value for k, value in found.items() if k.startswith(prefix)}
+
+
 def legend(found):
     """What the table's cells mean, and how far to trust them."""
     speedups = [value for name, value in found.items() if "_speedup" in name]

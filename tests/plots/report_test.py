@@ -251,6 +251,21 @@ class HeadlineTest(unittest.TestCase):
 
 
 class ReadmeTest(unittest.TestCase):
+    def test_one_thread_has_the_same_table(self):
+        def value(number):
+            return values.Value(number, "x", number, number, "ok", "c")
+
+        found = {
+            "table1.800m.baseline.token_ms": value(20),
+            "threads1.table1.800m.baseline.token_ms": value(32),
+            "threads1.table1.800m.ff.token_ms": value(16),
+            "threads1.table1.800m.ff.token_speedup": value(2),
+        }
+        text = "\n".join(map(str, headline.table(headline.of_one_thread(found), is_brief=True)))
+        self.assertIn("| 800M, dense | 32 |", text)
+        self.assertIn("| 800M, sparse FF | 16 | 2× |", text)
+        self.assertEqual(headline.table(headline.of_one_thread({})), [])
+
     def test_the_headline_table_is_that_of_the_published_results(self):
         done = subprocess.run(
             [sys.executable, ROOT / "plots" / "readme_table.py", "--check"],
