@@ -27,6 +27,7 @@ sys.path[:0] = [str(ROOT / "plots"), str(ROOT / "tools")]
 import glue_hold_out  # noqa: E402
 import records as rec  # noqa: E402
 import training_curves  # noqa: E402
+from sections.glue import STARTS_AS  # noqa: E402
 from table_steps import (  # noqa: E402
     CONFIGS,
     Curves,
@@ -41,8 +42,6 @@ from table_steps import GLUE as FILES  # noqa: E402
 
 RATES_FROM = ("sst2", "qqp")
 STEPS = ("pretrain", "rates", "finetune", "baselines")
-# The row of table3_pretrain.cfg that a row starts from, where it has another name.
-STARTS_AS = {"ff_qkv_soft": "ff_qkv"}
 ROWS = ("dense", "ff_qkv", "ff_qkv_soft", "ff_qkv_loss", "terraformer")
 
 

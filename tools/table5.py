@@ -24,8 +24,6 @@ abstract. Steps, each of which goes on where it was interrupted and is passed ov
 (experiments/scoring/requirements.txt): --python names it.
 """
 
-import gzip
-import itertools
 import pathlib
 import sys
 
@@ -35,6 +33,7 @@ from table_steps import (  # noqa: E402
     CONFIGS,
     Abstracts,
     add_python,
+    first_lines,
     parser_of,
     part,
     require_texts,
@@ -57,19 +56,6 @@ DECODINGS = {
 PROMPTED = "table5_prompted"
 PROMPT = ("--cue", " TL;DR:", "--tokens", "100", "--temperature", "1", "--top_k", "2")
 PROMPT += ("--sentences", "3")
-
-
-def first_lines(path, count, out):
-    """Writes them as they are."""
-    opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rb") as lines:
-        found = list(itertools.islice(lines, count))
-    if len(found) < count:
-        raise ValueError(f"{path} has {len(found)} articles, fewer than {count}")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    data = b"".join(found)
-    if not out.is_file() or out.read_bytes() != data:
-        out.write_bytes(data)
 
 
 class Plan(Abstracts):
@@ -128,9 +114,9 @@ class Plan(Abstracts):
         """The same of the prompted models."""
         config = CONFIGS / f"{PROMPTED}.cfg"
         return [
-            (f"{row}.prompted", self.checkpoint(PROMPTED, row, seed), out, PROMPT)
+            (row, self.checkpoint(experiment, own, seed), out, PROMPT)
             for row, files in self.files(config, PROMPTED, ".prompted").items()
-            for seed, _, _, out in files
+            for seed, experiment, own, out in files
         ]
 
     def decodings(self):
@@ -157,7 +143,7 @@ class Plan(Abstracts):
         shown.append(f"lead={self.texts / 'lead.txt'}")
         yield self.scorer(
             "summaries_page.py",
-            *("--articles", part(self.articles, "test"), *shown),
+            *("--articles", self.test(), *shown),
             *("--title", f"Table 9: abstracts of {self.args.set}"),
             *("--out", self.results / f"table9_{self.args.set}.md"),
         )

@@ -2,6 +2,8 @@
 
 import argparse
 import contextlib
+import gzip
+import itertools
 import pathlib
 import re
 import shlex
@@ -27,16 +29,19 @@ NOT_TRAINED_ON = ("dev", "test", "diagnostic")
 # Sentences of a baseline: about as many words as the set's abstracts have.
 SENTENCES = {"sumpubmed": 10, "scisummnet": 4}
 BEAM = ("--beam", "4", "--length_penalty", "gnmt", "--alpha", "0.8", "--block_trigrams")
-# --quick: what makes a curve, and a text, a look at whether it runs.
+# --quick: what makes a curve, and texts, a look at whether they run.
 QUICK_CURVE = {
-    "steps": 6,
-    "decay_steps": 6,
-    "warmup_steps": 2,
-    "evaluate_every": 6,
+    "batch": 2,
+    "accumulate": 1,
+    "steps": 4,
+    "decay_steps": 4,
+    "warmup_steps": 1,
+    "evaluate_every": 4,
     "evaluate_batches": 1,
-    "checkpoint_every": 6,
+    "checkpoint_every": 4,
 }
 QUICK_TEXT = ("--tokens", "16")
+QUICK_ARTICLES = 4
 
 
 def run(plan, steps, dry_run):
@@ -79,7 +84,7 @@ def add_flags(parser, steps):
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="a look at all steps in ten minutes: six steps a curve, one seed; into a --results of its own",
+        help="a look at all steps in ten minutes: four steps a curve, one seed, four articles; into a --results of its own",
     )
 
 
@@ -145,6 +150,19 @@ def part(folder, name):
         if path.is_file():
             return path
     raise ValueError(f"{folder} has no {name}.jsonl.gz, nor {name}.jsonl")
+
+
+def first_lines(path, count, out):
+    """Writes them as they are."""
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rb") as lines:
+        found = list(itertools.islice(lines, count))
+    if len(found) < count:
+        raise ValueError(f"{path} has {len(found)} articles, fewer than {count}")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    data = b"".join(found)
+    if not out.is_file() or out.read_bytes() != data:
+        out.write_bytes(data)
 
 
 def texts(corpus, validation):
@@ -227,6 +245,16 @@ class Abstracts(Curves):
             for row in rows_of(config)
         }
 
+    def test(self):
+        """The articles whose abstracts are written."""
+        path = part(self.articles, "test")
+        if not self.args.quick:
+            return path
+        few = self.texts / f"test_{QUICK_ARTICLES}.jsonl"
+        if not self.args.dry_run:
+            first_lines(path, QUICK_ARTICLES, few)
+        return few
+
     def text(self, checkpoint, out, search):
         """A text of each test article."""
         if not self.args.dry_run:
@@ -234,7 +262,7 @@ class Abstracts(Curves):
         quick = QUICK_TEXT if self.args.quick and "--tokens" not in search else ()
         return [
             *(self.args.build / "apps" / "generate", "--threads", str(self.args.threads)),
-            *("--checkpoint", checkpoint, "--sources", part(self.articles, "test")),
+            *("--checkpoint", checkpoint, "--sources", self.test()),
             *("--text_key", "article", "--out", out, *search, *quick),
         ]
 
@@ -250,7 +278,7 @@ class Abstracts(Curves):
         return path.with_name(f"another.{path.name}")
 
     def baselines(self):
-        test = part(self.articles, "test")
+        test = self.test()
         for kind in ("lead", "random", "oracle"):
             yield self.scorer(
                 "baseline_summaries.py",
@@ -269,7 +297,7 @@ class Abstracts(Curves):
         return self.scorer(
             "score_summaries.py",
             *("--results", self.results, "--experiment", self.scored_as),
-            *("--references", part(self.articles, "test"), "--key", "abstract"),
+            *("--references", self.test(), "--key", "abstract"),
             *("--row", row, "--hypotheses", *files, *flags),
         )
 

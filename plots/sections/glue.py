@@ -35,8 +35,10 @@ GLUE_ROWS = {
 }
 # The share of exactly right fifths of a similarity says too little; its correlations have no bootstrap.
 NOT_JUDGED = ("glue_stsb",)
-# Two ways to fine-tune one pre-trained model.
-SAME_START = ("ff_qkv", "ff_qkv_soft")
+PRETRAINED = "table3_pretrain"
+# The row of it that a row starts from, where it has another name: two ways to fine-tune one pre-trained model.
+STARTS_AS = {"ff_qkv_soft": "ff_qkv"}
+SAME_START = (*STARTS_AS.values(), *STARTS_AS)
 MODELS = {
     "dense": "baseline_transformer_dense",
     "ff_qkv": "scaling_transformer_sparse_ff_qkv",
@@ -219,7 +221,8 @@ def task_table(report, experiment):
 
 
 def rates_table(records):
-    """A line a row and rate, a column a task, label_accuracy on rows kept back; the best mean in bold; empty without any."""
+    """A line a row and rate, a column a task, label_accuracy on rows kept back, the best mean in bold; and behind it which
+    best ones have no worse neighbour on one side. Empty without any."""
     found = [training_curves.Experiment(records, about.name) for about in records.of(RATES)]
     values = {}
     for experiment in found:
@@ -238,6 +241,12 @@ def rates_table(records):
     if not values:
         return []
     names = [TASKS[task] or f"`{task}`" for task in tasks]
+    ends = [
+        f"`{row}` {rate:g}"
+        for row, rate in filter(None, best.values())
+        if rate in (min(own := [r for name, r in means if name == row]), max(own))
+    ]
+    said = ["", f"At an end of the rates that were tried: {', '.join(ends)}."] if ends else []
     return [
         *header("row", "rate", *names, "mean"),
         *(
@@ -249,7 +258,35 @@ def rates_table(records):
             )
             for at in sorted(values, key=lambda at: (list(values).index(at), at[1]))
         ),
+        *said,
     ]
+
+
+def cost_table(records, found):
+    """A line a row: minutes of pre-training and of a fine-tuning, and what the latter takes at most; empty without any."""
+
+    def of_all(row, metric):
+        return [r for experiment in found for r in experiment.by_seed(row, metric).values()]
+
+    started = training_curves.Experiment(records, PRETRAINED)
+    lines = []
+    for row in dict.fromkeys(row for experiment in found for row in experiment.rows):
+        times, peaks = of_all(row, "train_seconds"), of_all(row, "peak_memory_bytes")
+        if not times or not peaks:
+            continue
+        before = started.result(STARTS_AS.get(row, row), "train_seconds")
+        lines.append(
+            line(
+                f"`{row}`",
+                f"{before.value / 60:.0f}" if before else "–",
+                f"{fmean(r['value'] for r in times) / 60:.1f}",
+                str(len(times)),
+                ", ".join(sorted({str(r["threads"]) for r in times})),
+                f"{max(r['value'] for r in peaks) / 1e6:,.0f}",
+            )
+        )
+    names = ("row", "pre-training, min", "a fine-tuning, min", "of them", "threads", "peak, MB")
+    return [*header(*names), *lines] if lines else []
 
 
 def title_of(records, task, items):
@@ -307,6 +344,9 @@ def write(report, _own):
             "",
             *rates,
         )
+    costs = cost_table(report.records, found)
+    if costs:
+        report.add("What it cost:", "", *costs)
     report.repeat(COMMAND)
 
 

@@ -226,6 +226,50 @@ class SectionTest(WithFolder):
         self.assertIn("without results: QQP, QNLI, MNLI-m, MRPC, RTE.", text)
         self.assertIn("| `dense` | 0.0003 | 70.0 | 70.0 |", text)
         self.assertIn("| `dense` | **0.001** | 75.0 | 75.0 |", text)
+        self.assertIn("At an end of the rates that were tried: `dense` 0.001.", text)
+        self.assertNotIn("What it cost", text)
+
+    def test_a_best_rate_between_worse_ones_is_at_no_end(self):
+        swept = [
+            r
+            for name, rate, share in (
+                ("r3", 0.0003, 0.7),
+                ("r10", 0.001, 0.75),
+                ("r30", 0.003, 0.7),
+            )
+            for r in row(
+                f"dense.{name}",
+                right(share, 1),
+                "table3_rates_sst2",
+                rate,
+                section="glue_rates",
+                id="table3.rates.sst2",
+            )
+        ]
+        said = "\n".join(map(str, glue.rates_table(self.load(swept))))
+        self.assertIn("**0.001**", said)
+        self.assertNotIn("At an end", said)
+
+    def test_costs_are_of_pre_training_and_of_a_fine_tuning(self):
+        def costs(name, seconds, experiment, seeds=(1,)):
+            return [
+                made_up.record(name, metric, value, seed, experiment, threads=1, **ABOUT)
+                for seed in seeds
+                for metric, value in (
+                    ("train_seconds", seconds * seed),
+                    ("peak_memory_bytes", 5e8 * seed),
+                    ("log_perplexity", 0.5),
+                )
+            ]
+
+        started = [
+            r | {"section": "training", "id": "table3.pretrain"}
+            for r in costs("ff_qkv", 1800, "table3_pretrain")
+        ]
+        tuned = row("ff_qkv_soft", right(0.9, 2)) + costs("ff_qkv_soft", 60, NAME, (1, 2))
+        records = self.load(started + tuned)
+        said = "\n".join(map(str, glue.cost_table(records, glue.experiments(records))))
+        self.assertIn("| `ff_qkv_soft` | 30 | 1.5 | 2 | 1 | 1,000 |", said)
 
     def test_a_task_is_not_alike_while_planned_rows_are_missing(self):
         planned = {"planned": "dense,ff_qkv,terraformer"}

@@ -128,18 +128,25 @@ class CommandsTest(WithSet):
         for command in told:
             self.assertEqual(command[command.index("--cue") + 1], " TL;DR:")
             self.assertEqual(command[command.index("--top_k") + 1], "2")
-            self.assertIn("table5_prompted", command[command.index("--checkpoint") + 1])
+            row = pathlib.Path(command[command.index("--out") + 1]).name.partition(".")[0]
+            self.assertIn(f"table5_prompted/{row}.1/", command[command.index("--checkpoint") + 1])
+        rows = [c[c.index("--row") + 1] for c in self.commands("score")]
+        self.assertEqual(rows[-2:], ["dense.prompted", "ff_qkv.prompted"])
 
     def test_a_quick_look_takes_one_seed_and_few_steps(self):
         steps = [
             c for step in ("pretrain", "finetune", "few") for c in self.commands(step, "--quick")
         ]
         for command in steps:
-            self.assertEqual(command[command.index("--steps") + 1], "6")
+            self.assertEqual(command[command.index("--steps") + 1], "4")
             self.assertEqual(command[command.index("--seeds") + 1], "1")
         written = self.commands("generate", "--quick")
         self.assertEqual(len(written), 9)
         self.assertTrue(all("--tokens" in command for command in written))
+        (few,) = {command[command.index("--sources") + 1] for command in written}
+        self.assertEqual(len(pathlib.Path(few).read_text().splitlines()), 4)
+        scored = self.commands("score", "--quick")
+        self.assertEqual({c[c.index("--references") + 1] for c in scored}, {few})
         prompted = self.commands("prompted", "--quick")[1]
         self.assertEqual(prompted.count("--tokens"), 1)
 
