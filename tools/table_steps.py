@@ -198,11 +198,11 @@ class Curves:
     def checkpoint(self, experiment, row, seed):
         return self.results / "checkpoints" / experiment / f"{row}.{seed}" / "best.ckpt"
 
-    def weights(self, experiment, row):
-        """A pre-trained row's; ValueError if they are not there, but of a dry run."""
+    def weights(self, experiment, row, step="pretrain"):
+        """Of a row's first seed; ValueError if the step that makes them has not run, but of a dry run."""
         path = self.checkpoint(experiment, row, 1)
         if not self.args.dry_run and not path.is_file():
-            raise ValueError(f"{path} is missing: {row} is not pre-trained; run --step pretrain")
+            raise ValueError(f"{path} is missing: {row} is not trained; run --step {step}")
         return path
 
     def glue_texts(self, task):

@@ -126,7 +126,7 @@ class CommandsTest(unittest.TestCase):
 
     def test_what_is_missing_is_named_with_its_remedy(self):
         with self.assertRaisesRegex(
-            ValueError, r"none\.1/best\.ckpt is missing: none is not pre-trained; run --step pre"
+            ValueError, r"none\.1/best\.ckpt is missing: none is not trained; run --step pre"
         ):
             [*self.plan().finetune()]
         (self.folder / "QQP-10k" / "dev.tsv").unlink()

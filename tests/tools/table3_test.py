@@ -188,7 +188,7 @@ class CommandsTest(WithFolder):
         glue = self.glue("SST-2/train.tsv", "SST-2/dev.tsv")
         flags = ["--step", "rates", "--glue", str(glue), "--results", str(self.folder)]
         plan = tool.Plan(tool.parse(flags))
-        with self.assertRaisesRegex(ValueError, "dense is not pre-trained; run --step pretrain"):
+        with self.assertRaisesRegex(ValueError, "dense is not trained; run --step pretrain"):
             [*plan.rates()]
 
     def rates_on_record(self):

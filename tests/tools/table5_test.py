@@ -166,7 +166,7 @@ class CommandsTest(WithSet):
     def test_what_is_missing_is_named(self):
         self.weights("ff_qkv").unlink()
         for step in ("finetune", "few"):
-            with self.assertRaisesRegex(ValueError, "ff_qkv is not pre-trained; run --step pre"):
+            with self.assertRaisesRegex(ValueError, "ff_qkv is not trained; run --step pre"):
                 self.commands(step)
         (self.folder / "valid.jsonl").unlink()
         with self.assertRaisesRegex(ValueError, "has no valid.jsonl.gz"):
