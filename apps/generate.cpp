@@ -262,13 +262,6 @@ Given given_of(const Tokenizer& tokenizer, const std::string& text, const Room& 
   return given;
 }
 
-/// The first sentences of a text; 0: all.
-void keep_sentences(const Boundaries& boundaries, std::int64_t most, std::vector<int>& ids) {
-  if (most == 0 || ids.empty()) return;
-  const std::vector<int> starts = boundaries.of(ids).sentences;
-  if (std::int64_t(starts.size()) > most) ids.resize(std::size_t(starts[std::size_t(most)]));
-}
-
 /// A line has no line ends within.
 std::string line_of(std::string text, Counts& counts) {
   for (char& c : text) {

@@ -105,7 +105,11 @@ inline void check_draws(const GenerateKnobs& knobs, const GivenFlags& given) {
     throw UserError("--top_k is " + std::to_string(knobs.top_k) + " but must be in [0, " +
                     std::to_string(kMostTopK) + "]; 0 draws from all tokens");
   }
-  if (given.count("top_k") > 0 && knobs.temperature == 0) {
+  if (knobs.top_k > 0 && knobs.beam > 0) {
+    throw UserError("--top_k " + given.at("top_k") +
+                    " is of tokens to draw from, but a beam search draws none; leave it out");
+  }
+  if (knobs.top_k > 0 && knobs.temperature == 0) {
     throw UserError("--top_k " + given.at("top_k") +
                     " is of tokens to draw from, but at temperature 0 none is drawn; add "
                     "--temperature 1");

@@ -312,6 +312,8 @@ def verdict(goal, value):
         return "not measured"
     if value.seeds == 1 and not math.isfinite(value.high - value.low):
         return "undecided, one seed"
+    if goal.comparison == "!=" and value.value == goal.bar:
+        return "undecided"
     met = {
         ">=": value.low >= goal.bar,
         ">": value.low > goal.bar,
@@ -388,7 +390,7 @@ def write(report):
         "Beside a missed decode time stands what the hardware allows: the floor, which is "
         "the sum over phases of max(bytes / bandwidth, FLOPs / peak), at the ceilings "
         "measured beside that row. An end of the interval decides: the lower one of what should be "
-        "large, the upper one of what should be small. Of two states of memory the fast one is meant, and what "
+        "large, the upper one of what should be small; of a verdict that it is one. Of two states of memory the fast one is meant, and what "
         "the slow one comes to stands beside.",
     )
     slow = {name: value for _, name, *_ in lines if (value := found.get(name + headline.SLOW))}

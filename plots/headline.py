@@ -297,7 +297,7 @@ def _of_curves(found):
         gap, beyond = (
             found.get(f"quality.{name}.ff_qkv.{what}") for what in ("gap", "verdict_gap")
         )
-        if gap and beyond:
+        if gap and beyond and gap.seeds > 1:
             return (
                 f"Trained with as many parameters on {gap.tokens / 1e6:.3g} M tokens, FF+QKV ends {_nats(gap)} nats a "
                 f"token above dense, {_nats(beyond)} of it beyond a quarter of what a dense feed-forward of as few "

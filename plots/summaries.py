@@ -31,10 +31,14 @@ def costs(records, about):
     found = {}
     for row in experiment.rows if experiment else ():
         values = {
-            "train_minutes": scaled(experiment.result(row, "train_seconds"), 1 / 60),
-            "peak_mb": scaled(experiment.result(row, "peak_memory_bytes"), 1e-6),
+            "train_minutes": (experiment.result(row, "train_seconds"), 1 / 60, "min"),
+            "peak_mb": (experiment.result(row, "peak_memory_bytes"), 1e-6, "MB"),
         }
-        found[row] = {name: value for name, value in values.items() if value}
+        found[row] = {
+            name: scaled(value, factor)._replace(unit=unit)
+            for name, (value, factor, unit) in values.items()
+            if value
+        }
     return {row: values for row, values in found.items() if values}
 
 
@@ -96,7 +100,7 @@ def paper_table():
 
 def page_line(records, about):
     """A link to Table 9's page, where the results' folder has it."""
-    page = records.folder / f"table9_{about.name.partition('.')[2]}.md"
+    page = records.folder / f"table9_{about.name.removeprefix(TABLE + '.')}.md"
     return (
         [f"Ten abstracts of each model to be read: [{page.name}]({page.name})."]
         if page.is_file()

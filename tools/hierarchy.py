@@ -4,8 +4,8 @@
   tools/hierarchy.py --articles SCISUMMNET --results DIR
 
 SCISUMMNET is a folder with train, valid and test.jsonl.gz (or .jsonl), an object a paper with a title, an article whose
-sections are parted by lines without text, and an abstract. Steps, each of which goes on where it was interrupted and is
-passed over when it is done:
+sections are parted by lines without text, and an abstract. Steps, each of which goes on where it was interrupted and, but
+for the first, which takes seconds, is passed over when it is done:
 
   rank       the paragraphs of each paper, the best first, by a regression on the training papers (tools/rank_paragraphs.py)
   train      the rows of hierarchy_scisummnet.cfg
@@ -49,6 +49,7 @@ class Plan(Abstracts):
     def __init__(self, args):
         super().__init__(args, "scisummnet", folder="hierarchy")
         self.articles = self.results / "texts" / "ranked"
+        self.extracted = args.articles
 
     def rank(self):
         for name in ("train", "valid", "test"):

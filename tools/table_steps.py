@@ -228,7 +228,8 @@ class Abstracts(Curves):
     def __init__(self, args, set_name, folder=None):
         """set_name: one of SENTENCES; folder: of what is written, if not the set's."""
         super().__init__(args)
-        self.articles = args.articles  # folder of the set
+        self.articles = args.articles  # folder of the set, as models read it
+        self.extracted = args.articles  # as baselines take sentences of it
         self.sentences = SENTENCES[set_name]
         self.texts = self.results / "abstracts" / (folder or set_name)
 
@@ -245,12 +246,12 @@ class Abstracts(Curves):
             for row in rows_of(config)
         }
 
-    def test(self):
-        """The articles whose abstracts are written."""
-        path = part(self.articles, "test")
+    def test(self, folder=None):
+        """The articles whose abstracts are written, of the folder that models read if of no other."""
+        path = part(folder or self.articles, "test")
         if not self.args.quick:
             return path
-        few = self.texts / f"test_{QUICK_ARTICLES}.jsonl"
+        few = self.texts / f"{path.parent.name}_test_{QUICK_ARTICLES}.jsonl"
         if not self.args.dry_run:
             first_lines(path, QUICK_ARTICLES, few)
         return few
@@ -278,7 +279,7 @@ class Abstracts(Curves):
         return path.with_name(f"another.{path.name}")
 
     def baselines(self):
-        test = self.test()
+        test = self.test(self.extracted)
         for kind in ("lead", "random", "oracle"):
             yield self.scorer(
                 "baseline_summaries.py",

@@ -24,8 +24,8 @@ struct FlagGroup {
 std::vector<Flag> flags_of(const Knobs& knobs);
 
 /// Flags that are given, by their names, with their texts; a switch has "true". Flags are written
-/// out, with hyphens or underscores alike, and nothing stands beside them. Throws UserError for an unknown flag (lists the known) and
-/// for a missing or superfluous value.
+/// out, with hyphens or underscores alike, and nothing stands beside them. Throws UserError for an
+/// unknown flag (lists the known) and for a missing or superfluous value.
 std::map<std::string, std::string> parse_flags(int argc, const char* const* argv,
                                                const std::vector<FlagGroup>& groups);
 

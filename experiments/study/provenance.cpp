@@ -55,29 +55,20 @@ std::string value_of(std::istream&& in, const std::string& name) {
   return "";
 }
 
-/// What the checkout's sources hold, as the build notes it (cmake/built_from.cmake); empty: git
-/// does not tell.
-std::string sources_now() {
-  const std::string list =
-      git_command() + "ls-files --cached --others --exclude-standard -- " + SCALING_BUILD_SOURCES;
-  std::string names, hashes;
-  const bool told =
-      run_command(list + " 2>/dev/null", &names) &&
-      run_command(list + " | " + git_command() + "hash-object --stdin-paths 2>/dev/null", &hashes);
-  return told ? names + hashes : "";
-}
-
-std::string sources_at_build() {
-  std::ifstream noted(std::string(SCALING_BUILD_BINARY_DIR) + "/built_from");
-  return {std::istreambuf_iterator<char>(noted), {}};
-}
-
 std::string program_fingerprint() {
   std::ifstream in("/proc/self/exe", std::ios::binary);
   return fingerprint(std::string(std::istreambuf_iterator<char>(in), {}));
 }
 
 }  // namespace
+
+bool is_stale(const std::string& note, const std::string& source_dir) {
+  std::ifstream file(note);
+  const std::string built({std::istreambuf_iterator<char>(file), {}});
+  std::string now;
+  const bool told = run_command("sh " + shell_quoted(source_dir + "/cmake/sources.sh"), &now);
+  return told && !built.empty() && !now.empty() && built != now;
+}
 
 std::string fingerprint(const std::string& text) {
   std::uint64_t hash = 0xcbf29ce484222325ull;
@@ -144,9 +135,8 @@ Provenance read_provenance() {
   std::error_code error;
   const std::string path = std::filesystem::read_symlink("/proc/self/exe", error).string();
   if (path.rfind(std::string(SCALING_BUILD_BINARY_DIR) + "/", 0) == 0) {
-    const std::string now = sources_now();
-    p.is_of_tree = now.empty() || now == sources_at_build();
-    p.is_stale = !p.is_of_tree;
+    p.is_stale = is_stale(path + ".built_from", source_dir());
+    p.is_of_tree = !p.is_stale;
     p.dirty = p.dirty || p.is_stale;
   }
   p.compiler = SCALING_BUILD_COMPILER;

@@ -26,6 +26,10 @@ struct Provenance {
 /// Reads it all; git and /proc may be absent ("unknown").
 Provenance read_provenance();
 
+/// Whether a program was built from other sources than `source_dir` holds now, by what its link
+/// noted (cmake/sources.sh); false where either is not told.
+bool is_stale(const std::string& note, const std::string& source_dir);
+
 /// git's ids of files and folders of the project at HEAD; empty if one of them is edited or git
 /// does not know them all.
 std::string git_ids(const std::vector<std::string>& paths);

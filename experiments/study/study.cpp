@@ -68,7 +68,7 @@ class Run {
     if (identity_.provenance().is_stale) {
       std::fputs(
           "note: this program was built from other sources than the checkout has now; its records "
-          "will count as of an edited tree, until ./build.sh has built it anew\n",
+          "will count as of an edited tree, until `./build.sh release drivers` has built it anew\n",
           stderr);
     }
     RecordFile records(prepare_results_dir(options_.results, machine), file_.experiment);

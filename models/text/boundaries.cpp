@@ -50,4 +50,10 @@ Boundaries::Starts Boundaries::of(std::span<const int> ids) const {
   return starts;
 }
 
+void keep_sentences(const Boundaries& boundaries, std::int64_t most, std::vector<int>& ids) {
+  if (most == 0 || ids.empty()) return;
+  const std::vector<int> starts = boundaries.of(ids).sentences;
+  if (std::int64_t(starts.size()) > most) ids.resize(std::size_t(starts[std::size_t(most)]));
+}
+
 }  // namespace scaling

@@ -1,6 +1,7 @@
 // Where words and sentences begin among the tokens of a text.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,5 +30,8 @@ class Boundaries {
  private:
   std::vector<std::string> pieces_;  // text of each id
 };
+
+/// Leaves the first sentences of a text, so many at most; 0: all of them.
+void keep_sentences(const Boundaries& boundaries, std::int64_t most, std::vector<int>& ids);
 
 }  // namespace scaling

@@ -1,4 +1,4 @@
-// What writing the texts of a file has cost, noted beside it.
+// What decoding the texts of a file has cost, noted beside it.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace scaling {
 struct TextCost {
   std::uint64_t texts = 0;
   std::int64_t tokens = 0;
-  double seconds = 0;  ///< of the decoder's steps
+  double seconds = 0;  ///< of the decoder's steps, without what read the source or the prompt
 };
 
 /// Adds it to <path>.cost.json, whose rate the scorers record beside their scores. What another

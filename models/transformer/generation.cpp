@@ -50,15 +50,16 @@ Generated search_text(Decoder& decoder, const std::vector<int>& source,
                                        .block_trigrams = options.block_trigrams,
                                        .is_interrupted = options.is_interrupted})
                               .front();
-  // The mean step's, the prompt's among them.
-  const double seconds_each = seconds_since(start) / double(decoder.position());
+  // Of all steps behind the prompt, those too that looked for a better text and found none.
+  const double all_seconds = seconds_since(start);
+  const double read = double(prompt.size()) / double(decoder.position());
   Generated all;
   all.ids = prompt;
   all.ids.insert(all.ids.end(), best.ids.begin(), best.ids.end());
   if (best.has_ended) all.ids.pop_back();
   all.has_ended = best.has_ended;
   all.sampled = std::int64_t(best.ids.size());
-  all.seconds = seconds_each * double(all.sampled);
+  all.seconds = all_seconds * (1 - read);
   all.log_probability = best.log_probability;
   all.score = best.score;
   return all;

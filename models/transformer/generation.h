@@ -28,7 +28,7 @@ struct Generated {
   std::vector<int> ids;                   ///< the prompt's first; without the end
   bool has_ended = false;                 ///< else it was cut off
   std::int64_t sampled = 0;               ///< tokens after the prompt, the end included
-  double seconds = 0;                     ///< of these
+  double seconds = 0;                     ///< of the decoder's steps for them
   double log_probability = 0, score = 0;  ///< of a beam search
 };
 

@@ -17,7 +17,7 @@ from report import bare, cell, count, header, line, status_mark
 from report import nats as nats_cell
 from section import Section, of
 from sections import decode_paths, quality
-from values import Value, measured, ratio, setting
+from values import Value, combine, measured, ratio, setting
 
 OWNS = of("decode", "frontier")
 # What makes a timed row the model that was trained, of the knobs that both have.
@@ -172,16 +172,13 @@ def of_all(curves, both):
     """{ending: Value} of [Point]: how many there are, and how far a seed's decode path was from its trainer at most."""
     if not both:
         return {}
-    found = {"rows": _alone(both[0].nats, len(both), "1")}
+    number, inputs = len(both), [point.nats for point in both]
+    found = {"rows": combine(number, "1", number, number, inputs)}
     each = [decode_paths.farthest(curves, point.row, DECODED) for point in both]
     if None not in each:
-        found["decode_difference"] = _alone(both[0].nats, max(each), "nats/token")
+        most = max(each)
+        found["decode_difference"] = combine(most, "nats/token", most, most, inputs)
     return found
-
-
-def _alone(like, value, unit):
-    """A number that nothing varies in."""
-    return Value(value, unit, value, value, like.status, like.commit)
 
 
 def table(report, experiment, curves):

@@ -1,5 +1,6 @@
 """What a teacher loses that runs with predicted graphs: nats a token above its own, over the graphs' sparsity."""
 
+import functools
 from typing import NamedTuple
 
 import numpy
@@ -13,7 +14,7 @@ DRAWS, SEED = 1000, 1  # of the bootstrap over sequences
 METRIC = "online_log_perplexity"
 WORDS = (
     "The teacher runs with a method's graphs alone, so that every layer meets what the graphs of those before have left. "
-    "Nats a token above its own loss on {sequences} sequences: the least of the points run that leave out as much, of a "
+    "Nats a token above its own loss on {sequences} sequences, of the least sparse point run that leaves out as much: of a "
     "method thirteen at most, the best offline recall in each stratum of sparsity; a dash: none leaves out as much. "
     "Intervals: {draws} resamples of the sequences, one teacher."
 )
@@ -39,6 +40,11 @@ def shares(rng, draws, sequences):
     return numpy.vstack([numpy.full(sequences, 1 / sequences), counts / sequences])
 
 
+@functools.cache
+def resamples(sequences):
+    return shares(numpy.random.default_rng(SEED), DRAWS, sequences)
+
+
 def runs(records, experiment, closing):
     """[Online] of a method's newest run."""
     found = {}
@@ -60,17 +66,21 @@ def runs(records, experiment, closing):
 
 
 def of_teacher(records, experiment, methods):
-    """{method: [Online]} and the teacher's own Online; methods: {method: closing record}. None: it did not run."""
+    """{method: [Online]} and the teacher's own Online; methods: {method: closing record}. None: it did not run.
+
+    Left out is what ran on other sequences than the teacher did.
+    """
     own = runs(records, experiment, methods["gold"]) if "gold" in methods else []
     if not own:
         return {}, None
     each = {m: runs(records, experiment, closing) for m, closing in methods.items() if m != "gold"}
+    each = {m: [p for p in points if len(p.loss) == len(own[0].loss)] for m, points in each.items()}
     return {method: points for method, points in each.items() if points}, own[0]
 
 
 def above(point, own):
     """Value: how far a point's loss is above the teacher's own, sequence by sequence."""
-    weights = shares(numpy.random.default_rng(SEED), DRAWS, len(own.loss))
+    weights = resamples(len(own.loss))
     lost = point.nats(weights) - own.nats(weights)
     low, high = numpy.quantile(lost[1:], [0.025, 0.975])
     value = of_record(point.record)
@@ -78,9 +88,9 @@ def above(point, own):
 
 
 def at(points, own, sparsity):
-    """Value of the least loss among points of at least that sparsity; None if there is none."""
-    each = [above(point, own) for point in points if point.sparsity >= sparsity]
-    return min(each, key=lambda value: value.value, default=None)
+    """Value of the least sparse point that leaves out so much; None if there is none. Nothing is chosen by its loss."""
+    there = [point for point in points if point.sparsity >= sparsity]
+    return above(min(there, key=lambda point: point.sparsity), own) if there else None
 
 
 def places(methods):
@@ -123,15 +133,11 @@ def draw(axes, records, experiment, methods, looks):
     """Nats above the teacher over sparsity: steps, each holding from the point before, which is less sparse."""
     found, own = of_teacher(records, experiment, methods)
     for method, look in looks.items():
-        points = sorted(found.get(method, ()), key=lambda p: -p.sparsity)
-        kept = []
-        for point in points:
-            lost = above(point, own).value
-            if not kept or lost < kept[-1][1]:
-                kept.append((point.sparsity, lost))
-        if kept:
-            xs, ys = zip(*reversed(kept))
-            axes.step([0, *xs], [ys[0], *ys], where="pre", label=method, **look)
+        points = sorted(found.get(method, ()), key=lambda point: point.sparsity)
+        if points:
+            lost = [above(point, own).value for point in points]
+            xs, ys = [0, *(point.sparsity for point in points)], [lost[0], *lost]
+            axes.step(xs, ys, where="pre", label=method, **look)
     axes.set_ylabel("nats a token above the teacher")
     axes.set_ylim(bottom=0)
 

@@ -101,6 +101,7 @@ TEST(Generate, MistakesExitWithTwoAndASentence) {
       {decoder + "--tokens 0", "--tokens is 0"},
       {decoder + "--temperature -1", "--temperature"},
       {decoder + "--top_k 2", "add --temperature 1"},
+      {decoder + "--top_k 2 --beam 4", "leave it out"},
       {decoder + "--temperature 1 --top_k -1", "--top_k is -1"},
       {decoder + "--cue x", "--cue is for a file of sources"},
       {decoder + "--beam 17", "--beam is 17"},

@@ -242,25 +242,6 @@ TEST(GenerateFile, AModelWithoutAnEncoderGoesOnBehindACue) {
   }
 }
 
-/// Sentences of pieces as of bytes: behind a full stop.
-TEST(GenerateFile, KeepsTheFirstSentences) {
-  const Folder folder;
-  const Untrained made = of_pairs(folder);
-  std::ofstream(folder / "test.en") << as_lines(kSources);
-  const auto texts = [&](const std::string& more) {
-    fs::remove(folder / "texts");
-    fs::remove(folder / "texts.made_of");
-    const Outcome outcome = generate("--checkpoint " + quoted(made.checkpoint) + "--sources " +
-                                     quoted(folder / "test.en") + "--out " +
-                                     quoted(folder / "texts") + "--temperature 1 " + more);
-    EXPECT_EQ(outcome.status, 0) << outcome.text;
-    return contents(folder / "texts");
-  };
-  const std::string all = texts("");
-  EXPECT_EQ(texts("--sentences 100"), all);
-  EXPECT_LE(texts("--sentences 1").size(), all.size());
-}
-
 TEST(GenerateFile, NeverMixesTwoRuns) {
   const Folder folder;
   const std::string one = of_pairs(folder, "one.ckpt", 1).checkpoint;

@@ -45,6 +45,14 @@ class GoalsTest(WithFolder):
             goals.verdict(least, values.Value(2.8, "x", 2.7, 3.1, "ok", "c")), "missed"
         )
 
+    def test_a_verdict_is_to_be_one(self):
+        goal = goals.Goal("", "!=", 0, ())
+        for code, wanted in ((1, "met"), (-1, "met"), (0, "undecided")):
+            value = values.Value(code, "1", code, code, "ok", "c")
+            self.assertEqual(goals.verdict(goal, value), wanted)
+        self.assertEqual(goals.verdict(goal, None), "not measured")
+        self.assertEqual(goals.wanted(goal, "1"), "≠ 0")
+
     def test_a_doubted_figure_says_so_in_its_verdict(self):
         name = "table1.800m.ff_qkv.token_speedup"
         doubted = [

@@ -237,7 +237,9 @@ class HeadlineTest(unittest.TestCase):
         found["table1.17b.ff_qkv_cross.bf16.block_speedup"] = value(33)
         found["table1.17b.ff_qkv_cross.bf16.roofline_limit"] = value(42.9)
         self.assertIn("At 17B in bf16, a block is 33×", headline.sentences(found)[2])
-        found["quality.fig1_5m.ff_qkv.gap"] = value(0.15, 0.126, 0.175)._replace(tokens=5_001_216)
+        found["quality.fig1_5m.ff_qkv.gap"] = value(0.15, 0.126, 0.175)._replace(
+            tokens=5_001_216, seeds=5
+        )
         found["quality.fig1_5m.ff_qkv.verdict_gap"] = value(0.115, 0.094, 0.136)
         self.assertIn(
             "on 5 M tokens, FF+QKV ends +0.150 [+0.126, +0.175] nats a token above dense, +0.115 [+0.094, +0.136] of it "

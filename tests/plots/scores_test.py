@@ -103,6 +103,8 @@ class ScoresTest(WithFolder):
         self.assertIn("| 0 | -1.00 | 1.00 | undecided |", text)
         found = scores.numbers(records, records.of(scores.SECTION.owns))
         self.assertEqual(found["table5.sumpubmed.dense.peak_mb"].value, 2000)
+        self.assertEqual(found["table5.sumpubmed.dense.peak_mb"].unit, "MB")
+        self.assertEqual(found["table5.sumpubmed.dense.train_minutes"].unit, "min")
         self.assertEqual(found["table5.sumpubmed.dense.tokens_per_s"].value, 500)
 
     def test_a_folder_without_scores_has_no_section(self):

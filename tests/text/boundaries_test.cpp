@@ -5,6 +5,7 @@
 
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/experiments/harness_helpers.h"
@@ -50,6 +51,23 @@ TEST(Boundaries, OfBytes) {
   check(" \n ", {" \n "}, {" \n "});
   check("no end", {"no", " end"}, {"no end"});
   check(" . ! Yes", {" .", " !", " Yes"}, {" .", " !", " Yes"});
+}
+
+TEST(Boundaries, TheFirstSentencesAreKept) {
+  const auto tokenizer = make_byte_tokenizer(260);
+  const Boundaries boundaries(*tokenizer);
+  for (const auto& [most, kept] :
+       {std::pair(0, kText), std::pair(1, kSentences[0]),
+        std::pair(2, kSentences[0] + kSentences[1]), std::pair(int(kSentences.size()), kText),
+        std::pair(100, kText)}) {
+    std::vector<int> ids;
+    tokenizer->encode(kText, ids);
+    keep_sentences(boundaries, most, ids);
+    EXPECT_EQ(tokenizer->decode(ids), kept) << most;
+  }
+  std::vector<int> none;
+  keep_sentences(boundaries, 1, none);
+  EXPECT_TRUE(none.empty());
 }
 
 TEST(Boundaries, OfPiecesAreThoseOfBytes) {

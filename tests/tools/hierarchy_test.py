@@ -42,6 +42,9 @@ class CommandsTest(unittest.TestCase):
         for command in written:
             self.assertEqual(command[command.index("--sources") + 1], ranked[2])
             self.assertEqual(command[command.index("--beam") + 1], "5")
+        # The first sentences are those of the paper as it is.
+        lead = self.commands("baselines")[0]
+        self.assertEqual(lead[lead.index("--articles") + 1], str(self.folder / "test.jsonl"))
         scored = self.commands("score")
         rows = [c[c.index("--row") + 1] for c in scored]
         wanted = ["lead", "random", "oracle", "flat", "hierarchical", "hierarchical"]
