@@ -57,6 +57,7 @@ class PublishedTest(unittest.TestCase):
         """But for the first, which is of the whole folder."""
         for path in (ROOT / "results").glob("published*/**/notes.md"):
             _, *titles = re.findall(r"^## (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+            self.assertEqual(len(titles), len({*titles}), f"{path}: a heading comes twice")
             report = (path.parent / "report.md").read_text(encoding="utf-8")
             for title in titles:
                 found = re.findall(rf"^##+ {re.escape(title)}$", report, re.MULTILINE)
