@@ -187,9 +187,10 @@ class Run {
       (finished.count(&point) ? done : open)[point.row].push_back(&point);
     }
     std::string text = file_.experiment + (file_.title.empty() ? "" : ": ") + file_.title + "\n" +
-                       std::to_string(points_.size() - finished.size()) +
-                       " measurements, at most about " +
-                       readable_seconds(seconds_without(finished)) + "\n";
+                       std::to_string(points_.size() - finished.size()) + " measurements, about " +
+                       readable_seconds(seconds_without(finished)) +
+                       (info_.timed ? ", twice that at most where the machine is restless" : "") +
+                       "\n";
     for (const std::string& row : rows) {
       text += "  " + row + ": ";
       if (const auto& points = done[row]; !points.empty()) {
