@@ -259,6 +259,13 @@ TEST(BigBirdAttention, BadSizesAreRefused) {
   EXPECT_NE(text({0, 1}).find("bigbird_block 0"), std::string::npos);
   EXPECT_NE(text({4, -1}).find("bigbird_random -1"), std::string::npos);
   EXPECT_EQ(text({4, 0}), "");
+  ModelConfig short_one = config({64, 1});
+  short_one.max_length = 63;
+  const std::string refused = refusal<BigBirdAttention>(short_one);
+  EXPECT_NE(refused.find("bigbird_block 64"), std::string::npos) << refused;
+  EXPECT_NE(refused.find("max_length 63"), std::string::npos) << refused;
+  short_one.max_length = 64;
+  EXPECT_EQ(refusal<BigBirdAttention>(short_one), "");
 }
 
 }  // namespace

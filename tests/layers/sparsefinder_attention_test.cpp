@@ -328,6 +328,8 @@ TEST(SparsefinderAttentionTest, WhatCannotBeIsRefused) {
   says("sparsefinder_distance", {{"sparsefinder_density", "1.5"}}, {"sparsefinder_density 1.5"});
   says("sparsefinder_distance", {{"sparsefinder_density", "0"}}, {"sparsefinder_density 0"});
   says("sparsefinder_kmeans", {{"sparsefinder_clusters", "0"}}, {"sparsefinder_clusters"});
+  says("sparsefinder_kmeans", {{"max_length", "16"}, {"sparsefinder_clusters", "17"}},
+       {"sparsefinder_clusters 17", "max_length 16"});
   says("sparsefinder_kmeans", {{"sparsefinder_clusters", "2"}, {"sparsefinder_nearest", "3"}},
        {"sparsefinder_nearest 3", "2"});
   says("sparsefinder_quantization", {{"max_length", "16"}, {"sparsefinder_bins", "17"}},

@@ -121,6 +121,11 @@ void SparsefinderClusterAttention::validate(const ModelConfig& config) {
   validate_knobs(config, knobs);
   require_positive("sparsefinder_clusters", knobs.sparsefinder_clusters);
   require_positive("sparsefinder_nearest", knobs.sparsefinder_nearest);
+  if (knobs.sparsefinder_clusters > config.max_length) {
+    throw UserError("sparsefinder_clusters " + std::to_string(knobs.sparsefinder_clusters) +
+                    " are more than the positions of max_length " +
+                    std::to_string(config.max_length) + "; give fewer");
+  }
   if (knobs.sparsefinder_nearest > knobs.sparsefinder_clusters) {
     throw UserError("sparsefinder_nearest " + std::to_string(knobs.sparsefinder_nearest) +
                     " exceeds sparsefinder_clusters " +

@@ -2,6 +2,7 @@
 #include "models/layers/attention/patterns/bigbird.h"
 
 #include <algorithm>
+#include <string>
 
 #include "kernels/check.h"
 #include "kernels/random.h"
@@ -162,6 +163,11 @@ void BigBirdAttention::validate(const ModelConfig& config) {
   const auto knobs = config.options<BigBirdKnobs>();
   require_positive("bigbird_block", knobs.bigbird_block);
   require_not_negative("bigbird_random", knobs.bigbird_random);
+  if (knobs.bigbird_block > config.max_length) {
+    throw UserError("bigbird_block " + std::to_string(knobs.bigbird_block) +
+                    " is longer than max_length " + std::to_string(config.max_length) +
+                    ", so that one block would be all of it; give shorter blocks");
+  }
 }
 
 void BigBirdAttention::shrink(ModelConfig& config) {
