@@ -4,6 +4,7 @@ import math
 from typing import NamedTuple
 
 import decode
+import finetuning
 import headline
 import states
 import summarise
@@ -15,7 +16,7 @@ from sections.curves import TRAIN
 from sections.peers import COMPARABLE, EQUAL_BANDWIDTH, FASTEST, SHAPES
 from values import ceiling
 
-UNITS = {"x": "×", "1": "", "": ""}
+UNITS = {"x": "×", "1": "", "": "", finetuning.UNIT: ""}
 ONE_THREAD = "threads1."
 FIG1 = ("dense", "ff_n16", "ff_qkv", "qkv_mult_conv", "iso_read_ff", "iso_read_qkv")
 KERNELS = ("", "_dot")  # simd and bf16_dot, as rows of tables in bf16 are named

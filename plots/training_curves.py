@@ -16,6 +16,8 @@ CORPUS = ("corpus", "text_key", "validation")
 INCIDENTAL = ("solve", "reference_row", "twin", "equal_reads", "planned", "cache", "corpus")
 INCIDENTAL += ("validation", "init_from", "gemm", "evaluate_every", "checkpoint_every")
 SEEDS = ("seed", "data_seed")
+# Of fine-tuning, the pre-trained row that a row starts from, where it has another name: two ways to tune one model.
+STARTS_AS = {"ff_qkv_soft": "ff_qkv"}
 COUNTED = ("params",)  # results that no seed changes
 
 

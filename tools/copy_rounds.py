@@ -11,13 +11,12 @@ Steps, each of which goes on where it was interrupted and is passed over when it
 `--step` runs one of them, `--dry-run` prints the commands. The report has the table of accuracies.
 """
 
-import argparse
 import pathlib
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
-from table_steps import CONFIGS, Curves, add_flags, rows_of, run  # noqa: E402
+from table_steps import CONFIGS, Curves, main, parser_of, rows_of  # noqa: E402
 
 STEPS = ("train", "evaluate")
 TRAINED, CROSS = "copy_rounds", "copy_rounds_cross"
@@ -36,20 +35,9 @@ class Plan(Curves):
 
 
 def parse(arguments=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add_flags(parser, STEPS)
+    parser = parser_of(__doc__, STEPS, pretrains=False)
     return parser.parse_args(arguments)
 
 
-def main():
-    args = parse()
-    try:
-        sys.exit(run(Plan(args), [args.step] if args.step else STEPS, args.dry_run))
-    except (OSError, ValueError) as error:
-        sys.exit(f"copy_rounds.py: {error}")
-
-
 if __name__ == "__main__":
-    main()
+    main("copy_rounds.py", Plan, parse(), STEPS)

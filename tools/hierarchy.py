@@ -19,7 +19,6 @@ for the first, which takes seconds, is passed over when it is done:
 (experiments/scoring/requirements.txt): --python names it.
 """
 
-import argparse
 import pathlib
 import sys
 
@@ -28,10 +27,10 @@ sys.path.insert(0, str(ROOT / "tools"))
 from table_steps import (  # noqa: E402
     CONFIGS,
     Abstracts,
-    add_flags,
     add_python,
+    main,
+    parser_of,
     part,
-    run,
     texts,
 )
 
@@ -72,22 +71,11 @@ class Plan(Abstracts):
 
 
 def parse(arguments=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add_flags(parser, STEPS)
+    parser = parser_of(__doc__, STEPS, pretrains=False)
     parser.add_argument("--articles", type=pathlib.Path, required=True, help="folder of ScisummNet")
     add_python(parser)
     return parser.parse_args(arguments)
 
 
-def main():
-    args = parse()
-    try:
-        sys.exit(run(Plan(args), [args.step] if args.step else STEPS, args.dry_run))
-    except (OSError, ValueError) as error:
-        sys.exit(f"hierarchy.py: {error}")
-
-
 if __name__ == "__main__":
-    main()
+    main("hierarchy.py", Plan, parse(), STEPS)

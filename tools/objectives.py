@@ -27,11 +27,11 @@ from table_steps import (  # noqa: E402
     CONFIGS,
     Abstracts,
     add_python,
+    main,
     parser_of,
     part,
     require_texts,
     rows_of,
-    run,
     texts,
 )
 
@@ -83,13 +83,5 @@ def parse(arguments=None):
     return args
 
 
-def main():
-    args = parse()
-    try:
-        sys.exit(run(Plan(args), [args.step] if args.step else STEPS, args.dry_run))
-    except (OSError, ValueError) as error:
-        sys.exit(f"objectives.py: {error}")
-
-
 if __name__ == "__main__":
-    main()
+    main("objectives.py", Plan, parse(), STEPS)

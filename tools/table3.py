@@ -27,15 +27,14 @@ sys.path[:0] = [str(ROOT / "plots"), str(ROOT / "tools")]
 import glue_hold_out  # noqa: E402
 import records as rec  # noqa: E402
 import training_curves  # noqa: E402
-from sections.glue import STARTS_AS  # noqa: E402
 from table_steps import (  # noqa: E402
     CONFIGS,
     Curves,
     files_of,
+    main,
     number_of,
     parser_of,
     require_texts,
-    run,
     texts,
 )
 from table_steps import GLUE as FILES  # noqa: E402
@@ -83,10 +82,10 @@ class Plan(Curves):
     """Commands, one after another."""
 
     def pretrained(self, row):
-        return self.weights("table3_pretrain", STARTS_AS.get(row, row))
+        return self.weights("table3_pretrain", training_curves.STARTS_AS.get(row, row))
 
     def pretrain(self):
-        names = dict.fromkeys(STARTS_AS.get(row, row) for row in self.args.rows)
+        names = dict.fromkeys(training_curves.STARTS_AS.get(row, row) for row in self.args.rows)
         yield self.curve(
             "table3_pretrain.cfg",
             *("--rows", ",".join(names), *texts(self.args.text, self.args.validation)),
@@ -150,13 +149,5 @@ def parse(arguments=None):
     return args
 
 
-def main():
-    args = parse()
-    try:
-        sys.exit(run(Plan(args), [args.step] if args.step else STEPS, args.dry_run))
-    except (OSError, ValueError) as error:
-        sys.exit(f"table3.py: {error}")
-
-
 if __name__ == "__main__":
-    main()
+    main("table3.py", Plan, parse(), STEPS)

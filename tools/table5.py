@@ -34,11 +34,11 @@ from table_steps import (  # noqa: E402
     Abstracts,
     add_python,
     first_lines,
+    main,
     parser_of,
     part,
     require_texts,
     rows_of,
-    run,
     texts,
 )
 
@@ -161,16 +161,10 @@ def parse(arguments=None):
     return args
 
 
-def main():
-    args = parse()
-    steps = [args.step] if args.step else STEPS
-    if args.set != "sumpubmed":
-        steps = [step for step in steps if step not in OF_SUMPUBMED]
-    try:
-        sys.exit(run(Plan(args), steps, args.dry_run))
-    except (OSError, ValueError) as error:
-        sys.exit(f"table5.py: {error}")
+def steps_of(args):
+    return [step for step in STEPS if args.set == "sumpubmed" or step not in OF_SUMPUBMED]
 
 
 if __name__ == "__main__":
-    main()
+    args = parse()
+    main("table5.py", Plan, args, steps_of(args))

@@ -8,6 +8,7 @@ import pathlib
 import re
 import shlex
 import subprocess
+import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 CONFIGS = ROOT / "experiments" / "configs" / "training"
@@ -63,19 +64,22 @@ def run(plan, steps, dry_run):
     return 0
 
 
-def parser_of(description, steps):
-    """With the flags of a table whose models are pre-trained."""
+def main(program, plan, args, steps):
+    """Runs --step, or all of them, and exits with their status; what is missing is told in a sentence."""
+    try:
+        sys.exit(run(plan(args), [args.step] if args.step else steps, args.dry_run))
+    except (OSError, ValueError) as error:
+        sys.exit(f"{program}: {error}")
+
+
+def parser_of(description, steps, pretrains=True):
+    """With the flags that every table has; pretrains: and those of one whose models are pre-trained."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--text", help="to pre-train on (of step pretrain)")
-    parser.add_argument("--validation", help="text to evaluate pre-training on")
-    add_flags(parser, steps)
-    return parser
-
-
-def add_flags(parser, steps):
-    """That every table has."""
+    if pretrains:
+        parser.add_argument("--text", help="to pre-train on (of step pretrain)")
+        parser.add_argument("--validation", help="text to evaluate pre-training on")
     parser.add_argument("--results", type=pathlib.Path, required=True, help="folder of records")
     parser.add_argument("--step", choices=steps, help="one step (all)")
     parser.add_argument("--threads", type=int, default=2)
@@ -86,6 +90,7 @@ def add_flags(parser, steps):
         action="store_true",
         help="a look at all steps in ten minutes: four steps a curve, one seed, four articles; into a --results of its own",
     )
+    return parser
 
 
 def add_python(parser):

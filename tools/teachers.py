@@ -12,13 +12,12 @@ Steps, each of which goes on where it was interrupted and is passed over when it
 `--teachers s_lm` takes some teachers alone, `--step` runs one step, `--dry-run` prints the commands.
 """
 
-import argparse
 import pathlib
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
-from table_steps import CONFIGS, Curves, add_flags, rows_of, run, texts  # noqa: E402
+from table_steps import CONFIGS, Curves, main, parser_of, rows_of, texts  # noqa: E402
 
 STEPS = ("train", "sweep", "differences")
 NAME = "sparsefinder_small"
@@ -61,14 +60,11 @@ class Plan(Curves):
 
 
 def parse(arguments=None):
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__, STEPS, pretrains=False)
     known = rows_of(CONFIGS / f"{NAME}.cfg")
     parser.add_argument("--text", required=True, help="to train on")
     parser.add_argument("--validation", required=True, help="to sweep on")
     parser.add_argument("--teachers", default=",".join(known), help="comma between (all)")
-    add_flags(parser, STEPS)
     args = parser.parse_args(arguments)
     args.teachers = args.teachers.split(",")
     unknown = [name for name in args.teachers if name not in known]
@@ -77,13 +73,5 @@ def parse(arguments=None):
     return args
 
 
-def main():
-    args = parse()
-    try:
-        sys.exit(run(Plan(args), [args.step] if args.step else STEPS, args.dry_run))
-    except (OSError, ValueError) as error:
-        sys.exit(f"teachers.py: {error}")
-
-
 if __name__ == "__main__":
-    main()
+    main("teachers.py", Plan, parse(), STEPS)

@@ -36,9 +36,7 @@ GLUE_ROWS = {
 # The share of exactly right fifths of a similarity says too little; its correlations have no bootstrap.
 NOT_JUDGED = ("glue_stsb",)
 PRETRAINED = "table3_pretrain"
-# The row of it that a row starts from, where it has another name: two ways to fine-tune one pre-trained model.
-STARTS_AS = {"ff_qkv_soft": "ff_qkv"}
-SAME_START = (*STARTS_AS.values(), *STARTS_AS)
+SAME_START = (*training_curves.STARTS_AS.values(), *training_curves.STARTS_AS)
 MODELS = {
     "dense": "baseline_transformer_dense",
     "ff_qkv": "scaling_transformer_sparse_ff_qkv",
@@ -274,7 +272,7 @@ def cost_table(records, found):
         times, peaks = of_all(row, "train_seconds"), of_all(row, "peak_memory_bytes")
         if not times or not peaks:
             continue
-        before = started.result(STARTS_AS.get(row, row), "train_seconds")
+        before = started.result(training_curves.STARTS_AS.get(row, row), "train_seconds")
         lines.append(
             line(
                 f"`{row}`",

@@ -84,7 +84,7 @@ class CommandsTest(unittest.TestCase):
 
     def test_the_steps_are_those_of_the_plan(self):
         with contextlib.redirect_stdout(io.StringIO()) as said:
-            self.assertEqual(tool.run(self.plan("--dry-run"), tool.STEPS, True), 0)
+            self.assertEqual(table_steps.run(self.plan("--dry-run"), tool.STEPS, True), 0)
         self.assertEqual(len(said.getvalue().splitlines()), 1 + 12 + 6 + 1 + 3 + 6 + 3 + 6 + 5)
         self.assertNotIn("#", said.getvalue())
 

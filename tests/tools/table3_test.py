@@ -165,7 +165,9 @@ class CommandsTest(WithFolder):
         )
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
-            status = tool.run(tool.Plan(args), [args.step] if args.step else tool.STEPS, True)
+            status = table_steps.run(
+                tool.Plan(args), [args.step] if args.step else tool.STEPS, True
+            )
         self.assertEqual(status, 0)
         return out.getvalue().splitlines()
 

@@ -12,6 +12,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "plots")]
 import table5 as tool  # noqa: E402
+import table_steps  # noqa: E402
 
 
 class WithSet(unittest.TestCase):
@@ -179,7 +180,7 @@ class RunTest(WithSet):
         plan.pretrain = lambda: [["false"], ["true"]]
         plan.finetune = lambda: self.fail("must not begin")
         with contextlib.redirect_stdout(io.StringIO()) as said:
-            self.assertEqual(tool.run(plan, ["pretrain", "finetune"], False), 1)
+            self.assertEqual(table_steps.run(plan, ["pretrain", "finetune"], False), 1)
         self.assertEqual(said.getvalue(), "false\ntrue\n")
 
 
