@@ -13,14 +13,14 @@ struct Ceilings {
   double fma_flops_per_second = 0;  ///< of a row of a table: measure_product_rate's
 };
 
-/// Read rate of `team` over [data, data + bytes), every thread its own share: the best of four
-/// read loops (one stream; six far apart; eight and 24 with software prefetch), each the best of
-/// two passes after one that leaves in cache what a cache can keep. So over a model whose step
+/// Read rate of `team` over [data, data + bytes), every thread its own share: the best of five
+/// read loops (one stream; six far apart; two, eight and 24 with software prefetch), each the best
+/// of two passes after one that leaves in cache what a cache can keep. So over a model whose step
 /// reads `bytes`, this is the rate a perfect step could have, last-level cache included.
 double measure_read_rate(Team& team, const void* data, std::uint64_t bytes);
 
 /// How many places of memory a thread reads in turn; which is the fastest differs by processor.
-enum class ReadStreams { one, six, eight, many };
+enum class ReadStreams { one, two, six, eight, many };
 
 /// The fastest way of `team` to read [data, data + bytes), by the best of three passes each.
 ReadStreams fastest_streams(Team& team, const void* data, std::uint64_t bytes);

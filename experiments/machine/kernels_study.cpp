@@ -27,9 +27,9 @@ std::uint64_t rotation_bytes() {
 }
 
 /// Who asks for the simd set's streams of weights.
-enum class PrefetchBy { automatic, kernel, four, two };
-constexpr std::array<const char*, 4> names_of(PrefetchBy) {
-  return {"auto", "kernel", "four", "two"};
+enum class PrefetchBy { automatic, kernel, kernel_far, four, two };
+constexpr std::array<const char*, 5> names_of(PrefetchBy) {
+  return {"auto", "kernel", "kernel_far", "four", "two"};
 }
 
 struct KernelKnobs {
@@ -140,6 +140,9 @@ class KernelStudy : public StopwatchStudy {
  protected:
   void add_all(const RunOptions& options) override {
     if (knobs_.prefetch == PrefetchBy::kernel) simd::set_prefetch_by(simd::Prefetch::by_kernel);
+    if (knobs_.prefetch == PrefetchBy::kernel_far) {
+      simd::set_prefetch_by(simd::Prefetch::by_kernel_far);
+    }
     if (knobs_.prefetch == PrefetchBy::four) {
       simd::set_prefetch_by(simd::Prefetch::by_processor_of_four);
     }

@@ -94,7 +94,7 @@ template <class Put>
 void dot_all(const WeightView& w, const bf16* x, std::int64_t x_stride, int tokens, Range outputs,
              const Put& put) {
   const simd::Prefetch by = simd::prefetch_by();
-  if (by == simd::Prefetch::by_kernel) {
+  if (!simd::is_by_processor(by)) {
     dot_side_by_side<true, 4>(w, x, x_stride, tokens, outputs, put);
   } else if (by == simd::Prefetch::by_processor_of_two && tokens == 1) {
     dot_side_by_side<false, 2>(w, x, x_stride, tokens, outputs, put);

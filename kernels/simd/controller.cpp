@@ -159,13 +159,13 @@ void Controller(const WeightView& w, const float* bias, const float* hidden, int
                 Prefetch by) {
   const auto run = [&]<bool kAsks>(const auto* weights) HWY_ATTR {
     controller_typed<kAsks>(weights, w.rows, w.cols, bias, hidden, tokens, block, logits, selected,
-                            blocks, by != Prefetch::by_kernel);
+                            blocks, simd::is_by_processor(by));
   };
   // For several tokens: short streams of bf16 are over before the processor's prefetching has found
   // them.
   if (w.type == WeightType::bf16) {
     run.template operator()<true>(w.half());
-  } else if (by == Prefetch::by_kernel) {
+  } else if (!simd::is_by_processor(by)) {
     run.template operator()<true>(w.f32());
   } else {
     run.template operator()<false>(w.f32());

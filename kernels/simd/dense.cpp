@@ -83,7 +83,7 @@ HWY_INLINE void dot_rows_tokens(const T* const (&rows)[kFewRows], const float* x
 }
 
 /// put(o, 0, w[o] . x) for outputs o, kRows at a time; returns what is left over.
-template <int kRows, int kBytes, class T, class Put>
+template <int kRows, int kBytes, int kLines = 1, class T, class Put>
 HWY_INLINE Range dot_one_token(const T* w, std::int64_t in, const float* x, Range outputs,
                                bool neighbours, const Put& put) {
   const Streams<kRows> streams(outputs, neighbours);
@@ -94,7 +94,7 @@ HWY_INLINE Range dot_one_token(const T* w, std::int64_t in, const float* x, Rang
     const T* next[kRows];
     float sums[kRows];
     streams.rows_at(w, in, i, rows, next);
-    dot_rows<kBytes>(rows, next, xs, in, sums);
+    dot_rows<kBytes, kLines>(rows, next, xs, in, sums);
     for (int s = 0; s < kRows; ++s) put(streams.row(i, s), 0, sums[s]);
   }
   return streams.rest();
@@ -126,7 +126,7 @@ HWY_INLINE void dot_all(const T* w, std::int64_t in, const float* x, std::int64_
                         int tokens, Range outputs, Prefetch by, const Put& put) {
   const std::int64_t row_bytes = in * std::int64_t(sizeof(T));
   Range rest = outputs;
-  if (by != Prefetch::by_kernel) {
+  if (simd::is_by_processor(by)) {
     // Far apart: of neighbours in bf16, and after every barrier, prefetchers make less.
     if (tokens > 1) {
       rest = dot_tokens<kNoLead>(w, in, x, x_stride, tokens, rest, false, put);
@@ -135,6 +135,8 @@ HWY_INLINE void dot_all(const T* w, std::int64_t in, const float* x, std::int64_
     } else {
       rest = dot_one_token<kTwoRows, kNoLead>(w, in, x, rest, false, put);
     }
+  } else if (tokens == 1 && by == Prefetch::by_kernel_far) {
+    rest = dot_one_token<kFarRows<T>, kFarLead, kLinesAtOnce>(w, in, x, rest, false, put);
   } else if (tokens == 1) {
     const bool neighbours = !are_short(row_bytes);
     rest = neighbours ? dot_one_token<kStreams, kLead>(w, in, x, rest, neighbours, put)
@@ -249,7 +251,7 @@ void accumulate_tokens(const T* w, std::int64_t in, std::int64_t out, const floa
 }
 
 /// y += sum_j h[j] w[j] over inputs j, kRows at a time; returns what is left over.
-template <int kRows, int kBytes, class T>
+template <int kRows, int kBytes, int kLines = 1, class T>
 HWY_INLINE Range accumulate_side_by_side(const T* w, std::int64_t out, const float* h, float* y,
                                          Range inputs, bool neighbours) {
   const Streams<kRows> streams(inputs, neighbours);
@@ -259,7 +261,7 @@ HWY_INLINE Range accumulate_side_by_side(const T* w, std::int64_t out, const flo
     float values[kRows];
     streams.rows_at(w, out, i, rows, next);
     for (int s = 0; s < kRows; ++s) values[s] = h[streams.row(i, s)];
-    accumulate_rows<kBytes>(rows, next, values, out, y);
+    accumulate_rows<kBytes, kLines>(rows, next, values, out, y);
   }
   return streams.rest();
 }
@@ -273,6 +275,8 @@ HWY_INLINE void accumulate_one_token(const T* w, std::int64_t out, const float* 
     rest = accumulate_side_by_side<kFewRows, kNoLead>(w, out, h, y, rest, false);
   } else if (by == Prefetch::by_processor_of_two) {
     rest = accumulate_side_by_side<kTwoRows, kNoLead>(w, out, h, y, rest, false);
+  } else if (by == Prefetch::by_kernel_far) {
+    rest = accumulate_side_by_side<kFarRows<T>, kFarLead, kLinesAtOnce>(w, out, h, y, rest, false);
   } else {
     const bool neighbours = !are_short(out * std::int64_t(sizeof(T)));
     rest = neighbours

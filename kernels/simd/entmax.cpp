@@ -403,7 +403,7 @@ void AttendEntmax(double alpha, const float* q, const HeadMemory& memory, float*
     score_scattered(length, d, key, q, scores);
   } else {
     Range rest = {0, length};
-    if (by != Prefetch::by_kernel) {
+    if (simd::is_by_processor(by)) {
       rest = score_keys<kFewRows, kNoLead>(q, memory.keys, rest, d, scores);
     } else {
       rest = score_keys<kShortStreams, kLongLead>(q, memory.keys, rest, d, scores);

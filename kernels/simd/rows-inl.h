@@ -33,6 +33,12 @@ inline constexpr std::int64_t kLine = 64 / std::int64_t(sizeof(T));
 inline constexpr int kLead = 1024;
 /// The same where streams are few or rows short.
 inline constexpr int kLongLead = 2048;
+/// The same of kFarRows rows far apart, whose lines go to the second-level cache, kLinesAtOnce at a
+/// time. More rows where they are half as long, since ends of rows cost what they do.
+inline constexpr int kFarLead = 512;
+inline constexpr int kLinesAtOnce = 4;
+template <class T>
+inline constexpr int kFarRows = sizeof(T) == sizeof(float) ? 4 : 8;
 /// Nothing is asked for: the processor's own prefetching does it.
 inline constexpr int kNoLead = 0;
 
@@ -45,14 +51,24 @@ HWY_INLINE void prefetch_starts(const T* const (&rows)[kRows], std::int64_t n) {
   }
 }
 
+/// Asks for one of kLines lines that are asked for at a time.
+template <int kLines, class T>
+HWY_INLINE void ask(const T* p) {
+  if constexpr (kLines > 1) {
+    prefetch_far(p);
+  } else {
+    prefetch(p);
+  }
+}
+
 /// out[s] = rows[s] . x[s] over n elements; meanwhile the first kBytes of each of `next` are asked
-/// for, and the rest of each row kBytes ahead.
-template <int kBytes, class T, int kRows>
+/// for, and the rest of each row kBytes ahead, kLines lines at a time.
+template <int kBytes, int kLines = 1, class T, int kRows>
 HWY_INLINE void dot_rows(const T* const (&rows)[kRows], const T* const (&next)[kRows],
                          const float* const (&x)[kRows], std::int64_t n, float (&out)[kRows]) {
   constexpr std::int64_t kAhead = kBytes / std::int64_t(sizeof(T));
   constexpr int kSums = kRows < 8 ? 2 : 1;  // eight multiply-adds under way at least
-  constexpr std::int64_t kStep = HWY_MAX(kLine<T>, kSums * kLanes);
+  constexpr std::int64_t kStep = HWY_MAX(kLines * kLine<T>, kSums * kLanes);
   Vector total[kRows][kSums];
   for (auto& sums : total) {
     for (Vector& v : sums) v = zero();
@@ -63,7 +79,9 @@ HWY_INLINE void dot_rows(const T* const (&rows)[kRows], const T* const (&next)[k
     for (; c + kStep <= end; c += kStep) {
       for (int s = 0; s < kRows; ++s) {
         if constexpr (kBytes > 0) {
-          for (std::int64_t l = 0; l < kStep; l += kLine<T>) prefetch(ahead[s] + c + shift + l);
+          for (std::int64_t l = 0; l < kStep; l += kLine<T>) {
+            ask<kLines>(ahead[s] + c + shift + l);
+          }
         }
         for (int v = 0; v < kStep / kLanes; ++v) {
           Vector& to = total[s][v % kSums];
@@ -102,12 +120,12 @@ HWY_INLINE float dot_row(const T* row, const float* x, std::int64_t n) {
 }
 
 /// y += sum_s h[s] rows[s] over n elements; meanwhile the first kBytes of each of `next` are asked
-/// for. kRows is even.
-template <int kBytes, class T, int kRows>
+/// for, kLines lines at a time. kRows is even.
+template <int kBytes, int kLines = 1, class T, int kRows>
 HWY_INLINE void accumulate_rows(const T* const (&rows)[kRows], const T* const (&next)[kRows],
                                 const float (&h)[kRows], std::int64_t n, float* y) {
   constexpr std::int64_t kAhead = kBytes / std::int64_t(sizeof(T));
-  constexpr std::int64_t kStep = kLine<T>;
+  constexpr std::int64_t kStep = kLines * kLine<T>;
   Vector factor[kRows];
   for (int s = 0; s < kRows; ++s) factor[s] = broadcast(h[s]);
   const auto run = [&](std::int64_t begin, std::int64_t end, const T* const(&ahead)[kRows],
@@ -115,7 +133,9 @@ HWY_INLINE void accumulate_rows(const T* const (&rows)[kRows], const T* const (&
     std::int64_t c = begin;
     for (; c + kStep <= end; c += kStep) {
       if constexpr (kBytes > 0) {
-        for (int s = 0; s < kRows; ++s) prefetch(ahead[s] + c + shift);
+        for (int s = 0; s < kRows; ++s) {
+          for (std::int64_t l = 0; l < kStep; l += kLine<T>) ask<kLines>(ahead[s] + c + shift + l);
+        }
       }
       for (std::int64_t v = c; v < c + kStep; v += kLanes) {
         // Two sums, so that a vector of y does not wait for all multiply-adds in a row.

@@ -131,7 +131,7 @@ void attend_scattered(const float* q, const HeadMemory& memory, float* scores, f
 void Attend(const float* q, const HeadMemory& memory, float* scores, float* out, Prefetch by) {
   if (memory.positions) {
     attend_scattered(q, memory, scores, out);
-  } else if (by == Prefetch::by_kernel) {
+  } else if (!simd::is_by_processor(by)) {
     attend_first<kLead>(q, memory, scores, out);
   } else {
     attend_first<kNoLead>(q, memory, scores, out);

@@ -9,6 +9,16 @@ namespace scaling {
 namespace simd {
 namespace {
 
+#if defined(__GNUC__) && defined(__x86_64__)
+/// Whether the processor says that it has AMX, be it usable or not: a way to tell newer Xeons,
+/// whose family and model virtual machines hide.
+bool has_tiles() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned kAmxTile = 1u << 24;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & kAmxTile);
+}
+#endif
+
 Prefetch default_prefetch() {
 #if defined(__GNUC__) && defined(__x86_64__)
   if (__builtin_cpu_is("amd")) {
@@ -18,6 +28,7 @@ Prefetch default_prefetch() {
     const unsigned family = ((a >> 8) & 15) + ((a >> 20) & 255);  // as AMD counts from 15 on
     return family < kZen5 ? Prefetch::by_processor_of_four : Prefetch::by_processor_of_two;
   }
+  if (__builtin_cpu_is("intel") && has_tiles()) return Prefetch::by_kernel_far;
 #endif
   return Prefetch::by_kernel;
 }
@@ -26,6 +37,8 @@ const char* description() {
   switch (prefetch_by()) {
     case Prefetch::by_kernel:
       return "portable SIMD (Highway); dense: 8 or 16 rows, software prefetch";
+    case Prefetch::by_kernel_far:
+      return "portable SIMD (Highway); dense: 4 or 8 rows in strips, software prefetch";
     case Prefetch::by_processor_of_four:
       return "portable SIMD (Highway); dense: 4 rows in strips, the processor's prefetch";
     case Prefetch::by_processor_of_two:
@@ -55,7 +68,7 @@ const KernelSet& simd_kernels() {
               "attend_entmax", "argmax"},
       .rounds_activations = false,
       .takes_pieces = true,
-      // Measured where the processor prefetches (Zen 4); sixteen rows share what they read of x.
+      // Sixteen rows share what they read of x; for fewer it is to stay in a first-level cache.
       .dense_layout =
           simd::prefetch_by() == simd::Prefetch::by_kernel ? Layout::rows : Layout::strips,
       .dense = simd::dense,

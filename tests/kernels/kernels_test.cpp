@@ -115,6 +115,8 @@ std::string name_of_way(const testing::TestParamInfo<simd::Prefetch>& test) {
   switch (test.param) {
     case simd::Prefetch::by_kernel:
       return "kernel";
+    case simd::Prefetch::by_kernel_far:
+      return "kernel_far";
     case simd::Prefetch::by_processor_of_four:
       return "four";
     case simd::Prefetch::by_processor_of_two:
@@ -124,7 +126,7 @@ std::string name_of_way(const testing::TestParamInfo<simd::Prefetch>& test) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, PrefetchTest,
-                         testing::Values(simd::Prefetch::by_kernel,
+                         testing::Values(simd::Prefetch::by_kernel, simd::Prefetch::by_kernel_far,
                                          simd::Prefetch::by_processor_of_four,
                                          simd::Prefetch::by_processor_of_two),
                          name_of_way);
