@@ -164,7 +164,8 @@ TEST(TileProduct, WhatLiesOutsideOfSpansMayBePassedOver) {
           passed_over += some[at] == kUntouched;
         }
       }
-      EXPECT_TRUE(passed_over > 0 || s.m * s.n < 4000);
+      // A tile may be 12 x 32: of 64 columns twelve drawn spans may ask for some of either half.
+      EXPECT_TRUE(passed_over > 0 || s.m * s.n < 4000 || s.n <= 64);
     }
   });
 }
