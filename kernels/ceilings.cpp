@@ -63,18 +63,21 @@ HWY_INLINE float read_streams(const float* p, std::int64_t n) {
 float ReadEightStreams(const float* p, std::int64_t n) { return read_streams<8>(p, n); }
 float ReadManyStreams(const float* p, std::int64_t n) { return read_streams<24>(p, n); }
 
-/// Two shares side by side, four lines of each at a time, each asked for into the second-level
-/// cache eight lines ahead; what is left of n, as one stream. On a Granite Rapids the fastest.
-float ReadTwoShares(const float* p, std::int64_t n) {
-  constexpr int kShares = 2;
-  constexpr std::int64_t kOfLine = 64 / sizeof(float), kAtOnce = 4 * kOfLine, kAhead = 8 * kOfLine;
+/// kShares shares side by side, kLines lines of each at a time and asked for kAhead lines ahead
+/// into the second-level cache, 0: left to the processor's own prefetching; what is left of n, as
+/// one stream.
+template <int kShares, int kLines, int kAhead>
+HWY_INLINE float read_shares(const float* p, std::int64_t n) {
+  constexpr std::int64_t kOfLine = 64 / sizeof(float), kAtOnce = kLines * kOfLine;
   const std::int64_t share = n / (kShares * kAtOnce) * kAtOnce;
   Vector sums[kShares];
   for (Vector& v : sums) v = zero();
   for (std::int64_t i = 0; i < share; i += kAtOnce) {
     for (int s = 0; s < kShares; ++s) {
       const float* const at = p + s * share + i;
-      for (std::int64_t v = 0; v < kAtOnce; v += kOfLine) prefetch_far(at + kAhead + v);
+      if constexpr (kAhead > 0) {
+        for (std::int64_t v = 0; v < kAtOnce; v += kOfLine) prefetch_far(at + kAhead * kOfLine + v);
+      }
       for (std::int64_t v = 0; v < kAtOnce; v += kLanes) sums[s] = hn::Add(sums[s], load(at + v));
     }
   }
@@ -83,24 +86,11 @@ float ReadTwoShares(const float* p, std::int64_t n) {
   return sum(total) + ReadOneStream(p + kShares * share, n - kShares * share);
 }
 
-/// Six shares side by side, left to the processor's own prefetching; what is left of n, as one
-/// stream. Six because shares of a power of two would meet in the same banks of memory.
-float ReadSixShares(const float* p, std::int64_t n) {
-  constexpr int kShares = 6;
-  constexpr std::int64_t kOfLine = 64 / sizeof(float);
-  const std::int64_t share = n / (kShares * kOfLine) * kOfLine;
-  Vector sums[kShares];
-  for (Vector& v : sums) v = zero();
-  for (std::int64_t i = 0; i < share; i += kOfLine) {
-    for (int s = 0; s < kShares; ++s) {
-      const float* const at = p + s * share + i;
-      for (std::int64_t v = 0; v < kOfLine; v += kLanes) sums[s] = hn::Add(sums[s], load(at + v));
-    }
-  }
-  Vector total = zero();
-  for (const Vector v : sums) total = hn::Add(total, v);
-  return sum(total) + ReadOneStream(p + kShares * share, n - kShares * share);
-}
+/// As dense products go where the kernel asks far ahead (simd.h): on a Granite Rapids as fast as
+/// six or a few percent faster.
+float ReadTwoShares(const float* p, std::int64_t n) { return read_shares<2, 4, 8>(p, n); }
+/// Six because shares of a power of two would meet in the same banks of memory.
+float ReadSixShares(const float* p, std::int64_t n) { return read_shares<6, 1, 0>(p, n); }
 
 /// `rounds` times 12 independent multiply-adds; enough for two units of latency five, few enough
 /// for 16 registers.

@@ -32,6 +32,21 @@ constexpr std::array<const char*, 5> names_of(PrefetchBy) {
   return {"auto", "kernel", "kernel_far", "four", "two"};
 }
 
+void set_way(PrefetchBy by) {
+  switch (by) {
+    case PrefetchBy::automatic:
+      return;
+    case PrefetchBy::kernel:
+      return simd::set_prefetch_by(simd::Prefetch::by_kernel);
+    case PrefetchBy::kernel_far:
+      return simd::set_prefetch_by(simd::Prefetch::by_kernel_far);
+    case PrefetchBy::four:
+      return simd::set_prefetch_by(simd::Prefetch::by_processor_of_four);
+    case PrefetchBy::two:
+      return simd::set_prefetch_by(simd::Prefetch::by_processor_of_two);
+  }
+}
+
 struct KernelKnobs {
   PrefetchBy prefetch = PrefetchBy::automatic;
   bool tiles = true;
@@ -139,16 +154,7 @@ class KernelStudy : public StopwatchStudy {
 
  protected:
   void add_all(const RunOptions& options) override {
-    if (knobs_.prefetch == PrefetchBy::kernel) simd::set_prefetch_by(simd::Prefetch::by_kernel);
-    if (knobs_.prefetch == PrefetchBy::kernel_far) {
-      simd::set_prefetch_by(simd::Prefetch::by_kernel_far);
-    }
-    if (knobs_.prefetch == PrefetchBy::four) {
-      simd::set_prefetch_by(simd::Prefetch::by_processor_of_four);
-    }
-    if (knobs_.prefetch == PrefetchBy::two) {
-      simd::set_prefetch_by(simd::Prefetch::by_processor_of_two);
-    }
+    set_way(knobs_.prefetch);
     bf16_dot::set_tiles(knobs_.tiles);
     const int threads = options.threads.front();
     for (const Case& c : paper_cases()) {
