@@ -3,12 +3,16 @@
 #define HWY_TARGET_INCLUDE "kernels/ceilings.cpp"
 #include "hwy/foreach_target.h"
 // After foreach_target:
+#include <cstring>
+#include <limits>
 #include <utility>
+#include <vector>
 
 #include "kernels/bf16_dot/bf16_dot.h"
 #include "kernels/bf16_dot/tiles.h"
 #include "kernels/ceilings.h"
 #include "kernels/clock.h"
+#include "kernels/random.h"
 #include "kernels/simd/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -124,6 +128,8 @@ HWY_EXPORT(ReadManyStreams);
 HWY_EXPORT(MultiplyAdd);
 HWY_EXPORT(FlopsOfRound);
 
+constexpr std::uint64_t kLineBytes = 64;
+
 /// Where a thread's results go so that the compiler cannot drop the work.
 thread_local volatile float sink;
 
@@ -181,6 +187,33 @@ double read_rate(Team& team, const void* data, std::uint64_t bytes, ReadStreams 
   return double(n) * double(sizeof(float)) * double(repeats) / seconds;
 }
 
+/// Seconds of a step from line to line, in an order that no prefetching follows; each line holds
+/// where the next one is. line(i): offset of the i-th of them.
+template <class Line>
+double chase(char* memory, const Line& line) {
+  std::vector<std::uint64_t> order(kLoadLines);
+  Rng random(1, 0);
+  for (std::uint64_t i = 0; i < kLoadLines; ++i) {
+    const std::uint64_t j = random.below(std::uint32_t(i + 1));
+    order[i] = order[j];
+    order[j] = i;
+  }
+  for (std::uint64_t i = 0; i < kLoadLines; ++i) {
+    const std::uint64_t next = line(order[(i + 1) % kLoadLines]);
+    std::memcpy(memory + line(order[i]), &next, sizeof next);
+  }
+  constexpr int kPasses = 12;  // the first fills the caches
+  std::uint64_t at = line(order[0]);
+  double least = std::numeric_limits<double>::infinity();
+  for (int pass = 0; pass < kPasses; ++pass) {
+    const auto start = Clock::now();
+    for (std::uint64_t i = 0; i < kLoadLines; ++i) std::memcpy(&at, memory + at, sizeof at);
+    least = std::min(least, seconds_since(start));
+  }
+  sink = float(at);
+  return least / double(kLoadLines);
+}
+
 constexpr ReadStreams kAllStreams[] = {ReadStreams::one, ReadStreams::two, ReadStreams::six,
                                        ReadStreams::eight, ReadStreams::many};
 
@@ -211,6 +244,16 @@ ReadStreams fastest_streams(Team& team, const void* data, std::uint64_t bytes) {
 
 double measure_one_pass(Team& team, const void* data, std::uint64_t bytes, ReadStreams streams) {
   return read_rate(team, data, bytes, streams, 1);
+}
+
+LoadSeconds measure_loads(void* memory) {
+  auto* const bytes = static_cast<char*>(memory);
+  const double neighbours = chase(bytes, [](std::uint64_t i) { return i * kLineBytes; });
+  // At all places of a page, so that lines do not meet in a few sets of the cache.
+  const double apart = chase(bytes, [](std::uint64_t i) {
+    return i * kPageBytes + i * 7 % (kPageBytes / kLineBytes) * kLineBytes;
+  });
+  return {neighbours, apart};
 }
 
 double measure_barrier(Team& team) {

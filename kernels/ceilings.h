@@ -30,6 +30,20 @@ ReadStreams fastest_streams(Team& team, const void* data, std::uint64_t bytes);
 /// from another.
 double measure_one_pass(Team& team, const void* data, std::uint64_t bytes, ReadStreams streams);
 
+/// Seconds of a load that waits for the one before, each of another line of those that a
+/// second-level cache holds.
+struct LoadSeconds {
+  double neighbours = 0;  ///< lines side by side
+  double apart = 0;       ///< a line in each of as many stretches of kPageBytes
+};
+inline constexpr std::uint64_t kPageBytes = 4096, kLoadLines = 8192;
+/// memory: kLoadLines * kPageBytes bytes at a multiple of kPageBytes, in huge pages; they are
+/// written. Where a huge page is one for the processor, too, both take the same. Where lines apart
+/// take longer, it is put together from small ones below what the system sees, as by a hypervisor
+/// that has no others: gathered rows then wait for page tables, streams hardly do. The least of
+/// several times.
+LoadSeconds measure_loads(void* memory);
+
 /// Seconds that the team takes to meet once at its barrier, mean of a thousand times.
 double measure_barrier(Team& team);
 

@@ -5,6 +5,7 @@ import records as rec
 import states
 import summarise
 from report import header, line, number
+from sections import machine
 from values import of_record, setting
 
 NATIVE = {True: "for this machine's instruction set", False: "portable, chosen at run time"}
@@ -29,8 +30,9 @@ def write(report):
         "commit": ", ".join(commits)
         + ("; not all records come from one commit" if len(commits) > 1 else ""),
         "memory": _memory(records),
+        "its pages": machine.pages(records),
     }
-    _facts(report, facts, optional=("sittings", "memory"))
+    _facts(report, facts, optional=("sittings", "memory", "its pages"))
     if len(_distinct("cpu", timed)) > 1:
         report.add("**Records of several machines lie in one folder: do not compare them.**")
     _headline(report)
@@ -54,17 +56,17 @@ def write_build(report):
     )
 
 
-def described(machine):
+def described(told):
     """machine.json in words; empty if there is none."""
-    if not machine:
+    if not told:
         return ""
-    caches = ", ".join(machine["l3_shared_by"])
+    caches = ", ".join(told["l3_shared_by"])
     return (
-        f"{machine['cpu']} (family-model-stepping {machine['family_model_stepping']}), "
-        f"{'virtual' if machine['virtual'] else 'no virtual machine'}, processors "
-        f"{', '.join(map(str, machine['processors']))}, last-level cache {machine['l3_bytes'] / 2**20:g} MiB "
-        f"(said to be shared by {caches}), {machine['memory_bytes'] / 2**30:.0f} GiB of memory, huge pages "
-        f"{machine['huge_pages'] or 'not told'}, Linux {machine['kernel']}"
+        f"{told['cpu']} (family-model-stepping {told['family_model_stepping']}), "
+        f"{'virtual' if told['virtual'] else 'no virtual machine'}, processors "
+        f"{', '.join(map(str, told['processors']))}, last-level cache {told['l3_bytes'] / 2**20:g} MiB "
+        f"(said to be shared by {caches}), {told['memory_bytes'] / 2**30:.0f} GiB of memory, huge pages "
+        f"{told['huge_pages'] or 'not told'}, Linux {told['kernel']}"
     )
 
 

@@ -41,6 +41,7 @@ struct Limit {
   std::function<double(int threads)> once;
   std::uint64_t size = 0;    ///< bytes read, or rows of the square matrices
   std::string library = {};  ///< kernel set of a product
+  bool is_of_one = false;    ///< of one thread, however many there are: measured once
 };
 
 class CeilingStudy : public Study {
@@ -67,6 +68,7 @@ class CeilingStudy : public Study {
     for (const int threads : options.threads) {
       for (const Limit& limit : limits) {
         if (!is_wanted(options.rows, limit.row)) continue;
+        if (limit.is_of_one && threads != options.threads.front()) continue;
         Point point;
         point.row = point.against = limit.row;
         point.threads = threads;
@@ -119,6 +121,17 @@ class CeilingStudy : public Study {
     }
     all.push_back({"barrier", "barrier_us", "us",
                    [this](int threads) { return 1e6 * measure_barrier(team(threads)); }});
+    for (const bool apart : {false, true}) {
+      const auto load = [this, apart](int) {
+        const LoadSeconds seconds = measure_loads(memory(kLoadLines * kPageBytes));
+        return 1e9 * (apart ? seconds.apart : seconds.neighbours);
+      };
+      all.push_back({.row = apart ? "load_apart" : "load",
+                     .metric = "load_ns",
+                     .unit = "ns",
+                     .once = load,
+                     .is_of_one = true});
+    }
     const std::uint64_t size = quick_ ? kQuickGemmSize : kGemmSize;
     const std::string suffix = quick_ ? "_" + std::to_string(size) : "";
     for (const Library& library : libraries()) {
@@ -133,20 +146,20 @@ class CeilingStudy : public Study {
   }
 
   /// Memory whose pages are all written; throws UserError if there is not so much.
-  const void* memory(std::uint64_t bytes) {
-    if (bytes <= arena_bytes_) return arena_.data();
+  void* memory(std::uint64_t bytes) {
+    if (bytes <= arena_bytes_) return memory_;
     arena_ = Arena();
     arena_bytes_ = 0;
     require_memory(bytes, "the memory whose reading is measured", "free some and try again");
     arena_ = Arena(bytes);
     arena_bytes_ = bytes;
     // Written once: untouched pages would all be the same page of zeros.
-    char* data = static_cast<char*>(arena_.take(bytes));
+    memory_ = static_cast<char*>(arena_.take(bytes));
     team(most_threads_).run([&](int thread) {
       const Range share = share_of(std::int64_t(bytes), thread, most_threads_, 4096);
-      std::memset(data + share.begin, 1 + thread % 8, std::size_t(share.size()));
+      std::memset(memory_ + share.begin, 1 + thread % 8, std::size_t(share.size()));
     });
-    return data;
+    return memory_;
   }
 
   Team& team(int threads) {
@@ -161,6 +174,7 @@ class CeilingStudy : public Study {
   std::map<std::string, Limit> limits_;  ///< by row
   Arena arena_;
   std::uint64_t arena_bytes_ = 0;
+  char* memory_ = nullptr;  ///< so many of its bytes
   std::map<int, std::unique_ptr<Team>> teams_;
 };
 

@@ -7,11 +7,15 @@ are read. A file holds one thread count.
 from typing import NamedTuple
 
 import chart
-from report import cell, header, line
+from report import cell, header, line, number
 from section import Section, of
 from values import measured, setting
 
 MARKERS = "osD^v<>pPX*h"
+LOADS = "load", "load_apart"
+SMALL_PAGES = (
+    1.5  # from so many times a neighbour's load on, one in another page is of a small page
+)
 
 
 class Run(NamedTuple):
@@ -81,6 +85,35 @@ def ceilings(records, threads):
     return found
 
 
+def loads(records):
+    """(Value beside, Value apart) of a load by one thread: ceilings.h; None where they were not measured."""
+    for threads in records.threads():  # both are measured at the first count of a run
+        each = [measured(records, "ceilings", row, threads, "load_ns") for row in LOADS]
+        if all(each):
+            return each
+    return None
+
+
+def pages(records):
+    """Whether huge pages are such for the processor, in words; empty where loads were not measured."""
+    found = loads(records)
+    if not found:
+        return ""
+    beside, apart = (number(value.value, " ns") for value in found)
+    if found[1].value < SMALL_PAGES * found[0].value:
+        return f"huge (a load in another 4 KiB takes {apart}, one beside {beside})"
+    return (
+        f"**small underneath what the system calls huge** (a load in another 4 KiB takes {apart}, one beside {beside}), as a "
+        "hypervisor may have it: gathered rows wait for page tables, streams hardly do, so that sparse layers gain less "
+        "here than on the same processor with huge ones"
+    )
+
+
+def numbers(records, _own):
+    found = loads(records)
+    return {f"memory.{name}_ns": value for name, value in zip(LOADS, found or ())}
+
+
 def numbers_at(records, _own, threads):
     return {f"ceilings.{name}": value for name, (value, _) in ceilings(records, threads).items()}
 
@@ -99,6 +132,7 @@ def ceiling_table(report):
             ("bf16_dot_gflops", " GFLOP/s"),
             ("gemm_gflops", " GFLOP/s"),
             ("barrier_us", " µs"),
+            ("load_ns", " ns"),
         ):
             values = [measured(records, "ceilings", row, t, metric) for t in counts]
             if any(values):
@@ -232,5 +266,10 @@ def figures(_records, _own):
 
 
 SECTION = Section(
-    owns=of("ceilings"), numbers_at=numbers_at, figures=figures, write=write, place=-1
+    owns=of("ceilings"),
+    numbers_at=numbers_at,
+    numbers=numbers,
+    figures=figures,
+    write=write,
+    place=-1,
 )

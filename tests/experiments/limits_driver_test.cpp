@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <cstring>
 #include <map>
 #include <set>
 
 #include "experiments/study/record.h"
+#include "kernels/arena.h"
 #include "kernels/ceilings.h"
 #include "kernels/libraries.h"
 #include "tests/experiments/driver_run.h"
@@ -37,7 +40,7 @@ TEST(Ceilings, MeasuresTheRowsThatAreAskedFor) {
   // another row and another metric than that of 2048.
   const std::string product = std::string("gemm_") + libraries().back().name + "_1024";
   const std::string arguments = "--quick --threads 1,2 --results '" + folder.path() +
-                                "' --rows fma,read_1MiB,barrier," + product;
+                                "' --rows fma,read_1MiB,barrier,load,load_apart," + product;
   const Outcome outcome = run_driver("ceilings", arguments);
   ASSERT_EQ(outcome.status, 0) << outcome.text;
   const RecordFile file(folder.path(), "ceilings");
@@ -49,6 +52,7 @@ TEST(Ceilings, MeasuresTheRowsThatAreAskedFor) {
     EXPECT_EQ(r.status, Status::ok);
     expect_mentions(r.command, {"--rows " + r.row, "--threads " + std::to_string(r.threads)});
   }
+  expected = {"load load_ns 1", "load_apart load_ns 1"};  // of one thread, whatever is asked for
   for (const char* threads : {" 1", " 2"}) {
     for (const std::string& row :
          {std::string("fma fma_gflops"), std::string("barrier barrier_us"),
@@ -62,6 +66,24 @@ TEST(Ceilings, MeasuresTheRowsThatAreAskedFor) {
   EXPECT_EQ(again.status, 0);
   expect_mentions(again.text, {"already measured; --force repeats"});
   EXPECT_EQ(RecordFile(folder.path(), "ceilings").records().size(), file.records().size());
+}
+
+TEST(Ceilings, LoadsGoOnceThroughALineOfEveryPage) {
+  Arena arena(kLoadLines * kPageBytes);
+  auto* const memory = static_cast<char*>(arena.take(kLoadLines * kPageBytes));
+  const LoadSeconds seconds = measure_loads(memory);
+  EXPECT_GT(seconds.neighbours, 0);
+  EXPECT_GT(seconds.apart, 0);
+  std::set<std::uint64_t> pages;
+  std::uint64_t at = 0;
+  for (std::uint64_t i = 0; i < kLoadLines; ++i) {
+    pages.insert(at / kPageBytes);
+    std::memcpy(&at, memory + at, sizeof at);
+    ASSERT_LT(at, kLoadLines * kPageBytes);
+    ASSERT_EQ(at % 64, 0u);
+  }
+  EXPECT_EQ(at, 0u);
+  EXPECT_EQ(pages.size(), kLoadLines);
 }
 
 TEST(Ceilings, OnlyProductsOfRoundedActivationsGoByTheDotProduct) {

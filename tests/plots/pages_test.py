@@ -1,0 +1,57 @@
+"""Tests of what the report says of a machine's pages: by two loads, on the first screen, and in summary.json."""
+
+import pathlib
+import sys
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "plots")]
+
+import first_screen  # noqa: E402
+import report as report_cells  # noqa: E402
+import summarise  # noqa: E402
+from made_up import record  # noqa: E402
+from sections import machine  # noqa: E402
+from with_folder import WithFolder  # noqa: E402
+
+
+def loads(beside, apart):
+    """By one thread, whatever the others are measured by."""
+    return [
+        record("ceilings", "load", "load_ns", beside, threads=1, unit="ns", study="ceilings"),
+        record("ceilings", "load_apart", "load_ns", apart, threads=1, unit="ns", study="ceilings"),
+        record("ceilings", "fma", "fma_gflops", 300.0, threads=2, study="ceilings"),
+    ]
+
+
+class Pages(WithFolder):
+    def first_screen(self, *times):
+        report = report_cells.Report(self.load(loads(*times)))
+        first_screen.write(report)
+        return report.text()
+
+    def test_small_pages_underneath_stand_on_the_first_screen(self):
+        self.assertIn(
+            "**small underneath what the system calls huge**", self.first_screen(4.3, 12.8)
+        )
+        self.assertIn("takes 12.8 ns, one beside 4.30 ns", self.first_screen(4.3, 12.8))
+        self.assertIn("| its pages | huge (a load", self.first_screen(4.3, 5.0))
+
+    def test_nothing_is_said_where_loads_were_not_measured(self):
+        records = self.load(loads(4.3, 12.8)[1:])
+        self.assertEqual(machine.pages(records), "")
+        report = report_cells.Report(records)
+        first_screen.write(report)
+        self.assertNotIn("its pages", report.text())
+
+    def test_both_loads_have_ids_and_a_line_in_the_table(self):
+        records = self.load(loads(4.3, 12.8))
+        found = summarise.figures(records)
+        self.assertEqual(found["memory.load_ns"].value, 4.3)
+        self.assertEqual(found["memory.load_apart_ns"].value, 12.8)
+        report = report_cells.Report(records)
+        self.assertIn("| `load_apart` | – | 12.8 ns |", machine.ceiling_table(report))
+
+
+if __name__ == "__main__":
+    unittest.main()
