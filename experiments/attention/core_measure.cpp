@@ -5,7 +5,7 @@
 #include <memory>
 #include <numeric>
 
-#include "experiments/attention/held_attention.h"
+#include "experiments/instruments/held_attention.h"
 #include "experiments/instruments/interleave.h"
 #include "experiments/instruments/memory.h"
 #include "experiments/study/interrupt.h"
@@ -160,16 +160,6 @@ std::vector<std::size_t> shortest_within(const std::vector<double>& each, double
 
 double core_input_bytes(const ModelConfig& model, std::int64_t length) {
   return double(kMatrices) * double(length) * double(model.d_model) * sizeof(float);
-}
-
-Settings attention_settings(const ModelConfig& model, bool causal) {
-  std::vector<std::string> knobs = {"d_model", "n_heads", "attention", "seed"};
-  const std::vector<std::string> own = knobs_of_component("attention");
-  knobs.insert(knobs.end(), own.begin(), own.end());
-  Settings settings;
-  for (const std::string& knob : knobs) settings.emplace_back(knob, get_field(model, knob));
-  settings.emplace_back("causal", print_value(causal));
-  return settings;
 }
 
 CoreCosts measure_cores(const std::vector<CoreRow>& rows, const CoreSetting& setting) {

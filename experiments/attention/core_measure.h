@@ -64,7 +64,4 @@ std::vector<std::size_t> shortest_within(const std::vector<double>& each, double
 /// Bytes of the matrices that a training step reads and writes: q, k, v, o and their gradients.
 double core_input_bytes(const ModelConfig& model, std::int64_t length);
 
-/// Settings that make an attention: the knobs of all of them, then whether it is causal.
-Settings attention_settings(const ModelConfig& model, bool causal = true);
-
 }  // namespace scaling

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "experiments/attention/held_attention.h"
 #include "experiments/instruments/cold_memory.h"
+#include "experiments/instruments/held_attention.h"
 #include "experiments/instruments/interleave.h"
 #include "kernels/cost.h"
 #include "kernels/kernels.h"

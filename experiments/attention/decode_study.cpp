@@ -6,8 +6,8 @@
 #include <list>
 #include <map>
 
-#include "experiments/attention/core_measure.h"
 #include "experiments/attention/decode_measure.h"
+#include "experiments/instruments/held_attention.h"
 #include "experiments/instruments/model_row.h"
 #include "experiments/study/counts.h"
 #include "kernels/check.h"

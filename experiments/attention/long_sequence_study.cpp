@@ -7,6 +7,7 @@
 #include "experiments/attention/core_measure.h"
 #include "experiments/attention/core_rows.h"
 #include "experiments/instruments/child_process.h"
+#include "experiments/instruments/held_attention.h"
 #include "experiments/instruments/model_row.h"
 #include "experiments/study/counts.h"
 #include "kernels/arena.h"

@@ -11,6 +11,7 @@
 #include "experiments/attention/core_measure.h"
 #include "experiments/attention/core_rows.h"
 #include "experiments/attention/weights.h"
+#include "experiments/instruments/held_attention.h"
 #include "experiments/study/interrupt.h"
 #include "kernels/check.h"
 #include "models/layers/catalog.h"

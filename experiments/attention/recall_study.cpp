@@ -1,9 +1,9 @@
 // Chunks and rounds to points, recall of every head to records.
 #include "experiments/attention/recall_study.h"
 
-#include "experiments/attention/core_measure.h"
 #include "experiments/attention/recall.h"
 #include "experiments/instruments/child_process.h"
+#include "experiments/instruments/held_attention.h"
 #include "experiments/instruments/model_row.h"
 #include "experiments/study/counts.h"
 #include "kernels/check.h"

@@ -7,7 +7,7 @@
 #include <xtensor/xmath.hpp>
 #include <xtensor/xoperation.hpp>
 
-#include "experiments/attention/held_attention.h"
+#include "experiments/instruments/held_attention.h"
 #include "kernels/check.h"
 #include "models/initialize.h"
 

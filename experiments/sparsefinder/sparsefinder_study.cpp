@@ -11,12 +11,11 @@
 #include "experiments/sparsefinder/native_model.h"
 #include "experiments/sparsefinder/online.h"
 #include "experiments/sparsefinder/sweep_records.h"
+#include "experiments/sparsefinder/teacher_knobs.h"
 #include "experiments/study/counts.h"
 #include "kernels/arena.h"
 #include "kernels/check.h"
 #include "models/sparsefinder/attention_tensor.h"
-#include "models/tasks/catalog.h"
-#include "models/training/initial_weights.h"
 
 namespace scaling {
 namespace {
@@ -34,9 +33,9 @@ constexpr std::int64_t kLocalReach = 5;
 constexpr double kPairSeconds = 1.5e-9;
 
 struct SparsefinderKnobs {
-  std::string checkpoint, name, corpus, validation, cache, dump, models;
+  std::string dump, models;
   std::string methods = "all";
-  std::int64_t length = 0, training_sequences = 200, sequences = 200;
+  std::int64_t training_sequences = 200, sequences = 200;
   std::int64_t rank = 4, projection_batch = 16, projection_epochs = 10;
   double margin = 1, projection_rate = 0.01, projection_clip = 1;
   std::int64_t cluster_points = 8192, cluster_rounds = 25, routing_rounds = 25;
@@ -48,19 +47,12 @@ struct SparsefinderKnobs {
 
   template <class Self, class Visitor>
   static void fields(Self& k, Visitor&& visit) {
-    constexpr Trait content{.in_key = InKey::content_hash}, place{.in_key = InKey::no};
-    visit("checkpoint", k.checkpoint, "the teacher, a file that perplexity wrote", content);
-    visit("name", k.name, "what the teacher is called; empty: as the checkpoint's folder");
-    visit("corpus", k.corpus, "text of the training sequences; empty: what the teacher learnt from",
-          content);
-    visit("validation", k.validation, "held-out text; empty: as the teacher had it", content);
-    visit("cache", k.cache, "folder of tokenised texts; empty: cache/ beside the results", place);
+    constexpr Trait place{.in_key = InKey::no};
     visit("dump", k.dump,
           "folder for queries, keys and one sequence's probabilities as .npy; empty: none", place);
     visit("models", k.models,
           "folder for the models of what runs online, to decode and evaluate; empty: none", place);
     visit("methods", k.methods, "a,b,c, or all; an unknown name lists the known", place);
-    visit("length", k.length, "tokens of a sequence; 0: as in training");
     visit("training_sequences", k.training_sequences, "that projections and clusters learn from",
           Trait{.quick = "16"});
     visit("sequences", k.sequences, "held-out ones", Trait{.quick = "16"});
@@ -84,12 +76,6 @@ struct SparsefinderKnobs {
     visit("seed", k.seed, "of all that is drawn");
   }
 };
-
-std::string name_of_teacher(const SparsefinderKnobs& knobs) {
-  if (!knobs.name.empty()) return knobs.name;
-  const std::string folder = fs::path(knobs.checkpoint).parent_path().filename().string();
-  return folder.empty() ? "teacher" : folder;
-}
 
 SweepSettings settings_of(const SparsefinderKnobs& k) {
   SweepSettings settings;
@@ -120,22 +106,22 @@ class SparsefinderStudy : public Study {
         .timed = false,
         .quick = "few sequences and draws"};
   }
-  void flags(Knobs& knobs) override { knobs.add(knobs_); }
+  void flags(Knobs& knobs) override {
+    knobs.add(teacher_);
+    knobs.add(knobs_);
+  }
 
   std::vector<Point> points(const RowFile& file, const RunOptions& options) override {
     require_at_least("training_sequences", knobs_.training_sequences, 1);
     require_at_least("sequences", knobs_.sequences, 1);
     require_at_least("draws", knobs_.draws, 1);
     require_at_least("online", knobs_.online, 0);
-    plan_.emplace(TeacherSource{.checkpoint = knobs_.checkpoint,
-                                .corpus = knobs_.corpus,
-                                .validation = knobs_.validation,
-                                .length = knobs_.length});
+    plan_.emplace(teacher_.source());
     require_sound(settings_of(knobs_).projection, plan_->d_head());
     if (!options.dry_run) {
       results_ = prepare_results_dir(options.results, read_provenance().machine);
     }
-    const std::string name = name_of_teacher(knobs_);
+    const std::string name = teacher_.called();
     std::vector<std::string> wanted = {kGold};
     if (knobs_.methods == "all") {
       for (const Method& method : all_methods()) wanted.push_back(method.name);
@@ -180,7 +166,7 @@ class SparsefinderStudy : public Study {
     const SweepWatch watch = [&sink](const std::string& what, std::int64_t done, std::int64_t of) {
       sink.live(what + ": " + std::to_string(done) + " of " + std::to_string(of));
     };
-    const Teacher teacher(*plan_, cache(), threads);
+    const Teacher teacher(*plan_, teacher_.cache_folder(results_), threads);
     const auto heads = [&](Teacher::Part part, std::int64_t sequences, const std::string& what) {
       return teacher.heads(part, sequences,
                            [&](std::int64_t done) { watch(what, done, sequences); });
@@ -213,11 +199,9 @@ class SparsefinderStudy : public Study {
   Metric closing(const Point& point) const override {
     return {methods_.at(point.row) == kGold ? kClosingGoldMetric : kClosingSweepMetric, "1"};
   }
-  Settings added_settings() const override { return {{"teacher", ""}, {"data", ""}}; }
+  Settings added_settings() const override { return added_content_settings(); }
   std::string portable(const std::string& knob, const std::string& value) const override {
-    const bool is_place = knob == "checkpoint" || knob == "corpus" || knob == "validation" ||
-                          knob == "cache" || knob == "dump" || knob == "models";
-    return is_place && !value.empty() ? portable_path(value) : value;
+    return portable_place(knob, value);
   }
 
  private:
@@ -228,24 +212,18 @@ class SparsefinderStudy : public Study {
     return method + "_rank" + std::to_string(knobs_.rank);
   }
 
-  std::string cache() const {
-    return knobs_.cache.empty() ? (fs::path(results_) / "cache").string() : knobs_.cache;
-  }
-
   /// Every knob, and what checkpoint and texts hold.
   Settings shared_settings(const RunOptions& options) {
     Knobs knobs;
-    knobs.add(knobs_);
+    flags(knobs);
     Settings all;
     for (const auto& [knob, value] : knobs.all()) {
       // Which methods are measured beside one does not matter to it.
       if (knob != "methods") all.emplace_back(knob, portable(knob, value));
     }
     all.emplace_back("quick", print_value(options.quick));
-    all.emplace_back("teacher", options.dry_run ? "" : content_of(knobs_.checkpoint));
-    all.emplace_back(
-        "data",
-        options.dry_run ? "" : data_identity(plan_->train(), plan_->model().vocab_size, cache()));
+    const Settings contents = content_settings(teacher_, *plan_, results_, options.dry_run);
+    all.insert(all.end(), contents.begin(), contents.end());
     return all;
   }
 
@@ -498,6 +476,7 @@ class SparsefinderStudy : public Study {
               attention_tensor(gold));
   }
 
+  TeacherKnobs teacher_;
   SparsefinderKnobs knobs_;
   std::optional<TeacherPlan> plan_;
   std::string results_;
