@@ -54,6 +54,7 @@ ModelConfig config_of(const TeacherPlan& plan, const Method& method, std::int64_
                       const Configuration& configuration, std::int64_t width,
                       GlobalTokens globals) {
   ModelConfig config = plan.model();
+  if (plan.has_source()) config.encoder_attention = config.attention_of(/*in_encoder=*/true);
   config.attention = attention_of(method.predictor);
   set_field(config, "sparsefinder_rank", rank);
   set_field(config, "sparsefinder_window", width);

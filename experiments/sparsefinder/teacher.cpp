@@ -26,15 +26,35 @@ HeadSlice columns_of(const std::vector<Mat>& layers, std::int64_t head, std::int
   return layers[std::size_t(head / heads)].middleCols(head % heads * d_head, d_head);
 }
 
-void require_task(const TrainConfig& train, const Needs& needs) {
-  if (needs.text == TextStore::Layout::windows && !needs.has_source()) return;
+void require_task(const TrainConfig& train, const ModelConfig& model, const Needs& needs) {
+  const bool has_windows = needs.text == TextStore::Layout::windows && !needs.has_source();
+  const bool has_pairs = needs.text == TextStore::Layout::pairs && model.has_cross_attention();
+  if (has_windows || has_pairs) return;
   throw UserError("the task " + train.task +
-                  " has no windows of one text to look at; name a checkpoint of the task causal or "
-                  "masked");
+                  " has neither windows of one text to look at nor pairs for a decoder with "
+                  "cross-attention; name a checkpoint of the task causal, masked or pairs");
+}
+
+/// Of targets. Throws UserError.
+std::int64_t target_tokens(const TrainConfig& train, std::int64_t wanted) {
+  const std::int64_t length = wanted > 0 ? wanted : train.join_pairs;
+  if (length < 1) {
+    throw UserError(
+        "targets of this teacher were not joined to any length (join_pairs 0); say by "
+        "--length how many of their tokens are looked at");
+  }
+  if (length > train.target_length) {
+    throw UserError("--length " + std::to_string(length) + " exceeds target_length " +
+                    std::to_string(train.target_length) +
+                    " of this teacher's training; give at most as much");
+  }
+  return length;
 }
 
 void require_sparse(const ModelConfig& model, const ThresholdNormaliser* normaliser) {
-  if (!chosen_entry(model, "attention").traits.is_dense) {
+  const std::vector<ChosenEntry> chosen = chosen_attentions(model, /*in_encoder=*/false);
+  if (!std::all_of(chosen.begin(), chosen.end(),
+                   [](const ChosenEntry& one) { return one.entry->traits.is_dense; })) {
     throw UserError("the attention " + model.attention +
                     " of this model does not look at every pair, so that there is nothing to "
                     "predict; name a checkpoint of attention=full");
@@ -60,20 +80,27 @@ TeacherPlan::TeacherPlan(const TeacherSource& source) : checkpoint_(source.check
   train_ = parse_run_state(info.training).config;
   if (!source.corpus.empty()) train_.corpus = source.corpus;
   if (!source.validation.empty()) train_.validation = source.validation;
-  if (source.length > 0) train_.length = source.length;
   // The vocabulary is the checkpoint's own.
   train_.init_from = info.vocabulary.empty() ? "" : checkpoint_;
   train_.gemm = "eigen";
   train_.batch = train_.accumulate = 1;
   train_.evaluate_batches = kEverySequence;
   const Needs needs = needs_of(train_);
-  require_task(train_, needs);
+  require_task(train_, model_, needs);
   causal_ = needs.causal;
+  has_source_ = needs.has_source();
+  if (has_source_) {
+    length_ = target_tokens(train_, source.length);
+  } else {
+    if (source.length > 0) train_.length = source.length;
+    needs_of(train_);  // refuses lengths that no sequence can have
+    length_ = train_.length;
+  }
   const auto knobs = model_.options<PatternKnobs>();
   normaliser_ = make_normaliser(knobs.normaliser, knobs.entmax_alpha);
   require_sparse(model_, normaliser_.get());
-  if (train_.length > model_.max_length) {
-    throw UserError("--length " + std::to_string(train_.length) + " exceeds max_length " +
+  if (length_ > model_.max_length) {
+    throw UserError("--length " + std::to_string(length_) + " exceeds max_length " +
                     std::to_string(model_.max_length) +
                     " of this model; give at most as much, or train a teacher with more");
   }
@@ -102,32 +129,63 @@ Teacher::Teacher(const TeacherPlan& plan, const std::string& cache, int threads)
   load_weights(plan.checkpoint(), model_->parameters());
 }
 
-void Teacher::require_sequences(Part part, std::int64_t sequences) const {
-  const bool trains = part == Part::training;
-  const TextStore& text = *task_->text();
-  const std::uint64_t there = trains ? text.training_chunks() : text.validation_chunks();
-  if (sequences < 1 || std::uint64_t(sequences) > there) {
-    throw UserError(std::to_string(sequences) + (trains ? " training" : " held-out") +
-                    " sequences of " + std::to_string(plan_.length()) +
-                    " tokens were asked for, but the text has " + std::to_string(there) +
-                    "; ask for 1 to as many, or name a longer text");
+void Teacher::read(Part part, std::int64_t i, Batch& batch) const {
+  if (part == Part::training) {
+    task_->train_batch(i, 0, 1, batch);
+  } else {
+    task_->validation_batch(0, i, batch);
   }
 }
 
-/// The i-th of so many that are spread over the whole text.
-void Teacher::held_out_batch(std::int64_t i, std::int64_t sequences, Batch& batch) const {
-  task_->validation_batch(0, i * task_->validation_batches() / sequences, batch);
+void Teacher::read_cut(Part part, std::int64_t i, Batch& batch) const {
+  read(part, i, batch);
+  const auto length = std::size_t(plan_.length());
+  SCALING_CHECK(batch.examples == 1 && batch.input.size() >= length);
+  batch.input_length = plan_.length();
+  batch.input.resize(length);
+  batch.target.resize(length);
+  batch.weights.resize(length);
+}
+
+std::vector<std::int64_t> Teacher::choose(Part part, std::int64_t sequences) const {
+  const bool trains = part == Part::training;
+  const std::int64_t all =
+      trains ? std::int64_t(task_->text()->training_chunks()) : task_->validation_batches();
+  std::vector<std::int64_t> there;
+  Batch batch;
+  for (std::int64_t i = 0; i < all; ++i) {
+    if (trains && std::int64_t(there.size()) == sequences) break;
+    if (plan_.has_source()) {
+      read(part, i, batch);
+      const auto tokens = std::count(batch.weights.begin(), batch.weights.end(), 1.0f);
+      if (tokens < plan_.length()) continue;
+    }
+    there.push_back(i);
+  }
+  const auto found = std::int64_t(there.size());
+  if (sequences < 1 || sequences > found) {
+    throw UserError(std::to_string(sequences) + (trains ? " training" : " held-out") +
+                    " sequences of " + std::to_string(plan_.length()) +
+                    " tokens were asked for, but the text has " + std::to_string(found) +
+                    "; ask for 1 to as many, or name a longer text");
+  }
+  if (trains) return there;
+  std::vector<std::int64_t> spread;
+  for (std::int64_t i = 0; i < sequences; ++i) {
+    spread.push_back(there[std::size_t(i * found / sequences)]);
+  }
+  return spread;
 }
 
 void Teacher::evaluate(Transformer& model, std::int64_t sequences, AttentionGraphs* graphs,
                        const std::function<void(std::int64_t)>& before,
                        const std::function<void(std::int64_t, const CrossEntropy&)>& after) const {
-  require_sequences(Part::held_out, sequences);
+  const std::vector<std::int64_t> chosen = choose(Part::held_out, sequences);
   const auto kept = model.make_activations();
   Batch batch;
   for (std::int64_t i = 0; i < sequences; ++i) {
     check_interrupt();
-    held_out_batch(i, sequences, batch);
+    read_cut(Part::held_out, chosen[std::size_t(i)], batch);
     before(i);
     Pass pass{.gemm = gemm_of(plan_.model(), plan_.train())};
     pass.graphs = graphs;
@@ -151,18 +209,13 @@ std::vector<CrossEntropy> Teacher::losses_of(Transformer& model, std::int64_t se
 
 std::vector<SequenceHeads> Teacher::heads(Part part, std::int64_t sequences,
                                           const std::function<void(std::int64_t)>& done) const {
-  require_sequences(part, sequences);
-  const bool trains = part == Part::training;
+  const std::vector<std::int64_t> chosen = choose(part, sequences);
   const auto kept = model_->make_activations(/*stored=*/true);
   std::vector<SequenceHeads> all;
   Batch batch;
-  for (std::int64_t i = 0; i < sequences; ++i) {
+  for (const std::int64_t i : chosen) {
     check_interrupt();
-    if (trains) {
-      task_->train_batch(i, 0, 1, batch);
-    } else {
-      held_out_batch(i, sequences, batch);
-    }
+    read_cut(part, i, batch);
     SequenceHeads one;
     for (const AttentionView& view :
          model_->self_attentions(gemm_of(plan_.model(), plan_.train()), batch, *kept)) {
@@ -170,7 +223,7 @@ std::vector<SequenceHeads> Teacher::heads(Part part, std::int64_t sequences,
       one.k.push_back(*view.k);
     }
     all.push_back(std::move(one));
-    done(i + 1);
+    done(std::int64_t(all.size()));
   }
   return all;
 }

@@ -19,7 +19,8 @@ namespace scaling {
 /// they are named.
 struct TeacherSource {
   std::string checkpoint, corpus, validation;
-  std::int64_t length = 0;  ///< of a sequence; 0: as in training
+  /// Of a sequence; 0: as in training, of pairs as many tokens as targets are joined to.
+  std::int64_t length = 0;
 };
 
 /// Queries and keys of one sequence, after the projection and before any scaling: a matrix
@@ -32,15 +33,19 @@ struct SequenceHeads {
 class TeacherPlan {
  public:
   /// Reads the checkpoint's description. Throws UserError if there is none; for a task whose
-  /// examples are not windows of one text; for an attention that does not look at every pair, or
-  /// whose probabilities are never zero; for a length that the model has no positions for.
+  /// examples are neither windows of one text nor pairs; for an attention that does not look at
+  /// every pair, or whose probabilities are never zero; for a length that the model has no
+  /// positions for, or that targets never have.
   explicit TeacherPlan(const TeacherSource& source);
 
   const ModelConfig& model() const { return model_; }
   /// One sequence a batch.
   const TrainConfig& train() const { return train_; }
   bool causal() const { return causal_; }
-  std::int64_t length() const { return train_.length; }
+  std::int64_t length() const { return length_; }
+  /// Whether an encoder reads a source. Sequences are then the first tokens of targets that have
+  /// as many: of a causal decoder what is left out behind them changes nothing.
+  bool has_source() const { return has_source_; }
   std::int64_t heads() const { return model_.decoder_layers * layer_heads(); }
   std::int64_t layer_heads() const { return model_.n_heads * model_.attention_layers; }
   std::int64_t d_head() const { return model_.d_head(); }
@@ -57,7 +62,8 @@ class TeacherPlan {
   std::string checkpoint_;
   ModelConfig model_;
   TrainConfig train_;
-  bool causal_ = true;
+  bool causal_ = true, has_source_ = false;
+  std::int64_t length_ = 0;
   std::shared_ptr<const ThresholdNormaliser> normaliser_;
 };
 
@@ -70,10 +76,10 @@ class Teacher {
   /// do.
   Teacher(const TeacherPlan& plan, const std::string& cache, int threads);
 
-  /// In evaluation mode, without dropout. The held-out sequences are spread over the whole text,
-  /// the training ones are the first of its random order; a masked task's have its masks, always
-  /// the same. done: after each, of so many. Throws UserError with both numbers if the text has
-  /// fewer.
+  /// Of the decoder's self-attentions, in evaluation mode, without dropout. The held-out sequences
+  /// are spread over the whole text, the training ones are the first of its random order; a masked
+  /// task's have its masks, always the same. done: after each, of so many. Throws UserError with
+  /// both numbers if the text has fewer.
   std::vector<SequenceHeads> heads(Part part, std::int64_t sequences,
                                    const std::function<void(std::int64_t)>& done) const;
   /// Of as many held-out sequences, spread likewise: the loss with the pairs of `graphs` alone;
@@ -89,8 +95,12 @@ class Teacher {
   void evaluate(Transformer& model, std::int64_t sequences, AttentionGraphs* graphs,
                 const std::function<void(std::int64_t)>& before,
                 const std::function<void(std::int64_t, const CrossEntropy&)>& after) const;
-  void require_sequences(Part part, std::int64_t sequences) const;
-  void held_out_batch(std::int64_t i, std::int64_t sequences, Batch& batch) const;
+  /// Sequence i of all that the part has, whatever its length.
+  void read(Part part, std::int64_t i, Batch& batch) const;
+  /// So many that are long enough; throws UserError with both numbers if there are fewer.
+  std::vector<std::int64_t> choose(Part part, std::int64_t sequences) const;
+  /// Shortened to the plan's length.
+  void read_cut(Part part, std::int64_t i, Batch& batch) const;
 
   const TeacherPlan& plan_;
   std::unique_ptr<Task> task_;

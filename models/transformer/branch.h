@@ -49,6 +49,19 @@ class StreamsTogether {
   const std::int64_t apart_;
 };
 
+/// As long as this lives, no pair is left out: in an encoder and in cross-attention.
+class WithoutGraphs {
+ public:
+  explicit WithoutGraphs(Pass& pass) : pass_(pass), graphs_(pass.graphs) { pass.graphs = nullptr; }
+  ~WithoutGraphs() { pass_.graphs = graphs_; }
+  WithoutGraphs(const WithoutGraphs&) = delete;
+  WithoutGraphs& operator=(const WithoutGraphs&) = delete;
+
+ private:
+  Pass& pass_;
+  AttentionGraphs* const graphs_;
+};
+
 /// What a branch's forward keeps for its backward; the result may be kept here too.
 struct BranchActivations {
   virtual ~BranchActivations() = default;

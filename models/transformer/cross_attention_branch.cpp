@@ -66,6 +66,7 @@ void CrossAttentionBranch::forward(Pass& pass, const BlockInputs& inputs, const 
   projection_->forward_query(pass, own.normed, *own.projection, own.q);
   {
     const StreamsTogether together(pass, inputs.self.streams);
+    const WithoutGraphs all(pass);
     attention_->forward(pass, own.q, own.memory.k, own.memory.v, inputs.cross, *own.attention,
                         own.o);
   }

@@ -62,6 +62,7 @@ BlockInputs Transformer::decoder_inputs(const Kept& kept, bool causal, std::int6
 void Transformer::encode_batch(Pass& pass, Kept& kept) const {
   mark_seen(kept.source, pass.examples, kept.seen);
   if (config_.encoder) {
+    const WithoutGraphs all(pass);
     encoder_.forward(pass, embedding_, encoder_inputs(kept), kept.source, kept.encoder);
     return;
   }

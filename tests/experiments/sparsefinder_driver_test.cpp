@@ -2,7 +2,11 @@
 // records, once each, and what it refuses.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <fstream>
+#include <map>
 #include <set>
 
 #include "experiments/sparsefinder/methods.h"
@@ -190,6 +194,161 @@ TEST_F(SparsefinderDriver, NativeModelsAreTheMaskedOnes) {
     ++decoded;
   }
   EXPECT_GE(decoded, 2);
+}
+
+/// What is timed are the graphs that ran online: as sparse on the same sequences.
+TEST_F(SparsefinderDriver, TimesTheGraphsThatRanOnline) {
+  for (const auto& [teacher, methods] :
+       {std::pair<std::string, std::string>("s_lm", "distance,kmeans"),
+        {"s_mlm", "quantization"}}) {
+    const std::string results = *folder_ / (teacher + "_timed"), models = results + "/models";
+    const std::string common = "--checkpoint '" + checkpoint(teacher) +
+                               "' --sequences 4 --models '" + models + "' --results '" + results +
+                               "' ";
+    const Outcome swept = run_driver(
+        "sparsefinder", common +
+                            "--training_sequences 4 --cluster_points 64 --projection_epochs 1 "
+                            "--draws 9 --online 4 --threads 2 --methods " +
+                            methods);
+    ASSERT_EQ(swept.status, 0) << swept.text;
+    const std::string timing = common + "--repeats 2 --time-budget 0.01";
+    const Outcome timed = run_driver("sparsefinder_time", timing);
+    ASSERT_EQ(timed.status, 0) << timed.text;
+
+    std::map<std::string, std::map<std::string, double>> found;
+    const RecordFile file(results, "sparsefinder_time");
+    for (const Record& r : file.records()) {
+      found[r.row][r.metric] = r.value;
+      EXPECT_GE(r.value, 0) << r.row << " " << r.metric;
+    }
+    const bool decodes = teacher == "s_lm";  // the other looks at later positions
+    for (const auto& [row, metrics] : found) {
+      const bool is_full = row.find(".full_") != std::string::npos;
+      EXPECT_GT(metrics.at("train_us_token"), metrics.at("forward_us_token")) << row;
+      EXPECT_EQ(metrics.count("decode_us_token"), decodes) << row;
+      EXPECT_EQ(metrics.count("decode_speedup"), decodes && !is_full) << row;
+      EXPECT_EQ(metrics.count("train_speedup"), !is_full) << row;
+      if (is_full) {
+        EXPECT_NEAR(metrics.at("sparsity"), 0, 1e-12) << row;
+      }
+    }
+    EXPECT_TRUE(found.count(teacher + ".1.full_softmax"));
+    EXPECT_TRUE(found.count(teacher + ".1.full_entmax15"));
+
+    std::size_t compared = 0;
+    const RecordFile sweep(results, "sparsefinder");
+    for (const Record& r : sweep.records()) {
+      if (r.metric != "online_log_perplexity" || !r.config.contains("offline_sparsity")) continue;
+      const double wanted = r.config.at("offline_sparsity");
+      const bool is_timed = std::any_of(found.begin(), found.end(), [&](const auto& row) {
+        return row.first.rfind(r.row + ".", 0) == 0 &&
+               std::abs(row.second.at("sparsity") - wanted) < 1e-3;
+      });
+      EXPECT_TRUE(is_timed) << r.row << " at " << wanted;
+      ++compared;
+    }
+    EXPECT_EQ(compared + 2, found.size());
+    EXPECT_GE(compared, 1u);
+
+    const std::string before = contents(file.path());
+    EXPECT_EQ(run_driver("sparsefinder_time", timing).status, 0);
+    EXPECT_EQ(contents(file.path()), before);
+  }
+}
+
+TEST_F(SparsefinderDriver, OtherTeachersModelsAreNotTimed) {
+  const std::string models = *folder_ / "others", results = *folder_ / "refused";
+  const auto refused = [&](const std::string& all, const std::vector<std::string>& words) {
+    const Outcome outcome =
+        run_driver("sparsefinder_time",
+                   "--checkpoint '" + checkpoint("s_lm") + "' --results '" + results + "' " + all);
+    EXPECT_EQ(outcome.status, 2) << outcome.text;
+    expect_mentions(outcome.text, words);
+  };
+  refused("--models '" + models + "'", {models, "sparsefinder --models"});
+  fs::create_directories(models);
+  refused("--models '" + models + "'", {models, "s_lm.1.", "--name"});
+  refused("--repeats 0", {"--repeats 0", "at least one"});
+  // Of a narrower model, under this one's name.
+  const Outcome narrower = run_driver(
+      "perplexity", "--config '" + std::string(SOURCE_DIR) +
+                        "/experiments/configs/training/sparsefinder_tiny.cfg' --threads 1 --rows "
+                        "s_lm --d_model 16 --steps 1 --results '" +
+                        results + "'");
+  ASSERT_EQ(narrower.status, 0) << narrower.text;
+  fs::copy_file(results + "/checkpoints/sparsefinder_tiny/s_lm.1/latest.ckpt",
+                models + "/s_lm.1.distance.0.9.safetensors");
+  refused("--models '" + models + "'", {"d_model is 16", "32", "--name"});
+}
+
+/// A decoder that reads a source: its own attention alone is looked at and replaced.
+TEST_F(SparsefinderDriver, ATeacherOfPairsIsItsDecoder) {
+  const std::string folder = *folder_ / "pairs", models = folder + "/models";
+  fs::create_directories(folder);
+  const char* words[] = {"ab", "cde", "f", "ghi", "jk", "lmno", "p"};
+  for (const std::string name : {"train", "val"}) {
+    std::ofstream source(folder + "/" + name + ".en"), target(folder + "/" + name + ".de");
+    for (int i = 0; i < (name == "train" ? 400 : 60); ++i) {
+      const std::string a = words[i % 7], b = words[i * i % 5], c = words[i % 3];
+      source << a << " " << b << " " << c << "\n";
+      target << c << " " << b << " " << a << "\n";
+    }
+  }
+  const Outcome trained = run_driver(
+      "perplexity",
+      "--config '" + std::string(SOURCE_DIR) +
+          "/experiments/configs/training/sparsefinder_mt.cfg' --encoder_layers 1 --decoder_layers "
+          "2 --d_model 32 --d_ff 64 --n_heads 2 --vocab_size 260 --tokenizer bytes --max_length 64 "
+          "--join_pairs 24 --length 64 --target_length 64 --batch 4 --steps 40 --decay_steps 40 "
+          "--warmup_steps 4 --evaluate_every 40 --evaluate_batches 2 --checkpoint_every 40 "
+          "--threads 1 --corpus '" +
+          folder + "/train.en' --validation '" + folder + "/val.en' --results '" + folder + "'");
+  ASSERT_EQ(trained.status, 0) << trained.text;
+  const std::string common = "--checkpoint '" + folder +
+                             "/checkpoints/sparsefinder_mt/s_mt.1/latest.ckpt' --models '" +
+                             models + "' --results '" + folder + "' ";
+  const std::string sweep = common +
+                            "--sequences 4 --training_sequences 8 --cluster_points 64 "
+                            "--projection_epochs 1 --draws 9 --online 3 --threads 2 --methods "
+                            "distance,kmeans,sim_window ";
+  const Outcome swept = run_driver("sparsefinder", sweep);
+  ASSERT_EQ(swept.status, 0) << swept.text;
+  std::map<std::string, int> found;
+  const RecordFile file(folder, "sparsefinder");
+  for (const Record& r : file.records()) {
+    ++found[r.row + " " + r.metric];
+    if (r.metric == "online_gold_difference") {
+      EXPECT_LT(r.value, 1e-5);
+    }
+    if (r.metric == "native_difference") {
+      EXPECT_LT(r.value, 1e-3) << r.row;
+    }
+    if (r.metric != "online_log_perplexity") continue;
+    ASSERT_EQ(r.samples.at("rows").size(), 3u);
+    for (const auto& row : r.samples.at("rows")) EXPECT_EQ(row[1].get<double>(), 24) << r.row;
+  }
+  EXPECT_EQ(found["s_mt.1.gold online_gold_difference"], 1);
+  EXPECT_GE(found["s_mt.1.distance native_difference"], 1);
+  EXPECT_GE(found["s_mt.1.kmeans native_difference"], 1);
+  EXPECT_GE(found["s_mt.1.sim_window online_log_perplexity"], 1);
+
+  const Outcome timed =
+      run_driver("sparsefinder_time", common + "--sequences 2 --repeats 1 --time-budget 0.01");
+  EXPECT_EQ(timed.status, 0) << timed.text;
+  int translated = 0;
+  for (const auto& entry : fs::directory_iterator(models)) {
+    const Outcome text = run_program(
+        "apps/generate", "--checkpoint '" + entry.path().string() + "' --source 'ab f p'");
+    EXPECT_EQ(text.status, 0) << text.text;
+    ++translated;
+  }
+  EXPECT_GE(translated, 2);
+  const Outcome longer = run_driver("sparsefinder", sweep + "--length 65");
+  EXPECT_EQ(longer.status, 2) << longer.text;
+  expect_mentions(longer.text, {"--length 65", "target_length 64"});
+  const Outcome more = run_driver("sparsefinder", sweep + "--length 60");
+  EXPECT_EQ(more.status, 1) << more.text;
+  expect_mentions(more.text, {"8 training sequences of 60 tokens", "the text has"});
 }
 
 TEST_F(SparsefinderDriver, DumpsWhatOthersCanRead) {

@@ -4,6 +4,7 @@ import contextlib
 import io
 import pathlib
 import sys
+import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -28,6 +29,15 @@ class CommandsTest(unittest.TestCase):
         self.assertEqual({pathlib.Path(path).parent.name for path in checkpoints}, trained)
         self.assertEqual(len(self.commands("differences")), 1)
 
+    def test_timed_are_the_models_that_the_sweep_of_the_same_teacher_writes(self):
+        def told(step):
+            flags = ("--checkpoint", "--models", "--corpus", "--validation")
+            return [[c[c.index(flag) + 1] for flag in flags] for c in self.commands(step)]
+
+        self.assertEqual(len(told("time")), 8)
+        self.assertEqual(told("time"), told("sweep"))
+        self.assertTrue(all(c[0].endswith("sparsefinder_time") for c in self.commands("time")))
+
     def test_some_teachers_alone_and_a_quick_look(self):
         self.assertEqual(len(self.commands("sweep", "--teachers", "s_lm")), 3)
         (swept,) = self.commands("sweep", "--teachers", "s_lm", "--quick")
@@ -35,8 +45,56 @@ class CommandsTest(unittest.TestCase):
         (trained,) = self.commands("train", "--teachers", "s_lm", "--quick")
         self.assertEqual(trained[trained.index("--seeds") + 1], "1")
         with contextlib.redirect_stderr(io.StringIO()) as said, self.assertRaises(SystemExit):
-            self.commands("train", "--teachers", "s_mt")
-        self.assertIn("s_mt is none of s_lm, s_mlm", said.getvalue())
+            self.commands("train", "--teachers", "s_m")
+        self.assertIn("s_m is none of s_lm, s_mlm", said.getvalue())
+
+
+class TranslationTest(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+        for side in ("en", "de"):
+            lines = "".join(f"{side} {i}\n" for i in range(7))
+            (self.folder / f"test.{side}").write_text(lines)
+
+    def parsed(self, *more):
+        texts = (
+            "--text",
+            "train.en",
+            "--validation",
+            "val.en",
+            "--results",
+            str(self.folder / "r"),
+        )
+        return tool.parse((*texts, "--teachers", "s_mt", *more))
+
+    def test_the_teacher_and_every_model_of_it_translate_the_same_joined_lines(self):
+        native = self.folder / "r" / "native"
+        native.mkdir(parents=True)
+        for name in ("s_mt.1.kmeans.0.9", "s_mt.1.distance.0.9", "s_lm.1.distance.0.9"):
+            (native / f"{name}.safetensors").touch()
+        plan = tool.Plan(self.parsed("--test", str(self.folder / "test.en")))
+        commands = [[str(word) for word in command] for command in plan.translate()]
+        rows = [c[c.index("--row") + 1] for c in commands if "--row" in c]
+        self.assertEqual(rows, ["s_mt.1.full", "s_mt.1.distance.0.9", "s_mt.1.kmeans.0.9"])
+        written = [c for c in commands if "--sources" in c]
+        self.assertEqual(len(written), len(rows))
+        (sources,) = {c[c.index("--sources") + 1] for c in written}
+        (references,) = {c[c.index("--references") + 1] for c in commands if "--references" in c}
+        self.assertEqual(pathlib.Path(sources).read_text(), "en 0 en 1 en 2 en 3 en 4\nen 5 en 6\n")
+        self.assertEqual(pathlib.Path(references).read_text().splitlines()[1], "de 5 de 6")
+
+    def test_what_does_not_go_together_is_refused(self):
+        for more, wanted in (
+            ((), "wants --test"),
+            (("--teachers", "s_mt,s_lm", "--test", "t.en"), "run them apart"),
+            (("--teachers", "s_lm", "--step", "translate"), "is of s_mt alone"),
+        ):
+            said = io.StringIO()
+            with contextlib.redirect_stderr(said), self.assertRaises(SystemExit):
+                self.parsed(*more)
+            self.assertIn(wanted, said.getvalue())
 
 
 if __name__ == "__main__":
