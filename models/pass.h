@@ -52,8 +52,8 @@ struct Pass {
   float future_weight = 1;
   /// Token of every row, for layers that choose by token; may be null if none does.
   const int* ids = nullptr;
-  /// Not null, in an evaluation: leaves out pairs of the decoder's self-attentions, which are of the
-  /// pattern `full`. Of examples that are passed one at a time.
+  /// Not null, in an evaluation: leaves out pairs of the decoder's self-attentions, which are of
+  /// the pattern `full`. Of examples that are passed one at a time.
   AttentionGraphs* graphs = nullptr;
   std::int64_t attentions = 0;  ///< that have asked it so far
 
