@@ -11,7 +11,7 @@ Steps, each of which goes on where it was interrupted and is passed over when it
                s_mt of sparsefinder_mt.cfg, which translates
   sweep        every method on every teacher, and the teacher with the predicted graphs alone, on 48 sequences
   differences  what the claims are judged by (tools/sparsefinder_differences.py)
-  time         attentions that compute the predicted pairs alone, on the clock; nothing else should run meanwhile
+  time         attentions that predict their pairs, on the clock; nothing else should run meanwhile
   translate    of s_mt: the test's captions, five at a time, by the teacher and by each of these attentions in its place,
                beams of five, and their BLEU
 

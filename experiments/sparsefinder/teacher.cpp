@@ -44,9 +44,9 @@ std::int64_t target_tokens(const TrainConfig& train, std::int64_t wanted) {
         "--length how many of their tokens are looked at");
   }
   if (length > train.target_length) {
-    throw UserError("--length " + std::to_string(length) + " exceeds target_length " +
+    throw UserError("a length of " + std::to_string(length) + " exceeds target_length " +
                     std::to_string(train.target_length) +
-                    " of this teacher's training; give at most as much");
+                    " of this teacher's training; give at most as much by --length");
   }
   return length;
 }
@@ -73,6 +73,7 @@ TeacherPlan::TeacherPlan(const TeacherSource& source) : checkpoint_(source.check
   if (checkpoint_.empty()) {
     throw UserError("no teacher was given; add --checkpoint FILE, written by perplexity");
   }
+  require_at_least("length", source.length, 0);
   const CheckpointInfo info = read_checkpoint_info(checkpoint_);
   model_ = info.model;
   model_.blocks = model_.decoder_layers;
@@ -167,7 +168,8 @@ std::vector<std::int64_t> Teacher::choose(Part part, std::int64_t sequences) con
     throw UserError(std::to_string(sequences) + (trains ? " training" : " held-out") +
                     " sequences of " + std::to_string(plan_.length()) +
                     " tokens were asked for, but the text has " + std::to_string(found) +
-                    "; ask for 1 to as many, or name a longer text");
+                    "; ask for 1 to as many, or name a longer text" +
+                    (plan_.has_source() ? ", or a smaller --length" : ""));
   }
   if (trains) return there;
   std::vector<std::int64_t> spread;

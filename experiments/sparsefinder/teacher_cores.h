@@ -19,7 +19,7 @@ namespace scaling {
 /// Columns of a trial: microseconds a token, all layers together.
 enum CoreColumn : std::size_t {
   kForwardTime,  ///< a forward in evaluation
-  kTrainTime,    ///< a forward in training and its backward
+  kTrainTime,    ///< a forward in training and its backward, without dropout
   kDecodeTime,   ///< one token after another from empty caches; 0: not decoded
   kCoreColumns
 };
@@ -46,7 +46,8 @@ class TeacherCores {
   Candidate candidate(const std::string& name);
   /// Not those that look at later positions, nor a teacher that does.
   bool decodes() const { return !caches_.empty(); }
-  /// Share of the pairs that the mask allows which nobody scores, all sequences and heads together.
+  /// Share of the pairs that the mask allows which the graph leaves out, all sequences and heads
+  /// together. Tiles of a forward may work through more.
   double sparsity();
 
  private:

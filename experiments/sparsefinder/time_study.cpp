@@ -44,7 +44,7 @@ struct TimeKnobs {
     visit("sequences", k.sequences, "held-out ones, whose queries and keys are taken",
           Trait{.quick = "2"});
     visit("repeats", k.repeats, "of each model, at most", Trait{.quick = "6"});
-    visit("time-budget", k.time_budget, "seconds of measuring a model",
+    visit("time_budget", k.time_budget, "seconds of measuring a model",
           Trait{.quick = "1", .in_key = InKey::no});
   }
 };
@@ -60,6 +60,20 @@ struct Subject {
 bool is_between(const std::string& text, const std::string& begins, const std::string& ends) {
   return text.size() > begins.size() + ends.size() && text.rfind(begins, 0) == 0 &&
          text.compare(text.size() - ends.size(), ends.size(), ends) == 0;
+}
+
+/// Throws UserError for a model that was not made of this very checkpoint.
+void require_made_of(const CheckpointInfo& teacher, const CheckpointInfo& model,
+                     const std::string& path) {
+  if (teacher.step == model.step && teacher.training == model.training &&
+      teacher.fingerprint == model.fingerprint) {
+    return;
+  }
+  throw UserError("'" + path + "' was made of another checkpoint (step " +
+                  std::to_string(model.step) + ", the teacher's is " +
+                  std::to_string(teacher.step) +
+                  ", or of another training); write it anew by "
+                  "sparsefinder --online N --models of this checkpoint, or remove it");
 }
 
 /// Throws UserError if queries and keys of the teacher are none for this model.
@@ -81,7 +95,7 @@ class SparsefinderTimeStudy : public Study {
     return {.name = "sparsefinder_time",
             .program = "sparsefinder_time",
             .about =
-                "times attentions that compute predicted pairs alone, on a teacher's own "
+                "times attentions that predict their pairs, on a teacher's own "
                 "queries and keys",
             .folder = "sparsefinder",
             .threads = "1",
@@ -206,11 +220,14 @@ class SparsefinderTimeStudy : public Study {
                       error.message() + "); name the one that sparsefinder --models wrote");
     }
     std::sort(files.begin(), files.end());
+    const CheckpointInfo teacher = read_checkpoint_info(teacher_.checkpoint);
     for (const std::string& name : files) {
       if (!is_between(name, teacher_.called() + ".", kEnding)) continue;
       const std::string path = (fs::path(knobs_.models) / name).string();
-      ModelConfig model = read_checkpoint_info(path).model;
+      const CheckpointInfo info = read_checkpoint_info(path);
+      ModelConfig model = info.model;
       require_same_heads(plan_->model(), model, path);
+      require_made_of(teacher, info, path);
       model.blocks = model.decoder_layers;
       subjects_.push_back(
           {name.substr(0, name.size() - std::string(kEnding).size()), model, path, false});
@@ -258,13 +275,17 @@ class SparsefinderTimeStudy : public Study {
     return all;
   }
 
-  /// Of each round the least time of a full attention, column by column.
+  /// Of each round that all full attentions were in the least of their times, column by column.
   static Rounds fastest_full(const std::vector<const Subject*>& timed,
                              const std::vector<Trials>& trials) {
     Rounds best;
+    std::map<int, int> seen;
+    int full = 0;
     for (std::size_t i = 0; i < timed.size(); ++i) {
       if (!timed[i]->is_full) continue;
+      ++full;
       for (const auto& [round, columns] : rounds_of(trials[i])) {
+        ++seen[round];
         const auto [at, is_new] = best.emplace(round, columns);
         if (is_new) continue;
         for (std::size_t c = 0; c < kCoreColumns; ++c) {
@@ -272,6 +293,7 @@ class SparsefinderTimeStudy : public Study {
         }
       }
     }
+    std::erase_if(best, [&](const auto& round) { return seen.at(round.first) < full; });
     return best;
   }
 
@@ -296,7 +318,8 @@ class SparsefinderTimeStudy : public Study {
     char text[96];
     std::snprintf(text, sizeof text, ": %.1f %% of pairs left out, training %.4g us a token",
                   100 * metrics.front().values.front(), summarize(metrics.back().values).median);
-    Extra extra{.config = {{"positions", plan_->length()}},
+    Extra extra{.config = {{"positions", plan_->length()},
+                           {"speedups_over", "the faster full attention of each round"}},
                 .note = "values and gradients drawn; caches may hold what all sequences read",
                 .line = point.row + text};
     sink.close(point, metrics, extra);

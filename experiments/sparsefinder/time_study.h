@@ -1,5 +1,4 @@
-// Sparsefinder on the clock: what attentions that compute predicted pairs alone take, beside full
-// ones.
+// Sparsefinder on the clock: what attentions that predict their pairs take, beside full ones.
 #pragma once
 
 #include <memory>

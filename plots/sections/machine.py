@@ -100,7 +100,10 @@ def pages(records):
     if not found:
         return ""
     beside, apart = (number(value.value, " ns") for value in found)
-    if found[1].value < SMALL_PAGES * found[0].value:
+    small = SMALL_PAGES * found[0].value
+    if found[1].value < small <= found[1].high:
+        return f"small underneath in some sittings (a load in another 4 KiB takes up to {number(found[1].high)} ns, one beside {beside})"
+    if found[1].value < small:
         return f"huge (a load in another 4 KiB takes {apart}, one beside {beside})"
     return (
         f"**small underneath what the system calls huge** (a load in another 4 KiB takes {apart}, one beside {beside}), as a "

@@ -1,4 +1,4 @@
-"""What attentions take that compute predicted pairs alone, beside the teacher's full ones: times and gains."""
+"""What attentions take that predict their pairs, beside the teacher's full ones: times and gains."""
 
 from report import cell, header, line
 from section import Section, of
@@ -44,20 +44,27 @@ def time_cell(report, experiment, record, run):
     return shown + " (" + cell(report, gain, "×", interval=True) + ")" if gain else shown
 
 
-def teacher_of(row, full=".full_"):
-    """Of a row of full attention; None of another."""
-    return row.split(full)[0] if full in row else None
+def together(found):
+    """{(teacher, threads, sequences, positions): {row: closing record}}: what may stand in one table."""
+    tables = {}
+    for row, record in found.items():
+        teacher = record["against"].partition(".full_")[0]
+        config = record["config"]
+        at = (teacher, record["threads"], config["sequences"], config["positions"])
+        tables.setdefault(at, {})[row] = record
+    return dict(sorted(tables.items()))
 
 
 def write(report, own):
     for about in own:
-        found = rows(report.records, about.name)
-        for teacher in sorted({teacher_of(row) for row in found} - {None}):
-            report.add(f"## Sparsefinder on the clock: teacher `{teacher}`")
-            of_it = {row: r for row, r in found.items() if row.startswith(f"{teacher}.")}
-            config = next(iter(of_it.values()))["config"]
+        for at, of_it in together(rows(report.records, about.name)).items():
+            teacher, threads, sequences, positions = at
             report.add(
-                WORDS.format(sequences=config["sequences"], length=config["positions"]),
+                f"## Sparsefinder on the clock: teacher `{teacher}`, {positions} tokens, {threads} thread"
+                + "s" * (threads > 1)
+            )
+            report.add(
+                WORDS.format(sequences=sequences, length=positions),
                 "",
                 *header("attention", "pairs left out", *(words for _, words in RUNS)),
                 *(

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <map>
 #include <set>
+#include <vector>
 
 #include "experiments/study/record.h"
 #include "kernels/arena.h"
@@ -75,15 +76,19 @@ TEST(Ceilings, LoadsGoOnceThroughALineOfEveryPage) {
   EXPECT_GT(seconds.neighbours, 0);
   EXPECT_GT(seconds.apart, 0);
   std::set<std::uint64_t> pages;
+  constexpr std::uint64_t kSets = 1024;  // of a cache of half a MiB or more
+  std::vector<std::uint64_t> in_set(kSets);
   std::uint64_t at = 0;
   for (std::uint64_t i = 0; i < kLoadLines; ++i) {
     pages.insert(at / kPageBytes);
+    ++in_set[at / 64 % kSets];
     std::memcpy(&at, memory + at, sizeof at);
     ASSERT_LT(at, kLoadLines * kPageBytes);
     ASSERT_EQ(at % 64, 0u);
   }
   EXPECT_EQ(at, 0u);
   EXPECT_EQ(pages.size(), kLoadLines);
+  for (const std::uint64_t lines : in_set) EXPECT_EQ(lines, kLoadLines / kSets);
 }
 
 TEST(Ceilings, OnlyProductsOfRoundedActivationsGoByTheDotProduct) {

@@ -196,8 +196,9 @@ TEST_F(SparsefinderDriver, NativeModelsAreTheMaskedOnes) {
   EXPECT_GE(decoded, 2);
 }
 
-/// What is timed are the graphs that ran online: as sparse on the same sequences.
-TEST_F(SparsefinderDriver, TimesTheGraphsThatRanOnline) {
+/// What is timed are the graphs of the configurations that ran online, as sparse as offline on the
+/// same sequences.
+TEST_F(SparsefinderDriver, TimesTheConfigurationsThatRanOnline) {
   for (const auto& [teacher, methods] :
        {std::pair<std::string, std::string>("s_lm", "distance,kmeans"),
         {"s_mlm", "quantization"}}) {
@@ -252,7 +253,7 @@ TEST_F(SparsefinderDriver, TimesTheGraphsThatRanOnline) {
     EXPECT_GE(compared, 1u);
 
     const std::string before = contents(file.path());
-    EXPECT_EQ(run_driver("sparsefinder_time", timing).status, 0);
+    EXPECT_EQ(run_driver("sparsefinder_time", common + "--repeats 2 --time-budget 0.02").status, 0);
     EXPECT_EQ(contents(file.path()), before);
   }
 }
@@ -280,6 +281,16 @@ TEST_F(SparsefinderDriver, OtherTeachersModelsAreNotTimed) {
   fs::copy_file(results + "/checkpoints/sparsefinder_tiny/s_lm.1/latest.ckpt",
                 models + "/s_lm.1.distance.0.9.safetensors");
   refused("--models '" + models + "'", {"d_model is 16", "32", "--name"});
+  // As wide, but of another training.
+  const Outcome shorter = run_driver(
+      "perplexity", "--config '" + std::string(SOURCE_DIR) +
+                        "/experiments/configs/training/sparsefinder_tiny.cfg' --threads 1 --rows "
+                        "s_lm --steps 1 --results '" +
+                        results + "/shorter'");
+  ASSERT_EQ(shorter.status, 0) << shorter.text;
+  fs::copy_file(results + "/shorter/checkpoints/sparsefinder_tiny/s_lm.1/latest.ckpt",
+                models + "/s_lm.1.distance.0.9.safetensors", fs::copy_options::overwrite_existing);
+  refused("--models '" + models + "'", {"another checkpoint", "step 1", "40"});
 }
 
 /// A decoder that reads a source: its own attention alone is looked at and replaced.
@@ -346,7 +357,7 @@ TEST_F(SparsefinderDriver, ATeacherOfPairsIsItsDecoder) {
   EXPECT_GE(translated, 2);
   const Outcome longer = run_driver("sparsefinder", sweep + "--length 65");
   EXPECT_EQ(longer.status, 2) << longer.text;
-  expect_mentions(longer.text, {"--length 65", "target_length 64"});
+  expect_mentions(longer.text, {"length of 65", "target_length 64", "--length"});
   const Outcome more = run_driver("sparsefinder", sweep + "--length 60");
   EXPECT_EQ(more.status, 1) << more.text;
   expect_mentions(more.text, {"8 training sequences of 60 tokens", "the text has"});

@@ -13,7 +13,7 @@ from sections import sparsefinder_time  # noqa: E402
 from with_folder import WithFolder  # noqa: E402
 
 
-def records(row, sparsity, times, gains=()):
+def records(row, sparsity, times, gains=(), threads=1):
     """times, gains: {run: value}."""
     found = {"sparsity": sparsity}
     found |= {f"{run}_us_token": value for run, value in times.items()}
@@ -24,8 +24,8 @@ def records(row, sparsity, times, gains=()):
             "experiment": "sparsefinder_time",
             "study": "sparsefinder_time",
             "row": row,
-            "against": "s_lm.1.full_entmax15",
-            "threads": 1,
+            "against": ".".join(row.split(".")[:2]) + ".full_entmax15",
+            "threads": threads,
             "metric": metric,
             "value": value,
             "config": {"sequences": 8, "positions": 256},
@@ -72,7 +72,17 @@ class SparsefinderTime(WithFolder):
         self.assertIn("| `full_softmax` | 0 | 4.00 | 2.00 | 6.00 |", text)
         # What looks at later positions is not decoded.
         self.assertIn("| `full_softmax` | 0 | – | 2.50 | 6.50 |", text)
+        self.assertIn("teacher `s_lm.1`, 256 tokens, 1 thread\n", text)
         self.assertIn("of 8 held-out sequences of 256 tokens", text)
+
+    def test_rows_of_other_threads_stand_apart(self):
+        more = records("s_lm.1.kmeans.0.9", 0.9, {"forward": 1.0, "train": 3.0}, threads=2)
+        found = self.load([*RECORDS, *more])
+        report = report_cells.Report(found)
+        sparsefinder_time.write(report, found.of(sparsefinder_time.OWNS))
+        (_, of_two) = report.text().split("256 tokens, 2 threads")
+        self.assertIn("`kmeans.0.9`", of_two)
+        self.assertNotIn("`distance.0.9`", of_two.partition("## ")[0])
 
 
 if __name__ == "__main__":
