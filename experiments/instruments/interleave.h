@@ -45,8 +45,8 @@ struct Candidate {
 struct Protocol {
   int least = 6;  ///< trials to keep: the fewest that give a 95 % interval of the median
   int most = 2000;
-  /// Of a candidate, all included. Candidates share theirs, so that all are in every round; the
-  /// least of trials goes first.
+  /// Of a candidate, all included. Candidates share theirs, so that all are in every round but
+  /// perhaps the last; the least of trials goes first.
   double budget_seconds = 20;
   double precision = 0.02;   ///< wanted half-width of the 95 % interval of the median; 0: spend all
   std::size_t decisive = 1;  ///< the first columns, whose medians are wanted so precisely
