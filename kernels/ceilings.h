@@ -40,8 +40,8 @@ inline constexpr std::uint64_t kPageBytes = 4096, kLoadLines = 8192;
 /// memory: kLoadLines * kPageBytes bytes at a multiple of kPageBytes, in huge pages; they are
 /// written. Where a huge page is one for the processor, too, both take the same. Where lines apart
 /// take longer, it is put together from small ones below what the system sees, as by a hypervisor
-/// that has no others: gathered rows then wait for page tables, streams hardly do. The least of
-/// several times.
+/// that has no others: then every row in another page waits for page tables. The least of several
+/// times.
 LoadSeconds measure_loads(void* memory);
 
 /// Seconds that the team takes to meet once at its barrier, mean of a thousand times.

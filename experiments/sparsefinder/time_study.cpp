@@ -179,10 +179,11 @@ class SparsefinderTimeStudy : public Study {
                             .seed = plan_->model().seed};
     const std::vector<Trials> trials =
         interleave(candidates, protocol, {}, [&sink](const std::string& text) { sink.live(text); });
+    const Rounds full = fastest_full(timed, trials);
     auto core = cores.begin();
     for (std::size_t i = 0; i < timed.size(); ++i, ++core) {
       if (const Point* point = find(group, timed[i]->name)) {
-        close(*point, *timed[i], *core, trials[i], fastest_full(timed, trials), sink);
+        close(*point, *timed[i], *core, trials[i], full, sink);
       }
     }
   }

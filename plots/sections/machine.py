@@ -14,7 +14,7 @@ from values import measured, setting
 MARKERS = "osD^v<>pPX*h"
 LOADS = "load", "load_apart"
 SMALL_PAGES = (
-    1.5  # from so many times a neighbour's load on, one in another page is of a small page
+    1.5  # of a neighbour's load: from there on a load in another page tells of a small one
 )
 
 
@@ -107,8 +107,7 @@ def pages(records):
         return f"huge (a load in another 4 KiB takes {apart}, one beside {beside})"
     return (
         f"**small underneath what the system calls huge** (a load in another 4 KiB takes {apart}, one beside {beside}), as a "
-        "hypervisor may have it: gathered rows wait for page tables, streams hardly do, so that sparse layers gain less "
-        "here than on the same processor with huge ones"
+        "hypervisor may have it: every row in another page waits for page tables; what that costs a layer is not measured"
     )
 
 
