@@ -246,15 +246,13 @@ double measure_one_pass(Team& team, const void* data, std::uint64_t bytes, ReadS
   return read_rate(team, data, bytes, streams, 1);
 }
 
-LoadSeconds measure_loads(void* memory) {
-  auto* const bytes = static_cast<char*>(memory);
-  const double neighbours = chase(bytes, [](std::uint64_t i) { return i * kLineBytes; });
-  // 64 pages at one place of theirs, the next 64 at the next: so lines fill all sets of the cache
-  // alike, whether pages lie in memory as they do here or anywhere.
-  const double apart = chase(bytes, [](std::uint64_t i) {
+double measure_load(void* memory, Lines lines) {
+  // Apart, 64 pages have theirs at one place, the next 64 at the next: so lines fill all sets of
+  // the cache alike, whether pages lie in memory as they do here or anywhere.
+  return chase(static_cast<char*>(memory), [lines](std::uint64_t i) {
+    if (lines == Lines::neighbours) return i * kLineBytes;
     return i * kPageBytes + i / 64 % (kPageBytes / kLineBytes) * kLineBytes;
   });
-  return {neighbours, apart};
 }
 
 double measure_barrier(Team& team) {

@@ -30,19 +30,17 @@ ReadStreams fastest_streams(Team& team, const void* data, std::uint64_t bytes);
 /// from another.
 double measure_one_pass(Team& team, const void* data, std::uint64_t bytes, ReadStreams streams);
 
-/// Seconds of a load that waits for the one before, each of another line of those that a
-/// second-level cache holds.
-struct LoadSeconds {
-  double neighbours = 0;  ///< lines side by side
-  double apart = 0;       ///< a line in each of as many stretches of kPageBytes
-};
+/// Where the lines are that a chain of loads goes over: side by side, or one in each of as many
+/// stretches of kPageBytes.
+enum class Lines { neighbours, apart };
 inline constexpr std::uint64_t kPageBytes = 4096, kLoadLines = 8192;
-/// memory: kLoadLines * kPageBytes bytes at a multiple of kPageBytes, in huge pages; they are
-/// written. Where a huge page is one for the processor, too, both take the same. Where lines apart
-/// take longer, it is put together from small ones below what the system sees, as by a hypervisor
-/// that has no others: then every row in another page waits for page tables. The least of several
-/// times.
-LoadSeconds measure_loads(void* memory);
+/// Seconds of a load that waits for the one before, each of another line of kLoadLines, which a
+/// second-level cache holds; the least of several times. memory: kLoadLines * kPageBytes bytes at a
+/// multiple of kPageBytes, in huge pages; they are written. Where a huge page is one for the
+/// processor, too, both kinds of lines take the same. Where those apart take longer, it is put
+/// together from small ones below what the system sees, as by a hypervisor that has no others: then
+/// every row in another page waits for page tables.
+double measure_load(void* memory, Lines lines);
 
 /// Seconds that the team takes to meet once at its barrier, mean of a thousand times.
 double measure_barrier(Team& team);

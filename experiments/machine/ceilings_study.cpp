@@ -121,12 +121,11 @@ class CeilingStudy : public Study {
     }
     all.push_back({"barrier", "barrier_us", "us",
                    [this](int threads) { return 1e6 * measure_barrier(team(threads)); }});
-    for (const bool apart : {false, true}) {
-      const auto load = [this, apart](int) {
-        const LoadSeconds seconds = measure_loads(memory(kLoadLines * kPageBytes));
-        return 1e9 * (apart ? seconds.apart : seconds.neighbours);
+    for (const Lines lines : {Lines::neighbours, Lines::apart}) {
+      const auto load = [this, lines](int) {
+        return 1e9 * measure_load(memory(kLoadLines * kPageBytes), lines);
       };
-      all.push_back({.row = apart ? "load_apart" : "load",
+      all.push_back({.row = lines == Lines::apart ? "load_apart" : "load",
                      .metric = "load_ns",
                      .unit = "ns",
                      .once = load,
