@@ -1,5 +1,6 @@
 """Tests of what the report says of a machine's pages: by two loads, on the first screen, and in summary.json."""
 
+import json
 import pathlib
 import sys
 import unittest
@@ -8,6 +9,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "plots")]
 
 import first_screen  # noqa: E402
+import records as rec  # noqa: E402
 import report as report_cells  # noqa: E402
 import summarise  # noqa: E402
 from made_up import record  # noqa: E402
@@ -36,6 +38,26 @@ class Pages(WithFolder):
         )
         self.assertIn("takes 12.8 ns, one beside 4.30 ns", self.first_screen(4.3, 12.8))
         self.assertIn("| its pages | huge (a load", self.first_screen(4.3, 5.0))
+
+    def test_sittings_may_have_either(self):
+        for number, apart in enumerate((5.0, 5.1, 12.8), start=1):
+            name = f"2026-01-0{number}T0000Z"
+            folder = self.folder / "sittings" / name
+            folder.mkdir(parents=True)
+            about = {
+                "kind": "headline",
+                "commit": "c",
+                "machine": "m",
+                "minutes": 9,
+                "complete": True,
+            }
+            (folder / "sitting.json").write_text(json.dumps(about))
+            lines = [json.dumps(one | {"sitting": name}) for one in loads(4.3, apart)]
+            (folder / "ceilings.jsonl").write_text("\n".join(lines) + "\n")
+        said = machine.pages(rec.Records(self.folder))
+        self.assertIn(
+            "small underneath in some sittings (a load in another 4 KiB takes up to 12.8 ns", said
+        )
 
     def test_nothing_is_said_where_loads_were_not_measured(self):
         records = self.load(loads(4.3, 12.8)[1:])
