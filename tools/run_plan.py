@@ -230,10 +230,12 @@ class Measuring:
         self.sitting = sitting
 
     def status_of(self, step):
-        started = time.monotonic()
-        status = self._status_of(step)
-        if self.sitting:
-            self.sitting.note(step.name, round(time.monotonic() - started, 1), status)
+        started, status = time.monotonic(), None  # None: stopped
+        try:
+            status = self._status_of(step)
+        finally:
+            if self.sitting:
+                self.sitting.note(step.name, time.monotonic() - started, status)
         return status
 
     def _status_of(self, step):

@@ -55,9 +55,11 @@ class Sitting:
         self._write()
 
     def note(self, step, seconds, status):
-        """A step that has ended, with status 0 if it measured all of its own."""
+        """A step that has ended, with status 0 if it measured all of its own, None if it was stopped. Its time before an interruption counts, too."""
         others = [s for s in self.about["steps"] if s["name"] != step]
-        self.about["steps"] = [*others, {"name": step, "seconds": seconds, "status": status}]
+        earlier = sum(s["seconds"] for s in self.about["steps"] if s["name"] == step)
+        own = {"name": step, "seconds": round(earlier + seconds, 1), "status": status}
+        self.about["steps"] = [*others, own]
         self.about["minutes"] = round(sum(s["seconds"] for s in self.about["steps"]) / 60, 1)
         self._write()
 

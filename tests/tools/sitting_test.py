@@ -47,16 +47,31 @@ class SittingTest(run_plan_test.MadeUpCheckout):
         self.assertIn(f"ceilings {into}", calls)
         self.assertIn("summarise.py --results results/published/here", calls)
 
-    def test_what_was_cut_off_goes_on_and_what_changed_begins_anew(self):
+    def test_what_was_cut_off_goes_on(self):
         self.does("decode_time", "sys.exit(0 if '--where' in sys.argv else 3)")
         done, found = self.publish()
         self.assertEqual(done.returncode, 1)
-        self.assertFalse(json.loads(found[0].read_text())["complete"])
+        about = json.loads(found[0].read_text())
+        self.assertFalse(about["complete"])
+        about["steps"][-1]["seconds"] = 600.0
+        found[0].write_text(json.dumps(about))
         (self.root / "does/decode_time").unlink()
         done, again = self.publish()
         self.assertIn("Sitting goes on", done.stdout)
         self.assertEqual(again, found)
-        self.assertTrue(json.loads(found[0].read_text())["complete"])
+        about = json.loads(found[0].read_text())
+        self.assertTrue(about["complete"])
+        self.assertGreaterEqual(about["minutes"], 10.0)  # what it took before counts
+
+    def test_a_step_that_is_stopped_counts_but_is_not_done(self):
+        self.does("decode_time", "sys.exit(0 if '--where' in sys.argv else 130)")
+        _, found = self.publish()
+        about = json.loads(found[0].read_text())
+        self.assertEqual([s["status"] for s in about["steps"]], [0, None])
+        self.assertFalse(about["complete"])
+
+    def test_what_is_complete_or_of_another_commit_is_not_gone_on_with(self):
+        _, found = self.publish()
         found[0].parent.rename(found[0].parent.with_name("2026-01-01T0000Z"))
         done, again = self.publish()
         self.assertIn("Sitting begins", done.stdout)
