@@ -42,8 +42,11 @@ def table(summary, link):
 
 def quotable(folder):
     """How many speed-ups of a folder's headline nothing is wrong with, in all states."""
+    path = folder / "summary.json"
+    if not path.exists():
+        return 0
     shown = headline.quoted("speedup")
-    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    summary = json.loads(path.read_text(encoding="utf-8"))
     return sum(
         entry["status"] == "ok"
         for name, entry in summary.items()

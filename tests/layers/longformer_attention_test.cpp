@@ -140,19 +140,6 @@ Mat projected(const TrainedLayer<LongformerAttention>& held, const std::string& 
   return y;
 }
 
-AttentionResult run_own(const LongformerAttention& layer, const AttentionInput& in, const Mat& x,
-                        const AttentionMask& mask, Mat& dx) {
-  const std::unique_ptr<Activations> kept = layer.make_activations();
-  Pass pass = training_pass();
-  AttentionResult r;
-  layer.take_input(x, *kept);
-  layer.forward(pass, in.q, in.k, in.v, mask, *kept, r.o);
-  layer.backward(pass, in.q, in.k, in.v, mask, *kept, in.dout, r.dq, r.dk, r.dv);
-  dx.setZero(x.rows(), x.cols());
-  layer.add_input_gradient(*kept, dx);
-  return r;
-}
-
 /// Rows of global positions are exact attention among the global projections, all other rows what
 /// they are without; and what the ones are taught does not reach the others.
 TEST(LongformerAttention, OwnProjectionsAreOfGlobalRowsAlone) {
@@ -178,7 +165,7 @@ TEST(LongformerAttention, OwnProjectionsAreOfGlobalRowsAlone) {
           expected.o.topRows(sizes.global) =
               define_attention(global, 3, mask, alpha).o.topRows(sizes.global);
           Mat dx;
-          const AttentionResult ours = run_own(*held.layer, in, x, mask, dx);
+          const AttentionResult ours = run_with_input(*held.layer, in, x, mask, dx);
           expect_same(ours, expected);
           EXPECT_GT(dx.norm(), 0);
           EXPECT_EQ(dx.bottomRows(n - sizes.global).norm() == 0, causal);
@@ -200,7 +187,7 @@ TEST(LongformerAttention, OwnProjectionsInTheLimitAreFull) {
   for (const bool causal : {false, true}) {
     Mat dx;
     const AttentionMask mask{.causal = causal};
-    const AttentionResult ours = run_own(*held.layer, in, x, mask, dx);
+    const AttentionResult ours = run_with_input(*held.layer, in, x, mask, dx);
     const AttentionResult full =
         run_attention(FullAttention(config_of_heads({})), training_pass(), in, mask);
     expect_close(ours.o, full.o, "o");

@@ -63,6 +63,19 @@ void expect_is_rule(const SelfAttention& layer, std::int64_t length, bool causal
   }
 }
 
+AttentionResult run_with_input(const SelfAttention& layer, const AttentionInput& in, const Mat& x,
+                               const AttentionMask& mask, Mat& dx) {
+  const std::unique_ptr<Activations> kept = layer.make_activations();
+  Pass pass = training_pass();
+  AttentionResult r;
+  layer.take_input(x, *kept);
+  layer.forward(pass, in.q, in.k, in.v, mask, *kept, r.o);
+  layer.backward(pass, in.q, in.k, in.v, mask, *kept, in.dout, r.dq, r.dk, r.dv);
+  dx.setZero(x.rows(), x.cols());
+  layer.add_input_gradient(*kept, dx);
+  return r;
+}
+
 void expect_pairs(const Pattern& pattern, const Rule& rule) {
   for (const std::int64_t length : {1, 2, 3, 7, 16, 41}) {
     for (const bool causal : {false, true}) {

@@ -44,6 +44,11 @@ AttentionResult define_by_rule(const AttentionInput& in, std::int64_t heads,
 void expect_is_rule(const SelfAttention& layer, std::int64_t length, bool causal, const Rule& rule,
                     double alpha = 1);
 
+/// Forward and backward in training of an attention that takes the layer's input x, and the
+/// gradient of that.
+AttentionResult run_with_input(const SelfAttention& layer, const AttentionInput& in, const Mat& x,
+                               const AttentionMask& mask, Mat& dx);
+
 /// Every pair of the rule is enumerated once, no other, and they are as many as `pairs` says.
 void expect_pairs(const Pattern& pattern, const Rule& rule);
 
