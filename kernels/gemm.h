@@ -22,8 +22,9 @@ struct Gemm {
 
 /// Those in this build; eigen is always one.
 const std::vector<Gemm>& gemms();
-/// Throws UserError listing the known ones if the name is unknown. "auto" is the fastest of this
-/// build at large square products, measured when first asked for.
+/// Throws UserError listing the known ones if the name is unknown. "auto" is the first that this
+/// build has of onednn, openblas and eigen, and no matter of speed: a curve must not depend on how
+/// busy the machine was when it began.
 const Gemm& find_gemm(const std::string& name);
 /// Threads each product may start, for all libraries; also of parallel_for.
 void set_gemm_threads(int threads);

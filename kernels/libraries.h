@@ -25,7 +25,7 @@ Library eigen_library();
 Library openblas_library();
 Library onednn_library();
 
-/// Those of this build; eigen is always one.
+/// Those of this build, in the order of library_names(); eigen is always one.
 const std::vector<Library>& libraries();
 /// Names of all, also of those that this build lacks.
 const std::vector<std::string>& library_names();

@@ -182,7 +182,9 @@ struct TrainConfig {
         "safetensors file of the weights to start from, with its vocabulary: a checkpoint or what "
         "apps/weights writes; empty: they are drawn",
         weights);
-    visit("gemm", c.gemm, "library of the matrix products: auto, eigen, openblas, onednn");
+    visit("gemm", c.gemm,
+          "library of the matrix products: onednn, openblas, eigen, or auto, the first of them "
+          "that was built");
     visit("data_seed", c.data_seed, "order of the data");
   }
 

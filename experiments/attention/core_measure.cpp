@@ -167,7 +167,7 @@ CoreCosts measure_cores(const std::vector<CoreRow>& rows, const CoreSetting& set
   CoreCosts costs;
   costs.gemm_gflops = best_gemm_gflops(setting.gemm_size, setting.threads);
   set_gemm_threads(setting.threads);
-  const Gemm& gemm = find_gemm("auto");
+  const Gemm& gemm = fastest_gemm(512, 512, 512);
   costs.gemm = gemm.name;
   const ModelConfig& first = rows.front().model;
   Matrices matrices(first, setting.length);

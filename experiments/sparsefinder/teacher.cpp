@@ -189,7 +189,7 @@ void Teacher::evaluate(Transformer& model, std::int64_t sequences, AttentionGrap
     check_interrupt();
     read_cut(Part::held_out, chosen[std::size_t(i)], batch);
     before(i);
-    Pass pass{.gemm = gemm_of(plan_.model(), plan_.train())};
+    Pass pass{.gemm = find_gemm(plan_.train().gemm)};
     pass.graphs = graphs;
     after(i, model.loss_of(pass, batch, *kept));
   }
@@ -220,7 +220,7 @@ std::vector<SequenceHeads> Teacher::heads(Part part, std::int64_t sequences,
     read_cut(part, i, batch);
     SequenceHeads one;
     for (const AttentionView& view :
-         model_->self_attentions(gemm_of(plan_.model(), plan_.train()), batch, *kept)) {
+         model_->self_attentions(find_gemm(plan_.train().gemm), batch, *kept)) {
       one.q.push_back(*view.q);
       one.k.push_back(*view.k);
     }

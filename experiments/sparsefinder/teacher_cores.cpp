@@ -7,6 +7,7 @@
 #include "experiments/study/interrupt.h"
 #include "kernels/clock.h"
 #include "kernels/gemm.h"
+#include "kernels/gemm_rate.h"
 #include "models/initialize.h"
 #include "models/layers/catalog.h"
 
@@ -42,7 +43,7 @@ TeacherCores::TeacherCores(const ModelConfig& model, const std::string& weights,
       inputs_(inputs),
       team_(team),
       kernels_(find_kernel_set(kKernels)),
-      gemm_(find_gemm("auto")) {
+      gemm_(fastest_gemm(512, 512, 512)) {
   const bool decodes =
       inputs.plan.causal() &&
       chosen_attentions(model, /*in_encoder=*/false).front().entry->traits.step != StepIs::none;

@@ -198,7 +198,7 @@ class StackStudy : public ModelStudy {
     if (!library_) {
       library_ = in_child([&]() -> std::pair<std::string, double> {
         set_gemm_threads(threads);
-        const std::string name = find_gemm("auto").name;
+        const std::string name = fastest_gemm(512, 512, 512).name;
         return {name, best_gemm_gflops(quick_ ? kQuickProductSize : kProductSize, threads)};
       });
     }

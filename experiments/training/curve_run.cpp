@@ -218,7 +218,8 @@ void CurveRun::train(const std::optional<CurveState>& begun) {
                     "' or its validation text has changed since this command began; repeat it");
   }
   const CurveState state = begun ? *begun : start();
-  // With another library the products' last bits, and so all later weights, would differ.
+  // With another library, of another build, the products' last bits, and so all later weights,
+  // would differ.
   curve.train.gemm = products_ = state.gemm;
 
   const std::unique_ptr<Transformer> model = allocate_for_training(curve.model, point_.threads);
@@ -367,7 +368,7 @@ CurveState CurveRun::start() {
     sink_.say(name_ + ": starts anew" + reason + "; earlier checkpoints are kept in " + kept);
   }
   const Curve& curve = plan_.curve;
-  CurveState state{base_.key, commit_of(base_.provenance), gemm_of(curve.model, curve.train).name};
+  CurveState state{base_.key, commit_of(base_.provenance), find_gemm(curve.train.gemm).name};
   write_curve_state(folder, state);
   return state;
 }

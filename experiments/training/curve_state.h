@@ -11,7 +11,7 @@ namespace scaling {
 struct CurveState {
   std::string key;     ///< of the curve (Record::key)
   std::string commit;  ///< that began it, "-dirty" behind if the tree was
-  std::string gemm;    ///< library of the products: "auto" may choose another one next time
+  std::string gemm;    ///< library of the products: "auto" is another one in another build
 };
 
 /// Reads <folder>/state.json; nothing if it is missing or unreadable.

@@ -71,7 +71,7 @@ nlohmann::ordered_json time_steps(const Curve& curve, int threads, const std::st
           {"gflops", rate},
           {"ceiling_gemm_gflops", ceiling},
           {"mfu", rate / ceiling},
-          {"gemm", gemm_of(curve.model, curve.train).name},
+          {"gemm", find_gemm(curve.train.gemm).name},
           {"threads", threads},
           {"parameters", parameters_of(curve.model)},
           {"peak_memory_bytes", peak_memory()},

@@ -15,7 +15,6 @@
 
 #include "kernels/check.h"
 #include "kernels/gemm.h"
-#include "kernels/gemm_rate.h"
 #include "kernels/random.h"
 #include "models/knobs.h"
 #include "models/tasks/catalog.h"
@@ -54,12 +53,6 @@ double hard_share_at(const TrainConfig& config, std::int64_t step) {
   SCALING_CHECK(step >= 1);
   if (config.hard_steps == 0) return -1;
   return std::clamp(double(step - 1 - config.dense_steps) / double(config.hard_steps), 0.0, 1.0);
-}
-
-const Gemm& gemm_of(const ModelConfig& model, const TrainConfig& config) {
-  if (config.gemm != "auto") return find_gemm(config.gemm);
-  const std::int64_t examples = std::max<std::int64_t>(1, config.batch / config.accumulate);
-  return fastest_gemm(examples * config.length, model.d_model, model.d_ff);
 }
 
 struct Trainer::Impl {
@@ -235,7 +228,7 @@ Trainer::Impl::Impl(Transformer& model_, const Task& task_, const TrainConfig& c
     : model(model_),
       task(task_),
       config(config_),
-      gemm(gemm_of(model_.config(), config_)),
+      gemm(find_gemm(config_.gemm)),
       latest((fs::path(folder) / "latest.ckpt").string()),
       best((fs::path(folder) / "best.ckpt").string()),
       init(config_.init_from.empty() ? "" : content_of(config_.init_from)),

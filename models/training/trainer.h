@@ -56,10 +56,6 @@ inline constexpr double kExplosionFactor = 5;
 /// to 1 after hard_steps of them. Negative, each layer's own, if hard_steps is 0.
 double hard_share_at(const TrainConfig& config, std::int64_t step);
 
-/// The library of a curve's products: config.gemm's, or for "auto" the fastest of this build at the
-/// feed-forward of one piece of a step.
-const Gemm& gemm_of(const ModelConfig& model, const TrainConfig& config);
-
 class Trainer {
  public:
   /// model: allocated for training; model and task outlive this. Its weights become those of
@@ -74,8 +70,7 @@ class Trainer {
   /// Continues from the folder's latest checkpoint if it has one; returns its step (0: none).
   /// Throws UserError naming the file if it is damaged, and the knob with both values if it is of
   /// another model, data or setting. Only steps, evaluate_*, checkpoint_every, gemm and where files
-  /// lie may change; with another gemm or number of threads the last bits do ("auto" may take
-  /// another gemm each time: name it where bits count).
+  /// lie may change; with another gemm or number of threads the last bits do.
   std::int64_t resume();
   /// Trains up to config.steps; report is called after every step, before that step's checkpoint.
   /// Every step draws as if no run had ended before it, so that a resumed run equals an

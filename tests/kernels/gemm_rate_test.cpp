@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
 
 namespace scaling {
 namespace {
@@ -18,7 +19,15 @@ TEST(FastestGemm, IsOneOfThisBuildAndStaysForAShape) {
   EXPECT_TRUE(is_linked(first));
   EXPECT_EQ(&fastest_gemm(96, 32, 64), &first);
   EXPECT_TRUE(is_linked(fastest_gemm(1, 1, 1)));
-  EXPECT_TRUE(is_linked(find_gemm("auto")));
+}
+
+TEST(FindGemm, IsTheNamedOneOrByTheBuildAloneAuto) {
+  for (const Gemm& gemm : gemms()) EXPECT_EQ(&find_gemm(gemm.name), &gemm);
+  std::string first;
+  for (const char* name : {"eigen", "openblas", "onednn"}) {
+    for (const Gemm& gemm : gemms()) first = std::string(gemm.name) == name ? name : first;
+  }
+  EXPECT_EQ(find_gemm("auto").name, first);
 }
 
 TEST(FastestGemm, TakesNoMemoryOfHugeShapes) {

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "kernels/gemm.h"
-#include "kernels/gemm_rate.h"
 #include "kernels/random.h"
 #include "models/knobs.h"
 #include "models/layers/catalog.h"
@@ -577,18 +576,6 @@ TEST(OverfitTest, EveryAttention) {
   set_field(c, "lsh_chunk", 4);
   set_field(c, "routing_clusters", 2);
   expect_overfits("attention", c);
-}
-
-TEST(GemmOf, IsTheNamedOneOrTheFastestAtAPieceOfAStep) {
-  const ModelConfig model = small_model();
-  TrainConfig train = short_training();
-  for (const Gemm& gemm : gemms()) {
-    train.gemm = gemm.name;
-    EXPECT_EQ(&gemm_of(model, train), &gemm);
-  }
-  train.gemm = "auto";
-  train.accumulate = 2;
-  EXPECT_EQ(&gemm_of(model, train), &fastest_gemm(2 * 32, model.d_model, model.d_ff));
 }
 
 TEST(OverfitTest, SparseFeedForwardAndProjectionTogether) {
