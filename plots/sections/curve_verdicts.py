@@ -1,7 +1,8 @@
 """What the paper says of perplexity, and what our curves say, claim by claim: each a contrast that contrasts.py judges.
 
 A figure is judged at its largest size whose curves are finished. The frontier's models, every row at a learning rate of its
-own, come before figures of their own, whose rows have one rate in common.
+own, come before figures of their own, whose rows have one rate in common; a claim about rows that Figure 1 has at a larger
+budget, each at its own rate too, is judged there, and says what it was at the frontier's.
 """
 
 import math
@@ -273,6 +274,30 @@ def at_frontier(known, figure, needed):
     return [frontier]
 
 
+def at_larger_budget(experiment, known, claim):
+    """Figure 1 at the largest budget above the frontier's that has all rows of a claim in two seeds; or None."""
+    if not experiment.name.startswith("frontier"):
+        return None
+    tokens = experiment.tokens(experiment.baseline)
+    found = [
+        (e.tokens(e.baseline), e)
+        for e in known.values()
+        if contrasts.named(e)
+        and (e.data, e.baseline) == (experiment.data, experiment.baseline)
+        and e.tokens(e.baseline) > tokens
+        and not has_one_rate(e)
+        and (value := contrasts.weighted(e, claim.weights))
+        and value.seeds > 1
+    ]
+    return max(found, key=lambda one: one[0], default=(0, None))[1]
+
+
+def at_smaller_budget(experiment, claim):
+    value = contrasts.weighted(experiment, claim.weights)
+    at = f"at {count(experiment.tokens(experiment.baseline))} tokens ({experiment.id})"
+    return f"{at} {nats(value)}, {contrasts.seeds_text(value.seeds)}" if value else f"{at} no seed"
+
+
 def lacks(experiment, rows):
     """Why an experiment cannot be judged yet, in words; empty if it can."""
     missing = [row for row in rows if experiment.gap(row) is None]
@@ -320,18 +345,19 @@ def _at_largest(experiments, known, needed, claims_of):
     return lines
 
 
-def _lines(experiment, known, claims_of):
+def _lines(figure, known, claims_of):
     """A Verdict a claim that has a seed of all its rows, or lacks one that failed; all of them count for Holm's steps."""
-    claims = claims_of(experiment)
-    beside = figure1_beside(experiment, known)
-    whole = WithYardstick(experiment, beside)
-    decides = not has_one_rate(experiment)
+    claims = claims_of(figure)
+    beside = figure1_beside(figure, known)
+    at = {claim.words: at_larger_budget(figure, known, claim) or figure for claim in claims}
     said = contrasts.judge(
-        contrasts.contrast(claim.words, whole, claim.weights) for claim in claims
+        contrasts.contrast(claim.words, WithYardstick(at[claim.words], beside), claim.weights)
+        for claim in claims
     )
     lines = []
     for claim in claims:
-        one = said[claim.words]
+        one, experiment = said[claim.words], at[claim.words]
+        decides = not has_one_rate(experiment)
         failed = [
             f"`{row}` {experiment.state(row)}"
             for row in claim.weights
@@ -349,6 +375,8 @@ def _lines(experiment, known, claims_of):
         )
         if borrowed:
             parts.append(f"`{YARDSTICK}` of {beside.id}")
+        if experiment is not figure:
+            parts.append(at_smaller_budget(figure, claim))
         verdict = "not judged"
         if one.contrast.value:
             verdict = claim.verdict(one) if decides else ONE_RATE

@@ -45,8 +45,9 @@ SAME = (
 WORDS = (
     "Each row is a model of one size decoded token by token by one thread, one sequence; *nats* are of the "
     "curve of the same name in `{experiment}` ({tokens} tokens, seeds in their interval), *above* those of the "
-    "baseline seed by seed: rows are compared by these. *On the frontier*: "
-    "no other row is both faster and better, in the means. The ladder, dense over row: what the layer promises "
+    "baseline seed by seed: rows are compared by these; beside, where Figure 1 has the row, the same after more "
+    "tokens, which may order rows otherwise. *On the frontier*: "
+    "no other row is both faster and better, in the means and at {tokens} tokens. The ladder, dense over row: what the layer promises "
     "in FLOPs, in weights read and in the sum of its phases' limits, and what a token gains: *measured* is the median of "
     "ratios within rounds where the rows took turns, and so not the quotient of the two times shown. {same}"
 )
@@ -85,6 +86,17 @@ def curves_of(records, rows):
 def nats_of(curves, row):
     """Value of a row, its tokens and seeds in it; None if it was not trained."""
     return quality.row_figures(curves, row).get("log_perplexity") if curves else None
+
+
+def larger_budgets(records, experiment, curves):
+    """[Experiment] of Figure 1 with more tokens than the curves and two rows of the table at least, the fewest first."""
+    tokens = curves.tokens(curves.baseline)
+    return [
+        budget
+        for budget in quality.by_budget(records)
+        if budget.tokens(budget.baseline) > tokens
+        and sum(budget.gap(row) is not None for row in rows_of(records, experiment)) > 1
+    ]
 
 
 def points(records, experiment, curves, threads=1):
@@ -185,10 +197,12 @@ def table(report, experiment, curves):
     records = report.records
     base = decode.against(records, experiment, records.rows(experiment)[0], 1)
     best = hull(points(records, experiment, curves))
+    larger = larger_budgets(records, experiment, curves)
     lines = header(
         "row",
         "nats/token",
         "above",
+        *(f"above, {count(e.tokens(e.baseline))} tokens" for e in larger),
         "token, ms",
         "of its floor",
         "on the frontier",
@@ -207,6 +221,7 @@ def table(report, experiment, curves):
                 f"`{row}`",
                 nats_cell(nats, ""),
                 nats_cell(quality.row_figures(curves, row).get("gap") if nats else None),
+                *(nats_cell(quality.row_figures(e, row).get("gap")) for e in larger),
                 cell(report, time),
                 f"{floor.value / time.value:.0%}" if floor and time else "–",
                 ("yes" if row in best else "no") + status_mark(report, time)

@@ -364,6 +364,34 @@ class SizesTest(Verdicts):
         # It lacks rows of Figure 7.
         self.assertTrue(any("(fig7.small)" in claim for claim in by), by)
 
+    def test_a_claim_whose_rows_have_a_larger_budget_is_judged_there(self):
+        def sized(items, steps, **about):
+            config = {"steps": steps, "batch": 16, "length": 96}
+            return [dict(r, config={**r["config"], **config}, **about) for r in items]
+
+        finals = {"qkv_mult": 1.7, "qkv_conv": 2, "qkv_local": 2, "qkv_low_rank": 2}
+        frontier = sized(
+            of("frontier", qkv_mult_conv=1.59, iso_read_ff=1.8, **finals), 1000, id="frontier"
+        )
+        larger = of("fig1_5m", qkv_mult_conv=1.75, iso_read_ff=1.8, ff_n16=1.7)
+        for r in larger:
+            if r["row"] == "ff_n16":
+                r["config"] = {**r["config"], "twin": "dense", "equal_reads": "iso_read_ff"}
+        close = "close to dense (Fig 5)"
+        self.assertEqual(self.verdict(frontier, close), "reproduced")
+        line = self.line(frontier + sized(larger, 3333, id="fig1.5m"), close)
+        self.assertEqual(line.verdict, "not reproduced")
+        self.assertIn("(fig1.5m)", line.claim)
+        self.assertIn("at 1.54 M tokens (frontier) -0.0", line.evidence)
+        # Figure 1 has no other projection at that budget, and no more tokens at this one.
+        both = frontier + sized(larger, 3333, id="fig1.5m")
+        self.assertIn("(frontier)", self.line(both, "better than `qkv_local`").claim)
+        same = frontier + sized(larger, 1000, id="fig1.5m")
+        self.assertEqual(self.verdict(same, close), "reproduced")
+        other_text = [dict(r, config={**r["config"], "data": "other"}) for r in larger]
+        other = frontier + sized(other_text, 3333, id="fig1.5m")
+        self.assertEqual(self.verdict(other, close), "reproduced")
+
     def test_the_figure_of_curves_test_has_three_seeds(self):
         lines = self.lines(FIGURE1)
         self.assertTrue(lines)

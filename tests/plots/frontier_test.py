@@ -217,6 +217,19 @@ class FrontierTest(made_up.WithCurves):
         curves = frontier.curves_of(self.load(both + decoded()), ROWS)
         self.assertEqual(curves.name, "fig1_5m")
 
+    def test_what_more_tokens_make_of_a_gap_stands_beside(self):
+        # All four rows count at the budget with the most of them: the table's own.
+        more = [r for r in trained("fig1_5m", steps=3333) if r["row"] in ("dense", "ff_n16")]
+        for r in more:
+            if r["row"] == "ff_n16":
+                r["config"] |= {"twin": "dense", "equal_reads": "small"}
+                r["value"] += 0.5
+        text = self.report(trained() + more + decoded())
+        (line,) = [one for one in text.splitlines() if one.startswith("| `ff_n16` |")]
+        self.assertIn("| above, 5.12 M tokens |", text)
+        self.assertEqual(line.split("|")[4].split()[0], "+0.6000")
+        self.assertNotIn("above, ", self.report(trained() + decoded()).split("## ")[1])
+
     def test_without_curves_or_with_one_row_there_is_nothing(self):
         self.assertEqual(self.report(decoded()), self.report([]))
         with self.assertRaises(chart.Missing):
