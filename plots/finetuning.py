@@ -1,16 +1,17 @@
 """Whether a fine-tuned row does as well as another: differences over seeds and over the rows of a test set.
 
 What is compared is the share of test rows that are told rightly. Both models have seen the training rows in the same order
-where their seeds are the same, so that differences are taken seed by seed and row by row. Their mean's interval is a
-bootstrap over both: seeds and test rows are drawn anew, with replacement, independently of each other. Drawn from few
-seeds whose shifts differ more than test rows explain, it is too narrow, of two most of all: these are not judged.
+where their seeds are the same, so that differences are taken seed by seed and row by row. Their mean's interval reaches
+as far as the wider of two: a bootstrap over both, seeds and test rows drawn anew, with replacement, independently of each
+other, which is too narrow where few seeds differ by more than test rows explain; and Student's over the seeds' means,
+which is too narrow where few seeds happen to agree. One seed that stands apart decides nothing in the second.
 """
 
 from typing import NamedTuple
 
 import numpy
 
-from values import Value, combine, of_record, setting
+from values import Value, combine, of_record, setting, student
 
 CLOSE = 0.02  # alike: no end of the interval is further from 0
 ABOVE = 0.05  # by so much dense must beat the commonest label, or being alike says nothing
@@ -52,7 +53,15 @@ def told_by_seed(experiment, row):
 
 
 def interval(differences):
-    """(low, high) of the mean of differences (seeds, test rows), as the module's text says.
+    """(low, high) of the mean of differences (seeds, test rows), two seeds at least, as the module's text says."""
+    of_seeds = differences.mean(axis=1)
+    half = student(len(of_seeds) - 1, LEVEL) * of_seeds.std(ddof=1) / len(of_seeds) ** 0.5
+    low, high = bootstrap(differences)
+    return min(low, float(of_seeds.mean() - half)), max(high, float(of_seeds.mean() + half))
+
+
+def bootstrap(differences):
+    """(low, high) of the mean of differences (seeds, test rows).
 
     Test rows with the same differences are alike, so that only how often each kind is drawn is drawn.
     """

@@ -315,13 +315,13 @@ def write(report, _own):
         "",
         "Percent of validation rows whose likeliest answer is right, means over seeds, in brackets their standard "
         "deviation; *told whole* is the paper's measure, every token the likeliest of the whole vocabulary. The "
-        "difference is taken seed by seed and row by row, its 95 % interval a bootstrap over seeds and test rows. "
+        "difference is taken seed by seed and row by row, its 95 % interval the wider of a bootstrap over seeds and test rows "
+        "and Student's over seeds. "
         f"*Alike*: the interval lies within {100 * finetuning.CLOSE:g} points on either side of 0, and dense beats "
         f"the commonest label of the training rows by {100 * finetuning.ABOVE:g} points at least; *differs*: it lies on "
         "one side of 0, not within these points; else *undecided*. Each model was pre-trained once, on text with the "
         "tasks' own training rows, and seeds order the training rows: no interval is about another pre-training, and "
-        "none is widened for how many rows and tasks there are. Of three seeds and many test rows they are somewhat too "
-        "narrow. Models are small and pre-trained on a few million words: compare rows with each other, not with the "
+        "none is widened for how many rows and tasks there are. Models are small and pre-trained on a few million words: compare rows with each other, not with the "
         "paper's numbers.",
     )
     for experiment in found:

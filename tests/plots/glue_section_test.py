@@ -99,9 +99,21 @@ class BootstrapTest(unittest.TestCase):
             seeds, items = draw.integers(4, size=4), draw.integers(50, size=50)
             means.append(differences[numpy.ix_(seeds, items)].mean())
         ends = numpy.quantile(means, (0.025, 0.975))
-        for ours, theirs in zip(finetuning.interval(differences), ends):
+        for ours, theirs in zip(finetuning.bootstrap(differences), ends):
             self.assertAlmostEqual(ours, theirs, delta=0.012)
         self.assertGreater(ends[1] - ends[0], 0.1)
+
+    def test_one_seed_that_stands_apart_decides_nothing(self):
+        draw = numpy.random.default_rng(5)
+        shifts = numpy.array([0.004, 0.016, 0.052, 0.009, 0.008])  # Student: 0.018 +- 0.024
+        differences = (draw.random((5, 10_000)) < shifts[:, None]).astype(float)
+        self.assertGreater(finetuning.bootstrap(differences)[0], 0)
+        low, high = finetuning.interval(differences)
+        self.assertAlmostEqual(low, 0.0178 - 0.0245, delta=0.004)
+        self.assertAlmostEqual(high, 0.0178 + 0.0245, delta=0.004)
+        # Seeds that agree by chance leave what test rows alone make of it.
+        alike = numpy.tile(draw.choice([-1.0, 0.0, 1.0], size=400), (3, 1))
+        self.assertEqual(finetuning.interval(alike), finetuning.bootstrap(alike))
 
     def test_without_differences_there_is_nothing_between_the_ends(self):
         for end in finetuning.interval(numpy.full((3, 20), 0.5)):
