@@ -71,6 +71,11 @@ ROWS = (
 
 
 MARKS = {1: "¹", 2: "²"}  # of how few sittings a figure is
+STATUS_MARKS = {"untrusted": "†", "extrapolated": "‡", "scaled_down": "‡"}
+STATUS_WORDS = {
+    "†": "untrusted, not to be quoted: uncertain by over 5 %, or faster than its measured limit",
+    "‡": "extrapolated from the blocks that memory held",
+}
 
 
 def quoted(what):
@@ -121,9 +126,13 @@ def cell(value, unit="", interval=False, most=0):
     if interval and math.isfinite(width) and width > 1e-6 * abs(value.value):
         text += f" [{value.low:.3g}–{value.high:.3g}]"
     text += MARKS.get(value.sittings, "") * (value.sittings < most)
-    if value.status != "ok":
-        text += f" ({value.status.replace('_', ' ')})"
-    return Cell(text, value)
+    return Cell(text + STATUS_MARKS.get(value.status, ""), value)
+
+
+def meaning(lines):
+    """What the marks of statuses in lines say, those that are there."""
+    text = "\n".join(lines)
+    return "; ".join(f"{mark} {words}" for mark, words in STATUS_WORDS.items() if mark in text)
 
 
 def factor(value):
@@ -131,7 +140,7 @@ def factor(value):
 
 
 def table(found, is_brief=False):
-    """Lines of a table, none without numbers. Brief: no shares, no rows of the kernel set bf16_dot."""
+    """Lines of a table, none without numbers. Brief: no rows of the kernel set bf16_dot."""
     states = states_of(found)
     several = len(states) > 1
 
@@ -139,12 +148,10 @@ def table(found, is_brief=False):
         return f"{words}, {state}" if several else words
 
     names = ["model"]
-    for words in ("token, ms", "token speed-up", "block speed-up"):
+    for words in ("token, ms", "token speed-up", "block speed-up", "share of roofline"):
         names += [named(words, state) for state in states.values()]
-        if words != "token, ms":
+        if words.endswith("speed-up"):
             names.append("paper's")
-    if not is_brief:
-        names += [named("share of roofline", state) for state in states.values()]
     lines, most = [], most_sittings(found)
     for row in ROWS:
 
@@ -162,10 +169,9 @@ def table(found, is_brief=False):
                 for suffix in states
             ]
             cells.append("" if row.is_dense else factor(getattr(theirs, ending)))
-        if not is_brief:
-            cells += [
-                "" if row.is_dense else cell(get("share_of_roofline", suffix)) for suffix in states
-            ]
+        cells += [
+            "" if row.is_dense else cell(get("share_of_roofline", suffix)) for suffix in states
+        ]
         lines.append(line(*cells))
     return [*header(*names, are_numbers=False), *lines] if lines else []
 
@@ -191,6 +197,12 @@ def legend(found):
         said.append(
             f"{doubtful} of all {len(speedups)} speed-ups below are marked untrusted: do not quote them."
         )
+    marks = meaning([*table(found), *table(of_one_thread(found), is_brief=True)])
+    if marks:
+        said.append(f"{marks[0].upper()}{marks[1:]}.")
+    said.append(
+        "*Share of roofline*: the block's speed-up as a share of what this machine's limits would allow."
+    )
     return " ".join(filter(None, said))
 
 
@@ -214,8 +226,8 @@ def _of_blocks(found, words, row):
         for suffix, name in states.items()
         if (value := found.get(f"{row}.block_speedup{suffix}"))
     ]
-    limit = found.get(f"{row}.roofline_limit")
-    if not speedups or not limit:
+    limits = [found.get(f"{row}.roofline_limit{suffix}") for suffix in states]
+    if not speedups or not limits[0]:
         return ""
     cold = found.get(f"{row}_cold.block_speedup")
     return (
@@ -225,7 +237,7 @@ def _of_blocks(found, words, row):
             for value, name in speedups
         )
         + " as fast as the fastest dense one; the machine's limits would allow "
-        + number(limit.value, "×")
+        + " and ".join(number(limit.value, "×") for limit in limits if limit)
         + (f". With no weight in a cache it is {cell(cold, '×', interval=True)}." if cold else ".")
     )
 
@@ -282,8 +294,8 @@ def whose_dense(found):
     said = [
         f"{shape.upper()} {weight_type} "
         + " and ".join(
-            f"{value.value:.3g}× ({library_name(value.whose)}{f', {state}' * several}"
-            f"{', untrusted' * (value.status == 'untrusted')})"
+            f"{value.value:.3g}× ({library_name(value.whose)}{f', {state}' * several})"
+            f"{STATUS_MARKS.get(value.status, '')}"
             for value, state in values
         )
         for shape, weight_type, values in each

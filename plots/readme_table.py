@@ -30,12 +30,16 @@ def table(summary, link):
             for commit in entry["commit"].split("+")
         }
     )
+    lines = headline.table(found, is_brief=True)
+    said = [headline.of_fewer(found), headline.whose_dense(found)]
+    marks = headline.meaning([*lines, *said])
+    said = [f"{marks[0].upper()}{marks[1:]}." if marks else "", *said]
     return "\n".join(
         [
-            *headline.table(found, is_brief=True),
+            *lines,
             "",
             f"Commit {', '.join(commits)}, all threads; [all tables]({link}). "
-            + " ".join(filter(None, [headline.of_fewer(found), headline.whose_dense(found)])),
+            + " ".join(filter(None, said)),
         ]
     )
 

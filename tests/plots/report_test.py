@@ -172,8 +172,42 @@ class ReportTest(WithFolder):
             evidence = {c: e for c, _, e, *_ in make_report.verdicts(self.load(items))}
             self.assertEqual(
                 evidence["Sparse QKV alone changes an 800M token little (Table 1)"],
-                f"paper 1.05×, {words}",
+                f"paper 1.05×, {words}; little: 10 % to either side",
             )
+
+    def test_what_lies_on_neither_side_is_undecided(self):
+        def verdicts(large, low, high):
+            items = TABLE1 + row("table1_17b", "baseline", 800.0, 100.0, 100, 90.0)
+            items += [
+                dict(r, low=low, high=high, interval=(low, high))
+                if r["metric"] == "block_ms"
+                else r
+                for r in row("table1_17b", "ff_qkv_cross", 40.0, large, 2, 2.0)
+            ]
+            return {c: v for c, v, *_ in make_report.verdicts(self.load(items))}
+
+        claim = "The gain grows with the model: 17B gains more than 800M (§1, Table 1)"
+        # An 800M block gains 5.
+        for ends, verdict in (
+            ((2.5, 2.4, 2.6), "reproduced"),
+            ((15, 8, 30), "undecided"),
+            ((30, 28, 32), "not reproduced"),
+        ):
+            self.assertEqual(verdicts(*ends)[claim].removesuffix(" but untrusted"), verdict, ends)
+
+        def alone(low, high):
+            items = TABLE1 + row("table1_800m", "qkv", 40.0, 4.0, 100, 3.6)
+            items = [
+                dict(r, low=low, high=high, interval=(low, high))
+                if (r["row"], r["metric"]) == ("qkv", "token_ms")
+                else r
+                for r in items
+            ]
+            found = {c: v for c, v, *_ in make_report.verdicts(self.load(items))}
+            return found["Sparse QKV alone changes an 800M token little (Table 1)"]
+
+        self.assertEqual(alone(39, 41), "reproduced")
+        self.assertEqual(alone(30, 50), "undecided")
 
     def test_the_papers_numbers_come_from_its_tables(self):
         items = (
@@ -250,6 +284,35 @@ class HeadlineTest(unittest.TestCase):
         self.assertNotIn("untrusted", headline.legend(found))
         found["table1.17b.ff_qkv_cross.token_speedup"] = value(9)._replace(status="untrusted")
         self.assertIn("1 of all 5 speed-ups below are marked untrusted", headline.legend(found))
+
+    def test_a_mark_says_what_is_wrong_with_a_figure_and_only_marks_that_are_there_are_explained(
+        self,
+    ):
+        def value(number, status="ok"):
+            return values.Value(number, "x", number, number, status, "c")
+
+        found = {
+            "table1.17b.baseline.token_ms": value(400, "extrapolated"),
+            "table1.17b.ff_qkv_cross.token_ms": value(20),
+        }
+        self.assertIn("| 17B, dense | 400‡ |", "\n".join(headline.table(found)))
+        legend = headline.legend(found)
+        self.assertIn("‡ extrapolated", legend)
+        self.assertNotIn("†", legend)
+        found["table1.17b.ff_qkv_cross.token_speedup"] = value(9, "untrusted")
+        self.assertIn("† untrusted, not to be quoted", headline.legend(found).lower())
+
+    def test_each_state_has_a_limit_of_its_own(self):
+        def value(number, state):
+            return values.Value(number, "x", number, number, "ok", "c")._replace(state=state)
+
+        found = {"memory.read_gbps": value(80, "fast"), "memory.read_gbps@slow": value(50, "slow")}
+        found |= {f"memory.share{s}": value(0.5, n) for s, n in (("", "fast"), ("@slow", "slow"))}
+        row = "table1.800m.ff_qkv_cross"
+        for suffix, state, gain, limit in (("", "fast", 7, 12), ("@slow", "slow", 10, 14)):
+            found[f"{row}.block_speedup{suffix}"] = value(gain, state)
+            found[f"{row}.roofline_limit{suffix}"] = value(limit, state)
+        self.assertIn("would allow 12.0× and 14.0×.", headline.sentences(found)[1])
 
 
 class ReadmeTest(unittest.TestCase):
