@@ -43,6 +43,7 @@ MEASURED = (
 )
 # What skips the weights of zero activations: with random weights half of a ReLU is zero.
 UNRANKED = ("dense_relu_skip",)
+NEAR_FLOOR = 1.1  # a floor over its time up to which it is the floor that is doubted, not the time
 
 
 is_table = section.of("decode")
@@ -130,12 +131,22 @@ def _beside_its_reading(record):
     return product(time, time._replace(value=1.0, unit="x", low=1 - half, high=1 + half))
 
 
-def counts(record):
+def counts(records, record):
     """Whether a dense row may divide: in a state all but what beats its floor, else what is trusted.
 
-    A wide interval is no reason to leave out a faster row: what it divides is then doubtful too.
+    A wide interval is no reason to leave out a faster row: what it divides is then doubtful too. Nor is a floor that is
+    beaten by little, since what another library reads in less than our fastest read shows that floor to be too high.
     """
-    return not (record.get("beats_floor", record["status"] == "untrusted"))
+    beats_floor = record.get("beats_floor", record["status"] == "untrusted")
+    return not beats_floor or is_near_floor(records, record)
+
+
+def is_near_floor(records, record):
+    """Whether a time lies below its floor by little."""
+    kind = record["metric"].partition("_")[0]
+    at = (record["experiment"], record["row"], record["threads"], f"{kind}_efficiency")
+    share = records.get(*at)
+    return bool(share) and states.MAX_EFFICIENCY < share["value"] <= NEAR_FLOOR
 
 
 def peer_share(records, theirs, ours):
@@ -190,7 +201,9 @@ def fastest_dense(records, experiment, row, threads, metric):
 
     def peers_of(timed):
         kind = setting(record, "shape"), setting(record, "weight_type", "f32")
-        return [(one, r) for one, r in peer_rows(records, *kind, threads, timed) if counts(r)]
+        return [
+            (one, r) for one, r in peer_rows(records, *kind, threads, timed) if counts(records, r)
+        ]
 
     shares = [(peer_share(records, theirs, record), name) for name, theirs in peers_of(metric)]
     if metric == states.CLOSING and block:
@@ -200,7 +213,11 @@ def fastest_dense(records, experiment, row, threads, metric):
             if share:
                 shares.append((with_their_blocks(record, block, share), name))
     twin = records.get(experiment, dot_twin(row), threads, metric)
-    if twin and counts(twin) and (states.name_of(records) or not other_bandwidths(record, twin)):
+    if (
+        twin
+        and counts(records, twin)
+        and (states.name_of(records) or not other_bandwidths(record, twin))
+    ):
         paired = records.paired(experiment, dot_twin(row), row, threads, metric)
         share = paired or ratio(of_record(twin), of_record(record))
         shares.append((share, "ours by bf16_dot"))

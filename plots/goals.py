@@ -311,8 +311,8 @@ GOALS = (
 def verdict(goal, value):
     if value is None:
         return "not measured"
-    if value.seeds == 1 and not math.isfinite(value.high - value.low):
-        return "undecided, one seed"
+    if not math.isfinite(value.high - value.low):
+        return "undecided, one seed" if value.seeds == 1 else "undecided, one decode"
     if goal.comparison == "!=" and value.value == goal.bar:
         return "undecided"
     met = {

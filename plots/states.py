@@ -7,6 +7,7 @@ end to the highest upper end, so that every sitting counts that was in the state
 """
 
 import functools
+import math
 import statistics
 
 import evidence
@@ -35,8 +36,13 @@ MAX_EFFICIENCY = 1.03  # above it, something is measured or counted wrongly
 @functools.cache
 def of_machine(records, threads):
     """The States at so many threads, from the read beside every decode of the folder, or None."""
-    reads = [decode.read for decode in _decodes(records, threads)]
-    return evidence.states_of(reads) if reads else None
+    found = reads(records, threads)
+    return evidence.states_of(found) if found else None
+
+
+def reads(records, threads):
+    """GB/s: of the fixed read beside every decode of the folder, the rejected ones' too."""
+    return [decode.read for decode in _decodes(records, threads)]
 
 
 def closings(records, experiment, row, threads):
@@ -297,13 +303,17 @@ def long_enough(each):
 
 
 def _pool(each):
-    """Median of sittings, range of their intervals; doubtful if one is too wide or they disagree."""
+    """Median of sittings, range of their intervals; doubtful if one is too wide or they disagree.
+
+    One round in all has no interval: its ends are infinite.
+    """
     values = [one.value for one in each]
     middle = statistics.median(values)
+    is_single = sum(one.rounds for one in each) == 1
     return {
         "value": middle,
-        "low": min(one.low for one in each),
-        "high": max(one.high for one in each),
+        "low": -math.inf if is_single else min(one.low for one in each),
+        "high": math.inf if is_single else max(one.high for one in each),
         "doubtful": max(values) - min(values) > 2 * CERTAIN * middle
         or any(
             one.rounds < FEWEST

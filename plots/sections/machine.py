@@ -6,13 +6,17 @@ are read. A file holds one thread count.
 
 from typing import NamedTuple
 
+import numpy
+
 import chart
+import states
 from report import cell, header, line, number
 from section import Section, of
 from values import measured, setting
 
 MARKERS = "osD^v<>pPX*h"
 LOADS = "load", "load_apart"
+SHARES = (5, 25, 50, 75, 95)  # percentiles of reads
 SMALL_PAGES = (
     1.5  # of a neighbour's load: from there on a load in another page tells of a small one
 )
@@ -142,9 +146,43 @@ def ceiling_table(report):
     return lines
 
 
+def reads_table(records):
+    """The distribution of the reads beside decodes, a line a number of threads and state; empty without any."""
+    lines = header("threads", "state", "reads", *(f"{share} %" for share in SHARES))
+    begun = len(lines)
+    for threads in sorted(records.threads(), reverse=True):
+        known = states.of_machine(records, threads)
+        reads = states.reads(records, threads)
+        for name in known.centres if known else ():
+            mine = [read for read in reads if known.name(read) == name]
+            ends = numpy.percentile(mine, SHARES)
+            lines.append(line(str(threads), name, str(len(mine)), *map(number, ends)))
+    return lines if len(lines) > begun else []
+
+
+def of_which_state(records):
+    """In which of two states the largest buffer was read, in words; empty where there are not two or none was."""
+    said = []
+    for threads in sorted(records.threads(), reverse=True):
+        known = states.of_machine(records, threads)
+        value, row = ceilings(records, threads).get("read_gbps", (None, ""))
+        if value and known and len(known.centres) > 1:
+            name = known.of_reading(value.value)
+            place = f"met the {name} state" if name else "met neither state"
+            said.append(f"`{row}` above, at {threads} thread{'s' if threads > 1 else ''}, {place}")
+    return f"{'; '.join(said)}." if said else ""
+
+
 def write(report, _own):
     report.add("## The machine's limits")
     report.add(*(ceiling_table(report) or ["Not measured: no records of `ceilings`."]))
+    reads = reads_table(report.records)
+    if reads:
+        words = (
+            "Beside every decode a fixed GiB is read; GB/s by shares of the reads. A state is found from these alone, and "
+            "tables stand on the ceilings read beside their decodes, not on those above. "
+        )
+        report.add(words + of_which_state(report.records), "", *reads)
     report.repeat("./build/release/experiments/ceilings")
     document = report.records.benchmark("kernels.json")
     if document:

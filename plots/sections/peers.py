@@ -112,10 +112,10 @@ def over_ours(records, theirs, ours):
 
 def fastest(records, shape, weight_type, threads):
     """The Value, its `whose` the library: the least of all libraries' times over ours, with the lowest of their lower
-    ends; None if none is comparable. What beats its floor was measured wrongly and does not count."""
+    ends; None if none is comparable. What beats its floor by much was measured wrongly and does not count."""
     found = []
     for library, kind, theirs, ours in dense_pairs(records, shape, threads):
-        if kind != weight_type or not decode.counts(theirs):
+        if kind != weight_type or not decode.counts(records, theirs):
             continue
         plain, equal = over_ours(records, theirs, ours)
         value = equal or (None if states.name_of(records) else plain)
@@ -219,17 +219,26 @@ def fastest_words(records, threads):
         for weight_type in COMPARABLE
         if (value := fastest(records, shape, weight_type, threads))
     ]
-    out = [
-        f"{shape} {weight_type} {library}{f', {number(value.value)}×' if value else ''}"
-        for shape in SHAPES
-        for library, weight_type, theirs, ours in dense_pairs(records, shape, threads)
-        if weight_type in COMPARABLE and not decode.counts(theirs)
-        for value in [next(filter(None, reversed(over_ours(records, theirs, ours))), None)]
-    ]
+    near, out = [], []
+    for shape in SHAPES:
+        for library, weight_type, theirs, ours in dense_pairs(records, shape, threads):
+            if weight_type not in COMPARABLE:
+                continue
+            value = next(filter(None, reversed(over_ours(records, theirs, ours))), None)
+            text = f"{shape} {weight_type} {library}{f', {number(value.value)}×' if value else ''}"
+            if not decode.counts(records, theirs):
+                out.append(text)
+            elif decode.is_near_floor(records, theirs):
+                near.append(text)
     words = [f"The fastest of other libraries: {'; '.join(said)}."] if said else []
+    if near:
+        words.append(
+            "Faster than our fastest read of memory allows, by less than a tenth, so that floors and efficiencies of "
+            f"this machine are that much too high: {'; '.join(near)}."
+        )
     if out:
         words.append(
-            f"Faster than the machine's limits allow, so not counted and dividing nothing: {'; '.join(out)}."
+            f"Faster by more than a tenth than the machine's limits allow, so not counted and dividing nothing: {'; '.join(out)}."
         )
     return " ".join(words)
 

@@ -1,5 +1,7 @@
 """The paper's claims about decoding, as Tables 1, 2, 6, 7 and 8 bear on them."""
 
+import math
+
 import decode
 import paper
 from claims import CLOSE, FAR, FULL, RUN, Verdict, factor_text, missing
@@ -22,7 +24,8 @@ class Verdicts:
     def add(self, claim, verdict, evidence, *figures):
         """figures: Values that the verdict stands on; it is as certain as the least certain of them."""
         doubtful = [figure for figure in figures if figure.status == "untrusted"]
-        if any(figure.low == figure.high for figure in doubtful):
+        # High as low of records without samples, infinite of one round.
+        if any(not 0 < figure.high - figure.low < math.inf for figure in doubtful):
             verdict = ONE_DECODE
         elif doubtful:
             verdict += " but untrusted"

@@ -45,6 +45,12 @@ class GoalsTest(WithFolder):
             goals.verdict(least, values.Value(2.8, "x", 2.7, 3.1, "ok", "c")), "missed"
         )
 
+    def test_what_has_no_interval_is_undecided(self):
+        goal = goals.Goal("", ">=", 0.97, ())
+        one = values.Value(1.07, "x", -math.inf, math.inf, "untrusted", "c")
+        self.assertEqual(goals.verdict(goal, one), "undecided, one decode")
+        self.assertEqual(goals.verdict(goal, one._replace(seeds=1)), "undecided, one seed")
+
     def test_a_verdict_is_to_be_one(self):
         goal = goals.Goal("", "!=", 0, ())
         for code, wanted in ((1, "met"), (-1, "met"), (0, "undecided")):

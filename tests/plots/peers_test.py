@@ -277,6 +277,22 @@ class PeersTest(WithFolder):
         self.assertEqual(found["peers.800m.jax.block_ms"].status, "untrusted")
         self.assertEqual(found[SPEEDUP].value, before.value)
 
+    def test_a_floor_that_is_beaten_by_little_is_doubted_and_not_the_time(self):
+        floor = 48e6 / 60e9 * 1e3
+        for efficiency, is_counted in ((1.07, True), (1.12, False)):
+            made = batches("800m.jax", [(floor / efficiency, 60.0, 60.0)] * 8)
+            made = [r | {"status": "untrusted"} for r in made]
+            found = self.libraries(*made)
+            self.assertEqual(found[SPEEDUP].whose == "jax", is_counted, efficiency)
+            self.assertEqual("Faster than our fastest read" in self.report(), is_counted)
+            self.assertEqual("so not counted and dividing nothing" in self.report(), not is_counted)
+            if is_counted:
+                self.assertEqual(found[SPEEDUP].status, "untrusted")
+                self.assertEqual(found["peers.800m.fastest.over_ours"].whose, "jax")
+            for path in self.folder.glob("sittings/2026-01-04T0000Z/*"):
+                path.unlink()
+            (self.folder / "sittings/2026-01-04T0000Z").rmdir()
+
     def test_linked_libraries_count_by_rounds(self):
         found = self.libraries(*linked("2026-01-04T0000Z", 4, 0.95))
         for suffix, speedup in (("", 5), ("@slow", 10)):

@@ -1,6 +1,7 @@
 """Two sittings in two states of memory: figures of each state, pairs, the published headline's checker."""
 
 import json
+import math
 import pathlib
 import random
 import statistics
@@ -17,6 +18,7 @@ sys.path[:0] = [
 import chart  # noqa: E402
 import decode  # noqa: E402
 import draw  # noqa: E402
+import evidence  # noqa: E402
 import headline  # noqa: E402
 import machine  # noqa: E402
 import make_report  # noqa: E402
@@ -24,6 +26,7 @@ import records as rec  # noqa: E402
 import states  # noqa: E402
 import summarise  # noqa: E402
 import values  # noqa: E402
+from sections import machine as limits  # noqa: E402
 from sections import table_figures  # noqa: E402
 from with_folder import WithFolder  # noqa: E402
 
@@ -188,6 +191,17 @@ class Sittings(WithFolder):
             beside = view.get("table1_800m", "baseline", 2, "read_gbps")
             self.assertEqual(beside["value"], RATE["slow" if suffix else "fast"])
 
+    def test_the_report_has_the_distribution_of_reads_and_which_state_a_ceiling_met(self):
+        records = rec.Records(self.folder)
+        lines = limits.reads_table(records)
+        self.assertEqual([line.split("|")[2].strip() for line in lines[2:]], ["slow", "fast"])
+        slow = [float(cell) for cell in lines[2].split("|")[4:-1]]
+        self.assertEqual(slow, sorted(slow))
+        reads = [r for r in states.reads(records, 2) if r < 40]
+        self.assertEqual(int(lines[2].split("|")[3]), len(reads))
+        self.assertAlmostEqual(slow[2], statistics.median(reads), delta=0.05)
+        self.assertEqual(limits.of_which_state(records), "")  # no ceilings in this folder
+
     def test_an_incomplete_sitting_is_left_out_and_named(self):
         self.add(3, {"complete": False})
         records = rec.Records(self.folder)
@@ -243,11 +257,21 @@ class Sittings(WithFolder):
             self.assertEqual(found[f"table1.800m.{name}"]["status"], "ok", name)
 
     def test_a_wide_interval_leaves_no_dense_row_out_of_a_state(self):
+        records = self.load([])
+        place = {"experiment": "e", "row": "r", "threads": 1, "metric": "block_ms"}
         for beats_floor in (False, True):
             of_a_state = {"status": "untrusted", "beats_floor": beats_floor}
-            self.assertEqual(decode.counts(of_a_state), not beats_floor)
-        self.assertFalse(decode.counts({"status": "untrusted"}))
-        self.assertTrue(decode.counts({"status": "ok"}))
+            self.assertEqual(decode.counts(records, place | of_a_state), not beats_floor)
+        self.assertFalse(decode.counts(records, place | {"status": "untrusted"}))
+        self.assertTrue(decode.counts(records, place | {"status": "ok"}))
+
+    def test_one_round_has_no_interval(self):
+        one, other = (evidence.Ratio(1.0 + 0.01 * n, 1.0, 1.1, 1, 1) for n in range(2))
+        pooled = states._pool([one])
+        self.assertEqual((pooled["low"], pooled["high"]), (-math.inf, math.inf))
+        self.assertEqual(pooled["value"], 1.0)
+        self.assertTrue(pooled["doubtful"])
+        self.assertEqual(states._pool([one, other])["high"], 1.1)
 
     def test_what_stands_on_fewer_sittings_is_marked_or_found(self):
         def leave(number, _, row):
