@@ -194,19 +194,91 @@ def plain_log(axis, ticks=None):
 
 
 def legend_above(axes, handles=None, labels=None, columns=2):
-    """Legend over the axes, measured series (those with error bars) before the lines."""
+    """Legend over the axes, measured series (those with error bars) before the lines; fewer columns if they are too wide."""
     from matplotlib.container import ErrorbarContainer
 
     if handles is None:
         handles, labels = axes.get_legend_handles_labels()
         pairs = sorted(zip(handles, labels), key=lambda p: not isinstance(p[0], ErrorbarContainer))
         handles, labels = zip(*pairs)
-    axes.legend(
-        handles,
-        labels,
-        loc="lower center",
-        bbox_to_anchor=(0.5, 1.0),
-        ncol=columns,
-        borderaxespad=0.2,
-        columnspacing=1.2,
+    for count in range(columns, 0, -1):
+        made = axes.legend(
+            handles,
+            labels,
+            loc="lower center",
+            bbox_to_anchor=(0.5, 1.0),
+            ncol=count,
+            borderaxespad=0.2,
+            columnspacing=1.2,
+        )
+        if made.get_window_extent(renderer(axes)).width <= axes.figure.bbox.width:
+            break
+
+
+def renderer(axes):
+    """That tells how large a text is."""
+    return axes.figure.canvas.get_renderer()
+
+
+def label_points(axes, points, size=6):
+    """Names beside [(x, y, name)], each where it covers no name or point so far, and a thin line to it if that is far.
+
+    To be called when the axes have their scales and limits.
+    """
+    axes.figure.draw_without_rendering()
+    taken = [_around(axes.transData.transform((x, y)), 4) for x, y, _ in points]
+    for x, y, name in points:
+        text = axes.annotate(
+            name,
+            (x, y),
+            xytext=(0, 0),
+            textcoords="offset points",
+            fontsize=size,
+            arrowprops={"arrowstyle": "-", "linewidth": 0.3, "color": "#777777", "shrinkB": 2},
+        )
+        text.set_in_layout(False)  # axes that make room for it would move what was measured
+        box, fewest = None, math.inf
+        for place in _places():
+            side, down = ("left" if place[0] > 0 else "right"), ("bottom", "top")[place[1] < 0]
+            text.set(position=place, horizontalalignment=side, verticalalignment=down)
+            here = extent(text)
+            covered = sum(here.overlaps(other) for other in taken)
+            covered += 2 * (not _holds(axes.figure.bbox, here))
+            if covered < fewest:
+                box, fewest, best = here, covered, (place, side, down)
+            if not covered:
+                break
+        place, side, down = best
+        text.set(position=place, horizontalalignment=side, verticalalignment=down)
+        text.arrow_patch.set_visible(math.hypot(*place) > 8)
+        taken.append(box)
+
+
+def extent(annotation):
+    """Of its text alone, not of its line."""
+    from matplotlib.text import Text
+
+    of_canvas = annotation.figure.canvas.get_renderer()
+    annotation.update_positions(of_canvas)
+    return Text.get_window_extent(annotation, of_canvas)
+
+
+def _places():
+    """Offsets of a name from its point, in points, the nearest first."""
+    for far in (4, 9, 14, 20, 27, 35, 45):
+        for across, up in ((1, 0.7), (1, -0.7), (-1, 0.7), (-1, -0.7), (0.3, 1), (0.3, -1)):
+            yield far * across, far * up
+
+
+def _around(place, half):
+    from matplotlib.transforms import Bbox
+
+    return Bbox.from_extents(*(v - half for v in place), *(v + half for v in place))
+
+
+def _holds(outer, inner):
+    return (
+        outer.x0 <= inner.x0
+        and inner.x1 <= outer.x1
+        and outer.y0 <= inner.y0 <= inner.y1 <= outer.y1
     )

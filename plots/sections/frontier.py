@@ -293,6 +293,26 @@ def write(report, own):
         report.figure(about.name)
 
 
+# A component that is not dense tells a row's kind, the first of these; of feed-forwards experts are one of their own.
+KINDS = ("feed_forward", "projection", "loss", "recurrence")
+
+
+def kind_of(curves, row):
+    """In what a row differs from a dense model, for colours."""
+    for part in KINDS:
+        name = curves.setting(row, part)
+        if name not in (None, "dense", "none"):
+            return "experts" if name.startswith("moe") else f"{name} {part}".replace("_", " ")
+    return "dense"
+
+
+def looks_of(curves, rows):
+    """{row: look}: rows of a kind alike."""
+    kinds = dict.fromkeys(["dense", *(kind_of(curves, row) for row in rows)])
+    look = {kind: chart.one_of_many(index) for index, kind in enumerate(kinds)}
+    return {row: look[kind_of(curves, row)] for row in rows}
+
+
 def draw(records, experiment):
     """Nats a token over measured ms a token, of two states of memory in the fast one, and the steps of the frontier.
 
@@ -307,8 +327,9 @@ def draw(records, experiment):
     best = hull(found)
     steps = sorted((p.time.value, p.nats.value) for p in found if p.row in best)
     axes.step(*zip(*steps), where="post", **chart.LIMIT)
-    for index, point in enumerate(found):
-        look = chart.style_of(point.row, index) | {"linestyle": "none"}
+    looks = looks_of(curves, [point.row for point in found])
+    for point in found:
+        look = looks[point.row] | {"linestyle": "none"}
         whiskers = chart.bars([point.nats]) if point.nats.seeds >= chart.FEWEST_SEEDS else None
         axes.errorbar(
             point.time.value, point.nats.value, whiskers, chart.bars([point.time]), **look
@@ -319,13 +340,7 @@ def draw(records, experiment):
             of_seeds,
             **look | {"markersize": 2, "label": "_of a seed"},
         )
-        axes.annotate(
-            point.row,
-            (point.time.value, point.nats.value),
-            xytext=(4, 3),
-            fontsize=6,
-            textcoords="offset points",
-        )
+    chart.ring(axes, [(p.time.value, p.nats._replace(status=p.time.status)) for p in found])
     axes.set_xscale("log")
     times = [p.time.value for p in found]
     ticks = [digit * 10.0**power for power in range(-4, 5) for digit in (1, 2, 5)]
@@ -333,6 +348,11 @@ def draw(records, experiment):
     chart.plain_log(axes.xaxis, shown)
     axes.set_xlabel(f"measured token, ms (1 thread{states.words_of(records)})")
     axes.set_ylabel("log-perplexity, nats per token")
+    kinds = {kind_of(curves, point.row): looks[point.row] for point in found}
+    for kind, look in kinds.items():
+        axes.plot([], [], label=kind, **look | {"linestyle": "none"})
+    chart.legend_above(axes, *axes.get_legend_handles_labels(), columns=3)
+    chart.label_points(axes, [(p.time.value, p.nats.value, p.row) for p in found])
     return figure
 
 
