@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from report import interval_text
+from values import Value
 
 CLOSE = 0.95  # a speed-up counts as reproduced from this share of the paper's on
 FAR = 1.1  # and as exceeded where its interval lies above so many times the paper's
@@ -17,6 +18,7 @@ class Verdict(NamedTuple):
     evidence: str
     command: str = ""  # of a claim that is not measured: what measures it
     place: int = 0  # claims of the whole model come behind those of its parts
+    value: Value | None = None  # the contrast that a claim about curves goes by
 
 
 def missing(claim, command=RUN):

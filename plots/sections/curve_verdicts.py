@@ -380,7 +380,8 @@ def _lines(figure, known, claims_of):
         verdict = "not judged"
         if one.contrast.value:
             verdict = claim.verdict(one) if decides else ONE_RATE
-        lines.append(Verdict(f"{claim.words} ({experiment.id})", verdict, "; ".join(parts)))
+        words, value = f"{claim.words} ({experiment.id})", one.contrast.value
+        lines.append(Verdict(words, verdict, "; ".join(parts), value=decides and value or None))
     return lines
 
 

@@ -13,8 +13,8 @@ import paper
 import training_curves
 from report import count, ends, header, line, nats, not_begun, percent
 from section import Section, of
-from sections import curves, rates
-from values import Value
+from sections import curve_verdicts, curves, rates
+from values import Value, combine
 
 # Figure 1 at one budget: the millions of tokens that end the name (1m5: 1.5), or all of the text.
 BUDGET = re.compile(r"fig1(_\d+m\d*)?")
@@ -78,12 +78,23 @@ def row_figures(experiment, row):
 
 
 def numbers(records, _own):
-    return {
+    claims = curve_verdicts.judged(records)
+    undecided = [claim for claim in claims if claim.verdict.startswith(contrasts.UNDECIDED)]
+    return counted(claims, undecided) | {
         f"quality.{experiment.name}.{row}.{ending}": value
         for experiment in experiments(records)
         for row in experiment.rows
         for ending, value in row_figures(experiment, row).items()
     }
+
+
+def counted(claims, undecided):
+    """{id: Value} of how many claims seeds leave undecided; empty without claims that they could decide."""
+    inputs = [claim.value for claim in claims if claim.value]
+    if not inputs:
+        return {}
+    number = float(len(undecided))
+    return {"quality.claims.undecided": combine(number, "1", number, number, inputs)}
 
 
 def table(experiment):

@@ -45,6 +45,28 @@ class GoalsTest(WithFolder):
             goals.verdict(least, values.Value(2.8, "x", 2.7, 3.1, "ok", "c")), "missed"
         )
 
+    def test_a_goal_may_be_about_the_interval_or_the_seeds(self):
+        value = values.Value(0.1, "nats/token", 0.09, 0.12, "ok", "c", sd=0.02)._replace(seeds=5)
+        for part, met, missed in ((goals.HALF, 0.015, 0.014), (goals.SD, 0.02, 0.019)):
+            for bar, verdict in ((met, "met"), (missed, "missed")):
+                goal = goals.Goal("", "<=", bar + 1e-9, (), part=part)
+                self.assertEqual(goals.verdict(goal, value), verdict, (part, bar))
+        self.assertAlmostEqual(goals.part(goal, value).value, 0.02)
+        one = value._replace(low=-math.inf, high=math.inf, seeds=1)
+        self.assertEqual(goals.verdict(goal, one), "undecided, one seed")
+
+    def test_a_goal_beyond_the_machines_limits_says_so(self):
+        def value(number):
+            return values.Value(number, "x", number, number, "ok", "c")
+
+        found = {"r.block_speedup": value(20), "r.roofline_limit": value(25)}
+        found["r.block_overlap_share"] = value(0.5)
+        for bar, is_out in ((39, False), (41, True)):
+            words = goals.reach(goals.Goal("", ">=", bar, ()), "r.block_speedup", found)
+            self.assertIn("25.0× phase by phase and 40.0× overlapped", words)
+            self.assertEqual("out of reach" in words, is_out)
+        self.assertEqual(goals.reach(goals.Goal("", ">=", 1, ()), "r.token_ms", found), "")
+
     def test_what_has_no_interval_is_undecided(self):
         goal = goals.Goal("", ">=", 0.97, ())
         one = values.Value(1.07, "x", -math.inf, math.inf, "untrusted", "c")
