@@ -85,7 +85,7 @@ def curve_table(report, experiment):
         "parameters",
         "d_ff, N",
         "log-perplexity, nats/token",
-        "gap to dense",
+        f"gap to {experiment.baseline}",
         "bits per byte",
         "hard − soft",
         "selection entropy, nats",
