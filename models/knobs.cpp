@@ -4,15 +4,11 @@
 #include <algorithm>
 
 namespace scaling {
-namespace {
-
 std::string joined(const std::vector<std::string>& names) {
   std::string all;
-  for (const std::string& n : names) all += (all.empty() ? "" : ", ") + n;
+  for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
   return all;
 }
-
-}  // namespace
 
 void refuse_choice(const std::string& knob, const std::string& text,
                    const std::vector<std::string>& known) {

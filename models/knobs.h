@@ -55,6 +55,9 @@ concept NamedEnum = std::is_enum_v<T> && requires(T value) {
   names_of(value)[0];
 };
 
+/// "a, b, c"
+std::string joined(const std::vector<std::string>& names);
+
 /// Throws UserError that lists the known.
 [[noreturn]] void refuse_choice(const std::string& knob, const std::string& text,
                                 const std::vector<std::string>& known);

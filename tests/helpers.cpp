@@ -1,5 +1,5 @@
 // Messages of errors, and files as text.
-#include "tests/experiments/harness_helpers.h"
+#include "tests/helpers.h"
 
 #include <fstream>
 #include <iterator>

@@ -1,4 +1,4 @@
-// What tests of the experiments share: a folder that goes away, messages, files as text.
+// What tests share: a folder that goes away, messages, files as text.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -8,6 +8,7 @@
 
 #include "experiments/attention/decode_measure.h"
 #include "experiments/instruments/held_attention.h"
+#include "experiments/instruments/interleave.h"
 #include "experiments/instruments/model_row.h"
 #include "experiments/study/counts.h"
 #include "kernels/check.h"
@@ -18,7 +19,6 @@ namespace {
 
 // For the plan only: bytes a second between steps and when caches are drawn.
 constexpr double kSweepRate = 15e9, kDrawRate = 1e9;
-constexpr double kMaxEfficiency = 1.03;  // above it the floor is none
 
 struct StepKnobs {
   std::string contexts = "256,1024,4096,8192,16384,65536";
@@ -120,7 +120,7 @@ class AttentionDecodeStudy : public ModelStudy {
     }
     std::vector<const DecodeCore*> decoded;
     for (const DecodeCore& core : cores) decoded.push_back(&core);
-    const Protocol protocol{.least = std::min(6, knobs_.repeats),
+    const Protocol protocol{.least = std::min(kFewestTrials, knobs_.repeats),
                             .most = knobs_.repeats,
                             .budget_seconds = knobs_.time_budget};
     interleave(
@@ -149,7 +149,7 @@ class AttentionDecodeStudy : public ModelStudy {
     // A trial, and a reading of the ceilings on either side.
     const double trial =
         (kUntimedSteps + kTimedSteps + 2) * (double(sweep_bytes(threads)) + cache) / kSweepRate;
-    const double least = std::min(6, knobs_.repeats) * trial;
+    const double least = std::min(kFewestTrials, knobs_.repeats) * trial;
     return cache / kDrawRate +
            std::max(least, std::min(knobs_.time_budget + trial, knobs_.repeats * trial));
   }

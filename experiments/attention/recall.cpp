@@ -12,6 +12,7 @@
 #include "kernels/gemm.h"
 #include "kernels/parallel.h"
 #include "kernels/random.h"
+#include "models/knobs.h"
 #include "models/layers/attention/lsh.h"
 
 namespace scaling {

@@ -6,13 +6,12 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "experiments/instruments/interleave.h"
 #include "kernels/libraries.h"
 
 namespace scaling {
 namespace {
 
-// Above this the floor is not a floor: something is measured or counted wrongly.
-constexpr double kMaxEfficiency = 1.03;
 constexpr double kMaxEfficiencyUncertainty = 0.05;  // of the median, 95 % interval
 constexpr const char* kBlockMs = "block_ms";
 constexpr const char *kBlockEfficiency = "block_efficiency", *kTokenEfficiency = "token_efficiency";

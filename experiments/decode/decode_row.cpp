@@ -7,6 +7,7 @@
 #include "kernels/check.h"
 #include "kernels/kernels.h"
 #include "kernels/libraries.h"
+#include "models/knobs.h"
 #include "models/layers/catalog.h"
 
 namespace scaling {

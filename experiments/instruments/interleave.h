@@ -42,8 +42,12 @@ struct Candidate {
   std::function<Ceilings()> ceilings = {};  ///< of the machine, now; empty: all trials are believed
 };
 
+inline constexpr int kFewestTrials = 6;  ///< that give a 95 % interval of the median
+/// A floor over a time: above it the floor is none, and something is measured or counted wrongly.
+inline constexpr double kMaxEfficiency = 1.03;
+
 struct Protocol {
-  int least = 6;  ///< trials to keep: the fewest that give a 95 % interval of the median
+  int least = kFewestTrials;  ///< trials to keep
   int most = 2000;
   /// Of a candidate, all included. Candidates share theirs, so that all are in every round but
   /// perhaps the last; the least of trials goes first.

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "experiments/instruments/held_attention.h"
+#include "experiments/instruments/interleave.h"
 #include "experiments/sparsefinder/teacher_cores.h"
 #include "experiments/sparsefinder/teacher_knobs.h"
 #include "experiments/study/provenance.h"
@@ -172,7 +173,7 @@ class SparsefinderTimeStudy : public Study {
       cores.emplace_back(subject->model, subject->weights, inputs, team);
       candidates.push_back(cores.back().candidate(subject->name));
     }
-    const Protocol protocol{.least = std::min(6, knobs_.repeats),
+    const Protocol protocol{.least = std::min(kFewestTrials, knobs_.repeats),
                             .most = knobs_.repeats,
                             .budget_seconds = knobs_.time_budget,
                             .precision = 0,
@@ -252,7 +253,7 @@ class SparsefinderTimeStudy : public Study {
     const double pairs = double(plan_->length()) * double(plan_->length());
     const double flops = 20 * pairs * double(plan_->d_head() * plan_->heads());
     const double trial = double(knobs_.sequences) * flops / kRate;
-    return std::clamp(knobs_.time_budget, std::min(6, knobs_.repeats) * trial,
+    return std::clamp(knobs_.time_budget, std::min(kFewestTrials, knobs_.repeats) * trial,
                       std::max(knobs_.time_budget, knobs_.repeats * trial));
   }
 

@@ -36,12 +36,6 @@ std::vector<std::string> split_at_commas(const std::string& text) {
   return parts;
 }
 
-std::string joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
-
 std::vector<std::int64_t> parse_counts(const std::string& flag, const std::string& text,
                                        std::int64_t least) {
   std::vector<std::int64_t> counts;

@@ -10,9 +10,6 @@ namespace scaling {
 /// "a,b,c" -> its parts that are not empty.
 std::vector<std::string> split_at_commas(const std::string& text);
 
-/// "a, b, c".
-std::string joined(const std::vector<std::string>& names);
-
 /// "512,2,8" -> {2, 8, 512}: ascending, each once. Throws UserError naming the flag for what is no
 /// whole number of at least `least`, or has more than nine digits.
 std::vector<std::int64_t> parse_counts(const std::string& flag, const std::string& text,

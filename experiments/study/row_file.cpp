@@ -10,6 +10,7 @@
 
 #include "experiments/study/counts.h"
 #include "kernels/check.h"
+#include "models/knobs.h"
 
 namespace scaling {
 namespace {

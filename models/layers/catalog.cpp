@@ -172,12 +172,6 @@ const E& find_entry(const std::string& component, const std::vector<E>& all,
   refuse_choice(component, name, known);
 }
 
-std::string listed(const std::vector<std::string>& names) {
-  std::string all;
-  for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
-  return all;
-}
-
 /// Knobs that one attention of a list sets for itself, as they would be written.
 Settings own_knobs(const EntryInfo& entry, const NamedAttention& one) {
   const std::vector<KnobInfo> knobs = entry.knobs();
@@ -193,7 +187,7 @@ Settings own_knobs(const EntryInfo& entry, const NamedAttention& one) {
     std::vector<std::string> known;
     for (const KnobInfo& knob : knobs) known.push_back(knob.name);
     throw UserError("attention " + one.name + " has no knob '" + name + "'; it has " +
-                    listed(known));
+                    joined(known));
   }
   return own;
 }
@@ -208,7 +202,7 @@ const EntryInfo& require_shares_heads(const EntryInfo& entry, const std::vector<
   throw UserError("attention " + std::string(entry.name) +
                   " takes all heads of a block, so that it cannot share them (+); those that can "
                   "are " +
-                  listed(others) + ", or give it a block of its own (,)");
+                  joined(others) + ", or give it a block of its own (,)");
 }
 
 std::vector<ChosenEntry> entries_of_list(const Component& c, const std::string& text) {
@@ -329,7 +323,7 @@ void require_causal(const ModelConfig& config) {
     throw UserError(std::string(c.name) + " " + never->entry->name +
                     " lets every position depend on later ones, so it neither decodes nor learns a "
                     "causal task; choose one of " +
-                    listed(causal_implementations_of(c.name)) +
+                    joined(causal_implementations_of(c.name)) +
                     (has_encoder ? ", or leave it to the encoder alone (encoder_attention)" : "") +
                     ", or a task that is read from both sides (masked)");
   }

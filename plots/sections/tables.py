@@ -20,7 +20,6 @@ OF_ALL_STATES = ("uncertain", "interval", "unstable", "disagreed")  # words of s
 NOT_RANKED = "Skips weights of zero activations; not ranked."
 FAR_APART = 30  # minutes: bandwidth of a shared machine changes from hour to hour
 WARM = 0.25  # of a token's bytes in caches: up to this a token drives its own weights out
-ABOVE = 1.03  # a share of its limit above this is more than noise
 SHARE = {"token": "token_share_of_roofline", "block": "share_of_roofline"}
 KIND = {
     "token": ("reads_limit", "token_roofline_limit"),
@@ -162,7 +161,7 @@ def above_limit(report, experiment, row, threads, kind):
     base = decode.against(records, experiment, row, threads)
     ours, theirs = (decode.row_figures(records, experiment, r, threads) for r in (row, base))
     share, name = ours.get(SHARE[kind]), f"{kind}_efficiency"
-    if share is None or share.value <= ABOVE:
+    if share is None or share.value <= states.MAX_EFFICIENCY:
         return ""
     floors = [records.get(experiment, r, threads, f"{kind}_floor_ms") for r in (row, base)]
     limits = {"read_gbps": "reading"}

@@ -16,7 +16,7 @@
 #include "experiments/study/record.h"
 #include "models/layers/catalog.h"
 #include "tests/experiments/driver_run.h"
-#include "tests/experiments/harness_helpers.h"
+#include "tests/helpers.h"
 
 namespace scaling {
 namespace {

@@ -17,7 +17,7 @@
 #include "models/layers/attention/patterns/bigbird.h"
 #include "models/layers/catalog.h"
 #include "tests/experiments/driver_run.h"
-#include "tests/experiments/harness_helpers.h"
+#include "tests/helpers.h"
 
 namespace scaling {
 namespace {

@@ -14,7 +14,7 @@
 #include "kernels/kernels.h"
 #include "models/layers/catalog.h"
 #include "tests/experiments/driver_run.h"
-#include "tests/experiments/harness_helpers.h"
+#include "tests/helpers.h"
 
 namespace scaling {
 namespace {

@@ -7,7 +7,7 @@
 #include "experiments/decode/decode_row.h"
 #include "experiments/decode/decode_study.h"
 #include "experiments/decode/grouping.h"
-#include "tests/experiments/harness_helpers.h"
+#include "tests/helpers.h"
 
 namespace scaling {
 namespace {

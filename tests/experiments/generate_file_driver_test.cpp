@@ -19,7 +19,7 @@
 #include "models/training/checkpoint.h"
 #include "models/transformer/transformer.h"
 #include "tests/experiments/driver_run.h"
-#include "tests/experiments/harness_helpers.h"
+#include "tests/helpers.h"
 
 namespace scaling {
 namespace {

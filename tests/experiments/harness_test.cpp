@@ -18,7 +18,7 @@
 #include "experiments/study/progress.h"
 #include "experiments/study/record.h"
 #include "experiments/study/statistics.h"
-#include "tests/experiments/harness_helpers.h"
+#include "tests/helpers.h"
 
 namespace scaling {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "experiments/decode/decode_row.h"
 #include "models/layers/catalog.h"
-#include "tests/experiments/harness_helpers.h"
+#include "tests/helpers.h"
 
 namespace scaling {
 namespace {

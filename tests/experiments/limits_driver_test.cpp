@@ -14,7 +14,7 @@
 #include "kernels/ceilings.h"
 #include "kernels/libraries.h"
 #include "tests/experiments/driver_run.h"
-#include "tests/experiments/harness_helpers.h"
+#include "tests/helpers.h"
 
 namespace scaling {
 namespace {

@@ -15,7 +15,7 @@
 #include "models/sparsefinder/attention_tensor.h"
 #include "models/sparsefinder/scores.h"
 #include "tests/experiments/driver_run.h"
-#include "tests/experiments/harness_helpers.h"
+#include "tests/helpers.h"
 
 namespace scaling {
 namespace {

@@ -21,7 +21,7 @@
 #include "experiments/study/study.h"
 #include "kernels/check.h"
 #include "tests/experiments/driver_run.h"
-#include "tests/experiments/harness_helpers.h"
+#include "tests/helpers.h"
 
 namespace scaling {
 namespace {

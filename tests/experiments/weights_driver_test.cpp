@@ -12,7 +12,7 @@
 #include "experiments/training/curve_run.h"
 #include "models/training/checkpoint.h"
 #include "tests/experiments/driver_run.h"
-#include "tests/experiments/harness_helpers.h"
+#include "tests/helpers.h"
 
 namespace scaling {
 namespace {

@@ -7,7 +7,7 @@
 #include <limits>
 #include <sstream>
 
-#include "tests/experiments/harness_helpers.h"
+#include "tests/helpers.h"
 
 namespace scaling {
 namespace {

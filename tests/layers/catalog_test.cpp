@@ -11,18 +11,10 @@
 #include "kernels/check.h"
 #include "models/layers/feed_forward/sparse.h"
 #include "models/transformer/transformer.h"
+#include "tests/helpers.h"
 
 namespace scaling {
 namespace {
-
-std::string refusal(const std::function<void()>& fn) {
-  try {
-    fn();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 /// fn(a config of `shape` that has chosen it, component, entry) for every entry.
 void for_each_entry(
@@ -112,7 +104,7 @@ TEST(Catalog, AKnobThatTwoEntriesHaveIsOne) {
 TEST(Catalog, EveryEntryIsValidInEveryShape) {
   for (const std::string& shape : shape_names()) {
     for_each_entry(shape, [&](const ModelConfig& config, const std::string&, const EntryInfo&) {
-      const std::string message = refusal([&] { validate(config); });
+      const std::string message = message_of([&] { validate(config); });
       // Widths of 1600 and the like are no multiple of 16 modules; then both numbers are named.
       if (message == "no error") return;
       EXPECT_NE(message.find("is not divisible by"), std::string::npos) << shape << message;
@@ -126,13 +118,13 @@ TEST(Catalog, BadSizesAreNamed) {
       if (!knob.trait.is_size) continue;
       ModelConfig bad = config;
       set_field(bad, knob.name, -3);
-      const std::string message = refusal([&] { validate(bad); });
+      const std::string message = message_of([&] { validate(bad); });
       EXPECT_NE(message.find(knob.name + " -3"), std::string::npos) << message;
     }
     if (const char* knob = entry.traits.d_ff_multiple_of) {
       ModelConfig bad = config;
       set_field(bad, knob, 63);
-      const std::string message = refusal([&] { validate(bad); });
+      const std::string message = message_of([&] { validate(bad); });
       for (const char* part : {"d_ff 4096", knob, "63"}) {
         EXPECT_NE(message.find(part), std::string::npos) << message;
       }
@@ -146,7 +138,7 @@ TEST(Catalog, EveryEntryShrinks) {
     for_each_entry(
         shape, [](const ModelConfig& config, const std::string& component, const EntryInfo& entry) {
           const ModelConfig small = shrunk(config);
-          EXPECT_EQ(refusal([&] { validate(small); }), "no error");
+          EXPECT_EQ(message_of([&] { validate(small); }), "no error");
           EXPECT_EQ(get_field(small, component), entry.name);
           EXPECT_LT(Transformer(small).parameter_count(), 2'000'000);
         });
@@ -190,14 +182,14 @@ TEST(Settings, KnobsOfOthersAreIrrelevant) {
   EXPECT_TRUE(is_relevant(config, "d_ff"));
   EXPECT_FALSE(is_relevant(config, "sparsity"));
   EXPECT_FALSE(is_relevant(config, "modules"));
-  const std::string message = refusal([&] { require_relevant(config, "modules"); });
+  const std::string message = message_of([&] { require_relevant(config, "modules"); });
   for (const char* part : {"'modules'", "projection=mult_conv", "cross_projection=mult_conv"}) {
     EXPECT_NE(message.find(part), std::string::npos) << message;
   }
   set_field(config, "cross_projection", "mult_conv");
   EXPECT_TRUE(is_relevant(config, "modules"));
-  EXPECT_EQ(refusal([&] { require_relevant(config, "modules"); }), "no error");
-  EXPECT_NE(refusal([&] { require_relevant(config, "nonsense"); }).find("d_model"),
+  EXPECT_EQ(message_of([&] { require_relevant(config, "modules"); }), "no error");
+  EXPECT_NE(message_of([&] { require_relevant(config, "nonsense"); }).find("d_model"),
             std::string::npos);
 }
 

@@ -1,6 +1,5 @@
 // Attention to sums over positions, against exact attention and its definition in double precision;
 // finite differences of it are in gradient_test.
-#include <atomic>
 #include <cmath>
 #include <functional>
 #include <memory>
@@ -13,6 +12,8 @@
 #include "models/tasks/catalog.h"
 #include "models/training/agreement.h"
 #include "models/transformer/transformer.h"
+#include "tests/gemms.h"
+#include "tests/helpers.h"
 #include "tests/layers/attention_definition.h"
 #include "tests/models/live_bytes.h"
 #include "tests/training/training_harness.h"
@@ -37,21 +38,6 @@ ModelConfig config(std::int64_t rank, std::int64_t length, const char* sharing =
 
 TrainedLayer<SelfAttention> layer_of(const ModelConfig& c) {
   return TrainedLayer<SelfAttention>(make_attention("linformer", c));
-}
-
-std::string refusal(const std::function<void()>& fn) {
-  try {
-    fn();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
-void expect_named(const std::string& message, const std::vector<std::string>& parts) {
-  for (const std::string& part : parts) {
-    EXPECT_NE(message.find(part), std::string::npos) << message << " lacks " << part;
-  }
 }
 
 struct Result : AttentionResult {
@@ -239,18 +225,20 @@ TEST(LinformerAttentionTest, StoredWeightsAreConverted) {
 TEST(LinformerAttentionTest, WhatItCannotDoIsNamed) {
   auto held = layer_of(config(8, 40));
   const AttentionInput in(41, 41, kWidth), short_enough(40, 40, kWidth);
-  expect_named(refusal([&] { held.layer->forward(in.q, in.k, in.v, false); }),
-               {"41", "40", "linformer", "raise linformer_length"});
-  EXPECT_EQ(
-      refusal([&] { held.layer->forward(short_enough.q, short_enough.k, short_enough.v, false); }),
-      "no error");
-  expect_named(
-      refusal([&] { held.layer->forward(short_enough.q, short_enough.k, short_enough.v, true); }),
-      {"linformer", "causal", "masked", "another attention"});
-  expect_named(refusal([&] { held.layer->make_cache(1, 10); }), {"linformer", "decode"});
-  expect_named(refusal([&] { require_causal(config(8, 40)); }),
-               {"attention linformer", "full, lsh, window", "masked"});
-  EXPECT_EQ(refusal([&] { require_causal(ModelConfig()); }), "no error");
+  expect_mentions(message_of([&] { held.layer->forward(in.q, in.k, in.v, false); }),
+                  {"41", "40", "linformer", "raise linformer_length"});
+  EXPECT_EQ(message_of([&] {
+              held.layer->forward(short_enough.q, short_enough.k, short_enough.v, false);
+            }),
+            "no error");
+  expect_mentions(message_of([&] {
+                    held.layer->forward(short_enough.q, short_enough.k, short_enough.v, true);
+                  }),
+                  {"linformer", "causal", "masked", "another attention"});
+  expect_mentions(message_of([&] { held.layer->make_cache(1, 10); }), {"linformer", "decode"});
+  expect_mentions(message_of([&] { require_causal(config(8, 40)); }),
+                  {"attention linformer", "full, lsh, window", "masked"});
+  EXPECT_EQ(message_of([&] { require_causal(ModelConfig()); }), "no error");
   // Before training begins.
   ModelConfig model = config_of_shape("tiny");
   model.encoder_layers = 0;
@@ -259,12 +247,12 @@ TEST(LinformerAttentionTest, WhatItCannotDoIsNamed) {
   train.length = 16;
   const auto fit = [&](const char* task) {
     train.task = task;
-    return refusal([&] { require_fit(train, needs_of(train), model); });
+    return message_of([&] { require_fit(train, needs_of(train), model); });
   };
-  expect_named(fit("causal"), {"attention linformer", "masked"});
+  expect_mentions(fit("causal"), {"attention linformer", "masked"});
   EXPECT_EQ(fit("masked"), "no error");
-  expect_named(refusal([&] { validate(config(0, 40)); }), {"linformer_rank 0"});
-  expect_named(refusal([&] { validate(config(3, -1)); }), {"linformer_length -1"});
+  expect_mentions(message_of([&] { validate(config(0, 40)); }), {"linformer_rank 0"});
+  expect_mentions(message_of([&] { validate(config(3, -1)); }), {"linformer_length -1"});
   ModelConfig c = config(1, 1);
   EXPECT_THROW(set_field(c, "linformer_sharing", "layerwise"), UserError);
 }
@@ -297,34 +285,26 @@ TEST(LinformerAttentionTest, ItsMatricesAreTheModels) {
 
 // -- prices ---------------------------------------------------------------------------------------
 
-std::atomic<std::int64_t> multiplied{0};
-
-void counted_product(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n,
-                     std::int64_t k, const float* a, std::int64_t lda, const float* b,
-                     std::int64_t ldb, float beta, float* c, std::int64_t ldc) {
-  multiplied += 2 * m * n * k;
-  find_gemm("eigen").product(transpose_a, transpose_b, m, n, k, a, lda, b, ldb, beta, c, ldc);
-}
-
 TEST(LinformerAttentionTest, ComputesWhatItSays) {
   const std::int64_t rank = 16, length = 70;
   auto held = layer_of(config(rank, 90));
   const AttentionInput in(length, length, kWidth);
   const AttentionWork work = held.layer->work(length, false);
   EXPECT_EQ(work.pairs, 0);
-  const Gemm gemm{"counted", counted_product};
+  const Gemm& gemm = counted_gemm();
   Pass pass{.gemm = gemm, .training = true};
   const auto kept = held.layer->make_activations();
   AttentionResult r;
   // Scores and what they mix are tiles' products, no library's: two forward, four backward.
   const double of_tiles = 2.0 * double(length * rank * kWidth);
   const double forward_flops = work.forward_flops(kWidth / kHeads);
-  multiplied = 0;
+  multiplied_flops = 0;
   held.layer->forward(pass, in.q, in.k, in.v, {}, *kept, r.o);
-  EXPECT_EQ(double(multiplied), forward_flops - 2 * of_tiles);
-  multiplied = 0;
+  EXPECT_EQ(double(multiplied_flops), forward_flops - 2 * of_tiles);
+  multiplied_flops = 0;
   held.layer->backward(pass, in.q, in.k, in.v, {}, *kept, in.dout, r.dq, r.dk, r.dv);
-  EXPECT_EQ(double(multiplied), work.step_flops(kWidth / kHeads) - forward_flops - 4 * of_tiles);
+  EXPECT_EQ(double(multiplied_flops),
+            work.step_flops(kWidth / kHeads) - forward_flops - 4 * of_tiles);
 }
 
 /// One head of 64 at 4096 positions, 256 sums.

@@ -11,6 +11,7 @@
 
 #include "kernels/check.h"
 #include "models/layers/attention/lsh.h"
+#include "tests/helpers.h"
 #include "tests/layers/layer_harness.h"
 #include "tests/training/training_harness.h"
 
@@ -627,17 +628,8 @@ TEST(LshAttentionTest, CostStopsGrowingWithTheSlots) {
 
 // -- refusals -------------------------------------------------------------------------------------
 
-std::string refusal(const std::function<void()>& fn) {
-  try {
-    fn();
-  } catch (const UserError& e) {
-    return e.what();
-  }
-  return "";
-}
-
 TEST(LshAttentionTest, BadKnobsAreNamed) {
-  const auto refusal_of = [](const Knobs& knobs) { return refusal([&] { config_of(knobs); }); };
+  const auto refusal_of = [](const Knobs& knobs) { return message_of([&] { config_of(knobs); }); };
   EXPECT_NE(refusal_of({128, 2, 33, 1, 0}).find("33"), std::string::npos);
   EXPECT_NE(refusal_of({128, 2, 1 << 20, 1, 0}).find("1048576"), std::string::npos);
   EXPECT_NE(refusal_of({0, 2, 0, 1, 0}).find("lsh_chunk 0"), std::string::npos);

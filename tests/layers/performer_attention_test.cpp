@@ -1,7 +1,6 @@
 // Attention by random features, against its definition as a masked square of weights in plain
 // double precision, and its estimate of softmax's kernel against what is known of its moments.
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -10,6 +9,7 @@
 
 #include "kernels/check.h"
 #include "models/layers/attention/performer.h"
+#include "tests/gemms.h"
 #include "tests/layers/attention_definition.h"
 #include "tests/models/live_bytes.h"
 #include "tests/training/training_harness.h"
@@ -481,15 +481,6 @@ TEST(PerformerAttentionTest, ConvergesToSoftmax) {
 
 // -- prices ---------------------------------------------------------------------------------------
 
-std::atomic<std::int64_t> multiplied{0};
-
-void counted_product(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n,
-                     std::int64_t k, const float* a, std::int64_t lda, const float* b,
-                     std::int64_t ldb, float beta, float* c, std::int64_t ldc) {
-  multiplied += 2 * m * n * k;
-  find_gemm("eigen").product(transpose_a, transpose_b, m, n, k, a, lda, b, ldb, beta, c, ldc);
-}
-
 /// As the sums over earlier positions are defined, one position after another.
 double count_of_recurrence(std::int64_t length, std::int64_t m, std::int64_t d) {
   double flops = 0;
@@ -506,7 +497,7 @@ double count_of_recurrence(std::int64_t length, std::int64_t m, std::int64_t d) 
 TEST(PerformerAttentionTest, ComputesWhatItSays) {
   const std::int64_t m = 20, d = kWidth / kHeads;
   const PerformerAttention layer(config(m));
-  const Gemm gemm{"counted", counted_product};
+  const Gemm& gemm = counted_gemm();
   for (const std::int64_t length : {std::int64_t(5), kChunk, 2 * kChunk + 9}) {
     const AttentionInput in(length, length, kWidth);
     const double of_d = double(kHeads * length * m * d),
@@ -520,12 +511,12 @@ TEST(PerformerAttentionTest, ComputesWhatItSays) {
       Pass pass{.gemm = gemm, .training = true};
       const auto kept = layer.make_activations();
       Mat o, dq, dk, dv;
-      multiplied = 0;
+      multiplied_flops = 0;
       layer.forward(pass, in.q, in.k, in.v, {.causal = causal}, *kept, o);
-      const double forward = double(multiplied);
-      multiplied = 0;
+      const double forward = double(multiplied_flops);
+      multiplied_flops = 0;
       layer.backward(pass, in.q, in.k, in.v, {.causal = causal}, *kept, in.dout, dq, dk, dv);
-      const double backward = double(multiplied);
+      const double backward = double(multiplied_flops);
       if (causal) {
         // Squares of chunks instead of sums; the first chunk meets no sum, the last makes none.
         double squares = 0, ends = 0;

@@ -2,10 +2,10 @@
 // matrices that are weighed.
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <functional>
 
 #include "models/layers/attention/lsh.h"
+#include "tests/gemms.h"
 #include "tests/layers/layer_harness.h"
 #include "tests/models/live_bytes.h"
 #include "tests/training/training_harness.h"
@@ -15,26 +15,16 @@ namespace {
 
 constexpr std::int64_t kRows = 24;
 
-std::atomic<std::int64_t> multiplied{0};
-
-/// Eigen's product, counted.
-void counted_product(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n,
-                     std::int64_t k, const float* a, std::int64_t lda, const float* b,
-                     std::int64_t ldb, float beta, float* c, std::int64_t ldc) {
-  multiplied += 2 * m * n * k;
-  find_gemm("eigen").product(transpose_a, transpose_b, m, n, k, a, lda, b, ldb, beta, c, ldc);
-}
-
 /// FLOP of the products of a training forward, one position's.
 double counted_flops(const std::function<void(Pass&)>& forward) {
-  const Gemm gemm{"counted", counted_product};
+  const Gemm& gemm = counted_gemm();
   Pass pass = training_pass();
   Pass counted{.gemm = gemm, .training = true, .seed = pass.seed};
   const std::vector<int> ids(std::size_t(kRows), 3);
   counted.ids = ids.data();
-  multiplied = 0;
+  multiplied_flops = 0;
   forward(counted);
-  return double(multiplied) / double(kRows);
+  return double(multiplied_flops) / double(kRows);
 }
 
 class FeedForwardPricing : public testing::TestWithParam<std::string> {};

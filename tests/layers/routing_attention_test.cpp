@@ -2,7 +2,6 @@
 // attention among members, gradients by differences of the definition, running means and decoding.
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -14,6 +13,7 @@
 #include "kernels/check.h"
 #include "models/layers/attention/routing.h"
 #include "models/training/optimizer.h"
+#include "tests/gemms.h"
 #include "tests/layers/attention_definition.h"
 #include "tests/training/training_harness.h"
 
@@ -694,17 +694,8 @@ TEST(RoutingAttentionTest, ACacheHoldsClustersAndForgetsThem) {
 
 // -- prices ---------------------------------------------------------------------------------------
 
-std::atomic<std::int64_t> multiplied{0};
-
-void counted_product(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n,
-                     std::int64_t k, const float* a, std::int64_t lda, const float* b,
-                     std::int64_t ldb, float beta, float* c, std::int64_t ldc) {
-  multiplied += 2 * m * n * k;
-  find_gemm("eigen").product(transpose_a, transpose_b, m, n, k, a, lda, b, ldb, beta, c, ldc);
-}
-
 TEST(RoutingAttentionTest, ComputesWhatItSays) {
-  const Gemm gemm{"counted", counted_product};
+  const Gemm& gemm = counted_gemm();
   for (const Case& c : {Case{4, 0, 40}, Case{4, 0, 43}, Case{20, 9, 40}, Case{3, 1000, 30}}) {
     for (const bool causal : {false, true}) {
       const std::int64_t length = c.length;
@@ -716,12 +707,12 @@ TEST(RoutingAttentionTest, ComputesWhatItSays) {
       const auto kept = layer.make_activations();
       Pass pass{.gemm = gemm, .training = true};
       AttentionResult r;
-      multiplied = 0;
+      multiplied_flops = 0;
       layer.forward(pass, in.q, in.k, in.v, mask, *kept, r.o);
-      const auto forward = double(multiplied);
-      multiplied = 0;
+      const auto forward = double(multiplied_flops);
+      multiplied_flops = 0;
       layer.backward(pass, in.q, in.k, in.v, mask, *kept, in.dout, r.dq, r.dk, r.dv);
-      const auto backward = double(multiplied);
+      const auto backward = double(multiplied_flops);
       double pairs = 0, choice = 0;
       for (std::int64_t head = 0; head < kHeads; ++head) {
         layer.visit_clusters(

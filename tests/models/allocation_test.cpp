@@ -6,6 +6,7 @@
 #include "models/layers/catalog.h"
 #include "models/training/optimizer.h"
 #include "models/transformer/transformer.h"
+#include "tests/gemms.h"
 #include "tests/layers/layer_harness.h"
 #include "tests/models/allocation_counter.h"
 
@@ -13,22 +14,6 @@
 
 namespace scaling {
 namespace {
-
-/// The libraries' products may take scratch of their own; this one does not.
-void plain_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k,
-                const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float beta,
-                float* c, std::int64_t ldc) {
-  for (std::int64_t i = 0; i < m; ++i) {
-    for (std::int64_t j = 0; j < n; ++j) {
-      float sum = beta == 0 ? 0.0f : c[i * ldc + j];
-      for (std::int64_t l = 0; l < k; ++l) {
-        sum += (transpose_a ? a[l * lda + i] : a[i * lda + l]) *
-               (transpose_b ? b[j * ldb + l] : b[l * ldb + j]);
-      }
-      c[i * ldc + j] = sum;
-    }
-  }
-}
 
 Batch random_batch(const ModelConfig& c, std::uint64_t seed) {
   Batch batch;
@@ -58,7 +43,7 @@ int large_allocations_of_later_steps(const ModelConfig& config, OptimizerKind op
   train.optimizer = optimizer_kind;
   const auto optimizer = make_optimizer(train, model.parameters());
   const auto kept = model.make_activations();
-  const Gemm gemm{"plain", plain_gemm};
+  const Gemm& gemm = plain_gemm();
   const Batch batches[] = {random_batch(config, 1), random_batch(config, 2),
                            random_batch(config, 3)};
   large_allocations = 0;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/check.h"
+#include "tests/helpers.h"
 
 namespace scaling {
 
@@ -34,21 +35,12 @@ struct Room {
   }
 };
 
-std::string refusal(const std::function<void()>& fn) {
-  try {
-    fn();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 TEST(Knobs, ChoicesAreKnownByName) {
   Colour colour = Colour::red;
   parse_value("colour", "deep_blue", colour);
   EXPECT_EQ(colour, Colour::deep_blue);
   EXPECT_EQ(print_value(colour), "deep_blue");
-  EXPECT_EQ(refusal([&] { parse_value("colour", "mauve", colour); }),
+  EXPECT_EQ(message_of([&] { parse_value("colour", "mauve", colour); }),
             "unknown colour 'mauve'; known: red, deep_blue");
   EXPECT_EQ(colour, Colour::deep_blue);
 }
@@ -71,9 +63,9 @@ TEST(Knobs, SeveralStructsAreOneList) {
   EXPECT_EQ(knobs.changed(), (Settings{{"colour", "deep_blue"}, {"width", "12"}, {"lit", "true"}}));
   EXPECT_TRUE(knobs.has("coats"));
   EXPECT_FALSE(knobs.has("height"));
-  EXPECT_EQ(refusal([&] { knobs.set("height", "1"); }),
+  EXPECT_EQ(message_of([&] { knobs.set("height", "1"); }),
             "unknown knob 'height'; known: colour, coats, width, lit");
-  EXPECT_NE(refusal([&] { knobs.set("width", "wide"); }).find("'wide' for width"),
+  EXPECT_NE(message_of([&] { knobs.set("width", "wide"); }).find("'wide' for width"),
             std::string::npos);
 }
 
@@ -86,7 +78,8 @@ TEST(Knobs, InfoTellsDefaultsAndForms) {
   EXPECT_STREQ(all[1].trait.quick, "1");
   EXPECT_EQ(all[1].trait.in_key, InKey::no);
   EXPECT_EQ(all[1].normalised("coats", "2.50"), "2.5");
-  EXPECT_NE(refusal([&] { all[1].normalised("coats", "inf"); }).find("coats"), std::string::npos);
+  EXPECT_NE(message_of([&] { all[1].normalised("coats", "inf"); }).find("coats"),
+            std::string::npos);
 }
 
 }  // namespace

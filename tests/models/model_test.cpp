@@ -16,6 +16,7 @@
 #include "models/shapes.h"
 #include "models/transformer/decoder.h"
 #include "models/transformer/sampler.h"
+#include "tests/helpers.h"
 #include "tests/layers/layer_harness.h"
 #include "tests/models/model_harness.h"
 
@@ -489,17 +490,8 @@ TEST(InitializeTest, PositionTableIsSinesAndCosines) {
   EXPECT_NEAR(table.get(3, 3), std::cos(3 / std::pow(10000.0, 2.0 / 32)), 1e-6);
 }
 
-std::string refusal(const std::function<void()>& fn) {
-  try {
-    fn();
-  } catch (const UserError& e) {
-    return e.what();
-  }
-  return "not refused";
-}
-
 std::string refusal_of(const std::vector<std::pair<std::string, std::string>>& knobs) {
-  return refusal([&] {
+  return message_of([&] {
     ModelConfig c = config_of_shape("800m");
     for (const auto& [name, value] : knobs) set_field(c, name, value);
     Transformer model(c, 1);
@@ -534,8 +526,8 @@ TEST(ConfigTest, UnknownNamesListTheKnown) {
   }
   expect_names(refusal_of({{"nonsense", "1"}}), field_names());
   expect_names(refusal_of({{"shape", "nonsense"}}), shape_names());
-  expect_names(refusal([] { implementations_of("nonsense"); }), component_names());
-  expect_names(refusal([] { make_attention("nonsense", ModelConfig()); }), {"nonsense", "full"});
+  expect_names(message_of([] { implementations_of("nonsense"); }), component_names());
+  expect_names(message_of([] { make_attention("nonsense", ModelConfig()); }), {"nonsense", "full"});
 }
 
 TEST(ConfigTest, ReadsWhatItPrints) {
@@ -651,7 +643,7 @@ TEST(ModelTest, RefusesMoreThanMemoryBeforeTakingIt) {
   c.blocks = 1;
   Transformer model(c);
   Team team(1);
-  const std::string message = refusal([&] { model.allocate(team); });
+  const std::string message = message_of([&] { model.allocate(team); });
   expect_names(message, {"--blocks", "--weight_type", "--shape"});
   EXPECT_TRUE(std::regex_search(message, std::regex("[0-9.]+ GiB.*[0-9.]+ GiB"))) << message;
   EXPECT_EQ(model.arena().data(), nullptr);

@@ -16,7 +16,7 @@
 #include "models/tasks/catalog.h"
 #include "models/training/trainer.h"
 #include "models/transformer/embedding.h"
-#include "tests/experiments/harness_helpers.h"
+#include "tests/helpers.h"
 #include "tests/layers/layer_harness.h"
 
 namespace scaling {

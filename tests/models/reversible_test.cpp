@@ -15,7 +15,8 @@
 #include "models/tasks/catalog.h"
 #include "models/training/optimizer.h"
 #include "models/training/trainer.h"
-#include "tests/experiments/harness_helpers.h"
+#include "tests/gemms.h"
+#include "tests/helpers.h"
 #include "tests/layers/layer_harness.h"
 #include "tests/models/allocation_counter.h"
 #include "tests/models/model_harness.h"
@@ -412,25 +413,9 @@ TEST(ReversibleStack, KeepsNoMoreOfDeepStacks) {
   }
 }
 
-/// The libraries' products may take scratch of their own; this one does not.
-void plain_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k,
-                const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float beta,
-                float* c, std::int64_t ldc) {
-  for (std::int64_t i = 0; i < m; ++i) {
-    for (std::int64_t j = 0; j < n; ++j) {
-      float sum = beta == 0 ? 0.0f : c[i * ldc + j];
-      for (std::int64_t l = 0; l < k; ++l) {
-        sum += (transpose_a ? a[l * lda + i] : a[i * lda + l]) *
-               (transpose_b ? b[j * ldb + l] : b[l * ldb + j]);
-      }
-      c[i * ldc + j] = sum;
-    }
-  }
-}
-
 TEST_P(ReversibleTest, StepsAfterTheFirstTakeNothing) {
   set_gemm_threads(1);
-  const Gemm gemm{"plain", plain_gemm};
+  const Gemm& gemm = plain_gemm();
   for (Transformer* model : {reversible_.get(), stored_.get()}) {
     const auto kept = model->make_activations();
     large_allocations = 0;

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "models/transformer/decoder.h"
-#include "tests/experiments/harness_helpers.h"
+#include "tests/helpers.h"
 #include "tests/layers/layer_harness.h"
 #include "tests/models/model_harness.h"
 

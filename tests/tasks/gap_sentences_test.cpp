@@ -17,7 +17,7 @@
 #include "models/tasks/catalog.h"
 #include "models/tasks/masked.h"
 #include "models/text/boundaries.h"
-#include "tests/experiments/harness_helpers.h"
+#include "tests/helpers.h"
 #include "tests/tasks/text_task_checks.h"
 
 namespace scaling {

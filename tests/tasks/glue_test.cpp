@@ -22,7 +22,7 @@
 #include "models/tasks/catalog.h"
 #include "models/tasks/glue_tasks.h"
 #include "models/training/trainer.h"
-#include "tests/experiments/harness_helpers.h"
+#include "tests/helpers.h"
 #include "tests/tasks/text_task_checks.h"
 
 namespace scaling {

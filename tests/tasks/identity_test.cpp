@@ -5,7 +5,7 @@
 #include <string>
 
 #include "models/tasks/catalog.h"
-#include "tests/experiments/harness_helpers.h"
+#include "tests/helpers.h"
 
 namespace scaling {
 namespace {

@@ -17,7 +17,7 @@
 #include "kernels/gemm.h"
 #include "models/tasks/catalog.h"
 #include "models/training/trainer.h"
-#include "tests/experiments/harness_helpers.h"
+#include "tests/helpers.h"
 
 namespace scaling {
 namespace {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "models/tasks/catalog.h"
-#include "tests/experiments/harness_helpers.h"
+#include "tests/helpers.h"
 #include "tests/tasks/text_task_checks.h"
 
 namespace scaling {

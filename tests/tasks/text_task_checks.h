@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "models/training/trainer.h"
-#include "tests/experiments/harness_helpers.h"
+#include "tests/helpers.h"
 
 namespace scaling {
 

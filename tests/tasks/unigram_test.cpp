@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "models/tasks/catalog.h"
-#include "tests/experiments/harness_helpers.h"
+#include "tests/helpers.h"
 
 namespace scaling {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/experiments/harness_helpers.h"
+#include "tests/helpers.h"
 
 namespace scaling {
 namespace {

@@ -22,7 +22,7 @@
 #include "models/text/hash.h"
 #include "models/text/permutation.h"
 #include "models/text/tokenizer.h"
-#include "tests/experiments/harness_helpers.h"
+#include "tests/helpers.h"
 
 namespace scaling {
 namespace {

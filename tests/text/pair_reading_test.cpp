@@ -16,7 +16,7 @@
 #include "models/text/corpus.h"
 #include "models/text/document_cutter.h"
 #include "models/text/pairs.h"
-#include "tests/experiments/harness_helpers.h"
+#include "tests/helpers.h"
 
 namespace scaling {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/experiments/harness_helpers.h"
+#include "tests/helpers.h"
 
 namespace scaling {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/random.h"
-#include "tests/experiments/harness_helpers.h"
+#include "tests/helpers.h"
 
 namespace scaling {
 namespace {

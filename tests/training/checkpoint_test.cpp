@@ -15,7 +15,7 @@
 #include "models/tasks/catalog.h"
 #include "models/training/run_state.h"
 #include "models/training/trainer.h"
-#include "tests/experiments/harness_helpers.h"
+#include "tests/helpers.h"
 
 namespace scaling {
 namespace {

@@ -13,7 +13,7 @@
 #include "models/layers/catalog.h"
 #include "models/training/agreement.h"
 #include "models/transformer/transformer.h"
-#include "tests/experiments/harness_helpers.h"
+#include "tests/helpers.h"
 #include "tests/layers/layer_harness.h"
 #include "tests/layers/pattern_checks.h"
 #include "tests/training/training_harness.h"

@@ -20,7 +20,7 @@
 #include "models/training/run_state.h"
 #include "models/training/run_tokenizer.h"
 #include "models/training/trainer.h"
-#include "tests/experiments/harness_helpers.h"
+#include "tests/helpers.h"
 
 namespace scaling {
 namespace {

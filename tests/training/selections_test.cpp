@@ -8,7 +8,7 @@
 #include "kernels/gemm.h"
 #include "kernels/team.h"
 #include "models/tasks/catalog.h"
-#include "tests/experiments/harness_helpers.h"
+#include "tests/helpers.h"
 
 namespace scaling {
 namespace {

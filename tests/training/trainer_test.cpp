@@ -22,7 +22,7 @@
 #include "models/training/checkpoint.h"
 #include "models/training/run_state.h"
 #include "models/transformer/decoder.h"
-#include "tests/experiments/harness_helpers.h"
+#include "tests/helpers.h"
 
 namespace scaling {
 namespace {

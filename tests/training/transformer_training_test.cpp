@@ -23,7 +23,7 @@
 #include "models/transformer/decoder.h"
 #include "models/transformer/embedding.h"
 #include "models/transformer/feed_forward_branch.h"
-#include "tests/experiments/harness_helpers.h"
+#include "tests/helpers.h"
 #include "tests/layers/layer_harness.h"
 #include "tests/models/live_bytes.h"
 

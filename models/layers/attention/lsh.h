@@ -74,7 +74,6 @@ class LshAttention : public SelfAttention {
     std::int64_t elements() const;
   };
 
-  /// Each thread's share of a step: keys and values of the chosen positions.
   std::int64_t workspace_floats(int, int) const override { return 0; }
   std::unique_ptr<Activations> make_activations() const override;
   using SelfAttention::forward;
