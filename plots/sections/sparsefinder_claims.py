@@ -55,6 +55,19 @@ def kinds(records):
     return list(dict.fromkeys(row.rpartition(".")[0] for row in rows))
 
 
+def teachers(records, kind):
+    """Names of the teachers of a kind that were swept, as s_lm.1 of s_lm."""
+    named = re.compile(re.escape(kind) + r"\.(\d+)\b.*")
+    return sorted(
+        {
+            f"{kind}.{found[1]}"
+            for about in records.of(of("sparsefinder"))
+            for row in records.rows(about.name)
+            if (found := named.fullmatch(row))
+        }
+    )
+
+
 def difference(records, kind, pair, metric):
     """Value of one less the other; None if it is not recorded."""
     one, other = pair
@@ -192,6 +205,12 @@ def lines(records):
     found = []
     for kind in kinds(records):
         found += [f"### Claims, teachers `{kind}`", ""]
+        known = teachers(records, kind)
+        if len(known) == 1:
+            found += [
+                f"Of one teacher, `{known[0]}`: verdicts are about it, and intervals over sequences.",
+                "",
+            ]
         found += header("claim", "verdict", "differences", are_numbers=False)
         for claim, verdict in verdicts(records, kind).items():
             said = in_words(verdict.values)

@@ -123,6 +123,7 @@ class ClaimsTest(WithFolder):
             "| C2: recall: distance ≥ k-means ≥ the emulated Routing | **pass** |", report.text()
         )
         self.assertIn("not measured on a teacher", report.text())
+        self.assertIn("Of one teacher, `s_lm.1`", report.text())
         self.assertIn("recall, `distance` − `kmeans`: at 80 % +0.300 [", report.text())
         for what, place in (
             ("recall", "0.300], at 8 buckets -0."),
