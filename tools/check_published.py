@@ -7,14 +7,18 @@
   records    every time, floor and efficiency of a decode is the median of its decodes, with their quartiles, and a peer's
              of its batches
   summary    every time of summary.json is the median, over sittings with enough decodes in its state, of their medians,
-             within its interval; and summary.json is what plots/summarise.py makes of these records today
+             within its interval; so is every speed-up over our own dense row, of the ratios of rounds that both rows were in,
+             and its interval is as wide as resampling these rounds plainly makes it; and summary.json is what
+             plots/summarise.py makes of these records today
 
 Prints each finding and ends with 1 if there is any.
 """
 
 import argparse
 import json
+import math
 import pathlib
+import random
 import statistics
 import sys
 
@@ -27,6 +31,9 @@ import summarise
 from sections import peers, tables
 
 CLOSE = 1e-4  # the decodes are recorded to six digits
+DRAWS = 10 * evidence.RESAMPLES
+# By so much of an interval's width and of the figure two ways of cutting and resampling may differ at an end.
+LOOSE, ROOM = 0.25, 0.004
 MOST_WAITING = 0.1  # two threads bound to one processor, or someone else's work: no decode of ours
 SUFFIX = {"fast": "", "only": "", "slow": "@slow"}
 
@@ -153,6 +160,12 @@ def medians(records, experiment, row, threads, column, in_state):
     return [statistics.median(values) for values in long or each]
 
 
+def ends_of(entry):
+    """(low, high) of an entry of summary.json; null is infinite."""
+    low, high = entry["low"], entry["high"]
+    return -math.inf if low is None else low, math.inf if high is None else high
+
+
 def of_time(name, found, entry):
     """[finding] on an id of summary.json, or none, and the medians of its sittings."""
     if bool(found) != bool(entry):
@@ -160,9 +173,10 @@ def of_time(name, found, entry):
     if not entry:
         return []
     middle = statistics.median(found)
+    low, high = ends_of(entry)
     holds = (
         not differ(middle, entry["value"])
-        and entry["low"] <= entry["value"] <= entry["high"]
+        and low <= entry["value"] <= high
         and entry["sittings"] == len(found)
     )
     return [] if holds else [f"{name}: {entry}, its decodes give {middle}"]
@@ -199,9 +213,92 @@ def times_of(records, threads, machine):
     return found
 
 
+def turns(records, experiment, above, below, threads, column, in_state):
+    """[(at, above / below)] of each sitting's rounds that both rows were in, in a state and kept; of rows with a line each."""
+
+    def lines(closing):
+        mine = {}
+        for d in evidence.decodes_of(closing):
+            if d.values["kept"] and d.read and in_state(d):
+                mine.setdefault((d.group, d.round), []).append(d)
+        return mine
+
+    found = []
+    others = {c["sitting"]: c for c in states.closings(records, experiment, below, threads)}
+    for closing in states.closings(records, experiment, above, threads):
+        ours, theirs = lines(closing), lines(others.get(closing["sitting"], {}))
+        if any(len(each) > 1 for side in (ours, theirs) for each in side.values()):
+            return []  # of long tokens a line is a token: which are compared evidence.py says
+        ratios = [
+            (
+                at[0],
+                (ours[at][0].at + theirs[at][0].at) / 2,
+                ours[at][0].values[column] / theirs[at][0].values[column],
+            )
+            for at in ours.keys() & theirs.keys()
+        ]
+        if ratios:
+            found.append(sorted(ratios))
+    long = [ratios for ratios in found if len(ratios) >= states.FEWEST]
+    return long or found
+
+
+def resampled(ratios):
+    """(low, high) of the median of [(group, at, ratio)]: stretches of ten seconds drawn anew, ten times as often as for the
+    figure itself and by other numbers; None of too few stretches to draw from."""
+    stretches, place = [], {}
+    for group, at, ratio in ratios:
+        key = (group, int((at - place.setdefault(group, at)) // evidence.BLOCK_SECONDS))
+        if not stretches or stretches[-1][0] != key:
+            stretches.append((key, []))
+        stretches[-1][1].append(ratio)
+    count = len(stretches)
+    if count < 2 * evidence.FEWEST_RESAMPLED:
+        return None
+    draw = random.Random(count)
+    middles = sorted(
+        statistics.median([v for _, each in draw.choices(stretches, k=count) for v in each])
+        for _ in range(DRAWS)
+    )
+    return middles[round(0.025 * DRAWS)], middles[round(0.975 * DRAWS) - 1]
+
+
+def of_speedup(name, each, entry):
+    """[finding] on a speed-up that no library divides, or none; each: a sitting's rounds."""
+    middle = statistics.median([statistics.median([r for *_, r in ratios]) for ratios in each])
+    low, high = ends_of(entry)
+    if differ(middle, entry["value"]) or not low <= middle <= high:
+        return [f"{name}: {entry}, its rounds give {middle}"]
+    known = [ends for ratios in each if (ends := resampled(ratios))]
+    if len(known) == len(each):
+        ends = (min(one[0] for one in known), max(one[1] for one in known))
+        room = LOOSE * (ends[1] - ends[0]) + ROOM * middle
+        if low > ends[0] + room or high < ends[1] - room:
+            return [f"{name}: {entry}, resampling its rounds gives {ends}"]
+    return []
+
+
+def speedups_of(records, threads, machine):
+    """{id without prefix: rounds of each sitting} of every speed-up over our own dense row that took turns with it."""
+    found = {}
+    for state in machine.centres:
+
+        def in_state(decode, state=state):
+            return machine.of(decode) == state
+
+        for about in records.of(tables.decode.is_table):
+            for row in records.rows(about.name):
+                base = tables.decode.against(records, about.name, row, threads)
+                for kind in states.KINDS if row != base else ():
+                    each = turns(records, about.name, base, row, threads, f"{kind}_ms", in_state)
+                    if each:
+                        found[f"{about.id}.{row}.{kind}_speedup{SUFFIX[state]}"] = each
+    return found
+
+
 def of_summary(records, summary):
-    """Findings on the times of summary.json, made again here from the decodes alone; how many they are."""
-    found, checked = [], 0
+    """Findings on the figures of summary.json, made again here from the decodes alone; how many times and speed-ups they are."""
+    found, checked, ratios = [], 0, 0
     for threads, prefix in ((records.all_threads(), ""), (1, "threads1.")):
         machine = states.of_machine(records, threads)
         if machine is None:
@@ -210,9 +307,15 @@ def of_summary(records, summary):
             entry = summary.get(prefix + name)
             checked += bool(times and entry)
             found += of_time(prefix + name, times, entry)
+        for name, each in speedups_of(records, threads, machine).items():
+            entry = summary.get(prefix + name)
+            # In a sitting without such rounds the figure is a ratio of medians.
+            if entry and not entry.get("whose") and entry["sittings"] == len(each):
+                ratios += 1
+                found += of_speedup(prefix + name, each, entry)
     if json.loads(json.dumps(summarise.summary(records))) != summary:
         found.append("summary.json is not what plots/summarise.py makes of these records")
-    return found, checked
+    return found, checked, ratios
 
 
 def main():
@@ -227,7 +330,7 @@ def main():
         sys.exit(f"{path} does not exist; ./run_all.sh --publish makes it")
     records = rec.Records(arguments.folder)
     summary = json.loads(path.read_text(encoding="utf-8"))
-    on_summary, checked = of_summary(records, summary)
+    on_summary, checked, ratios = of_summary(records, summary)
     found = (
         of_sittings(arguments.folder, arguments.least)
         + of_headline(summary, arguments.least)
@@ -238,8 +341,8 @@ def main():
     for finding in found:
         print(finding)
     print(
-        f"{len(records.sittings)} sittings, {len(records.places())} rows, {checked} times of the summary: "
-        + (f"{len(found)} findings" if found else "nothing found")
+        f"{len(records.sittings)} sittings, {len(records.places())} rows, {checked} times and {ratios} speed-ups "
+        "of the summary: " + (f"{len(found)} findings" if found else "nothing found")
     )
     sys.exit(bool(found))
 

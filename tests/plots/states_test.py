@@ -16,6 +16,7 @@ sys.path[:0] = [
     str(pathlib.Path(__file__).resolve().parent),
 ]
 import chart  # noqa: E402
+import check_published  # noqa: E402
 import decode  # noqa: E402
 import draw  # noqa: E402
 import evidence  # noqa: E402
@@ -339,7 +340,26 @@ class Sittings(WithFolder):
     def test_the_checker_passes_what_holds(self):
         code, said = self.check()
         self.assertEqual(code, 0, said)
-        self.assertIn("3 sittings, 2 rows, 8 times of the summary: nothing found", said)
+        self.assertIn(
+            "3 sittings, 2 rows, 8 times and 4 speed-ups of the summary: nothing found", said
+        )
+
+    def test_the_checker_resamples_speed_ups_by_itself(self):
+        draw = random.Random(3)
+        ratios = [("turns", 2.0 * n, 5 * (1 + 0.2 * draw.gauss(0, 1))) for n in range(200)]
+        blocks = evidence.blocks_of([(at, ratio) for _, at, ratio in ratios])
+        value, low, high, *_ = evidence.interval(blocks)
+        entry = {"value": value, "low": low, "high": high}
+        self.assertEqual(check_published.of_speedup("x", [ratios], entry), [])
+        half = (high - low) / 2
+        for wrong in (
+            {"low": value - 0.2 * half, "high": value + 0.2 * half},
+            {"value": value * 1.001},
+            {"low": value * 1.0001, "high": value * 2},
+        ):
+            self.assertTrue(check_published.of_speedup("x", [ratios], entry | wrong), wrong)
+        none = {"value": value, "low": None, "high": None}
+        self.assertEqual(check_published.of_speedup("x", [ratios], none), [])
 
     def test_sweeps_alone_have_no_headline_to_stand_behind(self):
         for number in (1, 2, 3):
@@ -364,6 +384,12 @@ class Sittings(WithFolder):
         summary["table1.800m.ff_qkv.block_ms"]["value"] *= 0.99
         path.write_text(json.dumps(summary))
         self.assertIn("table1.800m.ff_qkv.block_ms", self.checked()[1])
+        name = "table1.800m.ff_qkv.block_speedup"
+        self.check()
+        summary = json.loads(path.read_text())
+        summary[name]["value"] *= 1.001
+        path.write_text(json.dumps(summary))
+        self.assertIn(f"{name}: ", self.checked()[1])
         edited = next(self.folder.glob("sittings/*/*.jsonl"))
         edited.write_text(edited.read_text().replace('"value": 2.0', '"value": 1.0', 1))
         self.assertIn("its decodes give", self.check()[1])
