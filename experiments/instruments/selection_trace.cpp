@@ -127,10 +127,14 @@ void SelectionReplay::begin(std::uint64_t number, std::int64_t length) {
                     " are to be decoded; name a trace of longer ones");
   }
   Rng rng(kReplaySeed, number);
+  const std::int64_t stretches = trace_.positions / length, left = trace_.positions % length;
   at_.resize(std::size_t(tokens_ * std::int64_t(blocks_.size()) * copies_));
   for (Place& place : at_) {
     place.example = std::int64_t(rng.below(std::uint32_t(trace_.examples)));
-    place.position = std::int64_t(rng.below(std::uint32_t(trace_.positions - length + 1)));
+    // By stretches that do not overlap: of starts anywhere, most would hold the middle and few an
+    // end.
+    place.position = length * std::int64_t(rng.below(std::uint32_t(stretches))) +
+                     std::int64_t(rng.below(std::uint32_t(left + 1)));
   }
 }
 

@@ -19,6 +19,8 @@ NEURONS = 128  # d_ff / N where N stands for the paper's 64 (4096 / 64 there)
 YARDSTICK = (
     "iso_read_ff"  # what a loss is a share of: a dense feed-forward with as few weights read
 )
+# Share of steps in which a model knows no more than how often tokens come: above, a row's nats are those of its start.
+PLATEAU, LONG_PLATEAU = "plateau_share", 0.1
 ONE_RATE = "decides nothing (one learning rate for all)"
 HARD = "{}_hard"  # a row with hard_probability = 1, as the controls below have it
 REGIMES = "`{}` selects hard in every step of training, `{}` in the released code's share of them"
@@ -404,6 +406,11 @@ def evidence(experiment, claim, one, decides):
             f"over text{ends(text.value)} ({text.stretches} stretches, {count(text.tokens)} tokens)"
         )
     parts += [contrasts.seeds_text(value.seeds), one.wanted() if decides else "", claim.note]
+    parts += [
+        f"`{row}` spends {share.value:.0%} of its steps on the plateau"
+        for row in claim.weights
+        if (share := experiment.result(row, PLATEAU)) and share.value > LONG_PLATEAU
+    ]
     if decides and one.sign == (-1 if claim.is_above else 1):
         parts += [selections(experiment, row) for row in claim.weights]
     return [part for part in parts if part]

@@ -14,6 +14,7 @@ import training_curves
 from report import count, ends, header, line, nats, not_begun, percent
 from section import Section, of
 from sections import curve_verdicts, curves, rates
+from sections.curve_verdicts import PLATEAU
 from values import Value, combine
 
 # Figure 1 at one budget: the millions of tokens that end the name (1m5: 1.5), or all of the text.
@@ -22,7 +23,6 @@ BUDGETS = ("fig1_1m5", "fig1_5m", "fig1_16m")  # that there are configs of
 FIGURE = "gap_by_budget"
 FARTHEST = 15  # powers of ten of tokens; more of them is as good as never
 BELOW, ABOVE = "enough", "not enough"
-PLATEAU = "plateau_share"  # of its steps, whose loss was above the unigram entropy
 # What the report has over the budget: words, ending of the id.
 OVER_BUDGETS = (
     ("gap to `{}`", "gap"),

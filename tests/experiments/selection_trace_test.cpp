@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <map>
+#include <string>
+#include <vector>
 
 #include "kernels/check.h"
 #include "kernels/random.h"
@@ -106,6 +109,57 @@ TEST(SelectionReplay, WiderModelsUseOptionsAndUseThemAgainAsTheTraceDoes) {
       for (std::size_t i = 0; i < 8; ++i) EXPECT_NEAR(ours[i], theirs[i], 0.08) << place;
     }
   }
+}
+
+/// Shares of a trace's options, (blocks, places, options); a replay's places beyond `places` count
+/// as those that they repeat.
+std::vector<double> use_of(const SelectionTrace& trace, std::int64_t places) {
+  const std::int64_t options = trace.choices.options;
+  std::vector<double> shares(std::size_t(trace.blocks * places * options));
+  const double part = double(places) / double(trace.size() / trace.blocks);
+  for (std::int64_t e = 0; e < trace.examples; ++e) {
+    for (std::int64_t t = 0; t < trace.positions; ++t) {
+      for (std::int64_t block = 0; block < trace.blocks; ++block) {
+        for (std::int64_t place = 0; place < trace.choices.count; ++place) {
+          const std::int64_t at = (block * places + place % places) * options;
+          shares[std::size_t(at + trace.at(e, t, block, place))] += part;
+        }
+      }
+    }
+  }
+  return shares;
+}
+
+/// What trained models chose (results/published/traces), replayed by models eight times as wide as
+/// timed tables do.
+TEST(SelectionReplay, OfTrainedModelsIsWithinTwoPercentOfTheirTraces) {
+  int traces = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(
+           std::string(SOURCE_DIR) + "/results/published/traces/frontier")) {
+    const std::string row = entry.path().stem().stem().string();
+    SCOPED_TRACE(entry.path().filename());
+    const std::int64_t options = row.starts_with("ff_n") ? std::stoll(row.substr(4)) : 16;
+    const SelectionTrace trace = read_trace(entry.path().string(), options);
+    const std::int64_t places = trace.choices.count;
+    const Choices wide{8 * places, options};
+    SelectionReplay replay(trace, std::vector<Choices>(std::size_t(trace.blocks), wide), 1);
+    const SelectionTrace found = replayed(replay, places == 1 ? 1600 : 100, 48, trace.blocks, wide);
+    // Pairs of tokens that a stretch holds; those that its ends part are in no replay.
+    SelectionTrace stretches = trace;
+    ASSERT_EQ(trace.positions, 96);
+    stretches.examples *= 2, stretches.positions /= 2;
+    auto expected = counts_of(stretches), counts = counts_of(found);
+    for (const std::string lag : {"1", "2", "4", "8", "16"}) {
+      const std::string name = "selection_reuse_" + lag;
+      EXPECT_NEAR(counts.at(name) / expected.at(name), 1, 0.02) << name;
+    }
+    const std::vector<double> ours = use_of(found, places), theirs = use_of(trace, places);
+    double apart = 0;
+    for (std::size_t i = 0; i < ours.size(); ++i) apart += std::abs(ours[i] - theirs[i]) / 2;
+    EXPECT_LE(apart / double(trace.blocks * places), 0.02);
+    ++traces;
+  }
+  EXPECT_GE(traces, 10);
 }
 
 TEST(SelectionReplay, StretchesAndSequencesGoThroughExamplesOfTheirOwn) {

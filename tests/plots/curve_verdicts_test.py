@@ -312,6 +312,19 @@ class Figure5Test(Verdicts):
         # A better one found afterwards, qkv_mult_conv_s4, does not stand in for it.
         self.assertEqual(self.verdict(items, "better than `qkv_low_rank`"), "not reproduced")
 
+    def test_a_row_that_hardly_left_the_plateau_says_so(self):
+        items = of("fig5_small", qkv_mult_conv=1.62, qkv_conv=1.7)
+        for share, is_said in ((0.28, True), (0.05, False)):
+            more = [
+                dict(r, metric="plateau_share", value=share, key=r["key"])
+                for r in items
+                if (r["row"], r["metric"]) == ("qkv_conv", "log_perplexity")
+            ]
+            evidence = self.line(items + more, "better than `qkv_conv`").evidence
+            self.assertEqual(
+                "`qkv_conv` spends 28% of its steps on the plateau" in evidence, is_said
+            )
+
     def test_multiplication_alone_improves(self):
         for final, verdict in ((1.5, "reproduced"), (1.7, "not reproduced")):
             items = of("fig5_small", qkv_mult=final)
