@@ -52,9 +52,9 @@ class SelectionReplay {
   /// blocks: what they choose, of a model for decoding `tokens` sequences. Throws UserError if one
   /// chooses among others than the trace.
   SelectionReplay(SelectionTrace trace, std::vector<Choices> blocks, int tokens);
-  /// Goes on at other places of the trace, where stretches of `length` tokens begin that hold all of
-  /// an example equally often; number: of the sequences, each draws others. Throws UserError if no
-  /// example is so long.
+  /// Goes on at other places of the trace, where stretches of `length` tokens begin that hold all
+  /// of an example equally often; number: of the sequences, each draws others. Throws UserError if
+  /// no example is so long.
   void begin(std::uint64_t number, std::int64_t length);
   /// Of the next token of each sequence, as Decoder::replay takes it.
   std::vector<std::vector<std::int32_t>> next();
