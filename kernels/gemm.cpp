@@ -16,7 +16,7 @@ const std::vector<Gemm>& gemms() {
 }
 
 const Gemm& find_gemm(const std::string& name) {
-  // libraries() begins with the one that every build has, and ends with what training likes best.
+  // The last of libraries(): onednn, else openblas, else eigen.
   if (name == "auto") return gemms().back();
   std::string known = "auto";
   for (const Gemm& gemm : gemms()) {

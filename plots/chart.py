@@ -225,8 +225,10 @@ def label_points(axes, points, size=6):
 
     To be called when the axes have their scales and limits.
     """
+    explain_statuses(axes.figure)  # the line below the figure takes room
     axes.figure.draw_without_rendering()
-    taken = [_around(axes.transData.transform((x, y)), 4) for x, y, _ in points]
+    half = RING["markersize"] / 2 * axes.figure.dpi / 72
+    taken = [_around(axes.transData.transform((x, y)), half) for x, y, _ in points]
     for x, y, name in points:
         text = axes.annotate(
             name,

@@ -221,7 +221,7 @@ GOALS = (
         SD,
     ),
     Goal(
-        "claims of Figures 3, 5, 7, experts and Table 8 that seeds leave undecided",
+        "claims of Figures 3, 5, 7, experts and Table 8 without a decision",
         "<=",
         3,
         ("quality.claims.undecided",),
@@ -339,7 +339,7 @@ def verdict(goal, value):
     if value is None:
         return "not measured"
     if not math.isfinite(value.high - value.low):
-        return "undecided, one seed" if value.seeds == 1 else "undecided, one decode"
+        return "undecided, one seed" if value.seeds == 1 else "undecided, no interval"
     if goal.part:
         of_part = part(goal, value)
         return "met" if of_part.value <= goal.bar else "missed"
@@ -354,9 +354,14 @@ def verdict(goal, value):
     return ("met" if met else "missed") + (" but untrusted" if value.status == "untrusted" else "")
 
 
+def has_part(goal, value):
+    """Whether the goal is about a part of the figure, and the figure has it."""
+    return bool(goal.part) and math.isfinite(value.high - value.low)
+
+
 def part(goal, value):
     """The number that a goal is about, as a Value without an interval; the value itself of most."""
-    if not goal.part or not math.isfinite(value.high - value.low):
+    if not has_part(goal, value):
         return value
     number = value.sd if goal.part == SD else (value.high - value.low) / 2
     return value._replace(value=number, low=number, high=number)
@@ -386,17 +391,17 @@ def unit_text(unit):
 
 
 def reach(goal, name, found):
-    """How far the machine's limits let a speed-up go, and whether that is too little for the goal; empty of other figures."""
+    """What a speed-up would be, were its row at its floor and the dense one as it is, and whether that is too little for
+    the goal; empty of other figures."""
     row, _, ending = name.rpartition(".")
     kind = ending.removesuffix("_speedup")
-    phases = found.get(f"{row}.{'token_' * (kind == 'token')}roofline_limit")
-    share = found.get(f"{row}.{kind}_overlap_share")
-    if kind == ending or not phases or not share:
+    shares = [found.get(f"{row}.{kind}_{which}efficiency") for which in ("", "overlap_")]
+    if kind == ending or not all(shares):
         return ""
-    most = found[name].value / share.value
+    phases, most = (found[name].value / share.value for share in shares)
     return (
-        f"limits allow {number(phases.value)}× phase by phase and {number(most)}× overlapped"
-        + ": **out of reach here**" * (max(most, phases.value) < goal.bar)
+        f"at its floor it would be {number(phases)}×, overlapped {number(most)}×"
+        + ": **out of reach here**" * (max(most, phases) < goal.bar)
     )
 
 
@@ -459,7 +464,7 @@ def write(report):
                 goal.words if goal is not before else "",
                 f"`{name}`",
                 shown(report, name, part(goal, value))
-                + (f" ({goal.part} of {value.value:.4g})" if goal.part else ""),
+                + (f" ({goal.part} of {value.value:.4g})" if has_part(goal, value) else ""),
                 wanted(goal, value.unit),
                 f"**{text}**",
                 *([in_slow_memory(report, goal, slow.get(name))] if slow else []),

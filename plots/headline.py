@@ -73,7 +73,7 @@ ROWS = (
 MARKS = {1: "¹", 2: "²"}  # of how few sittings a figure is
 STATUS_MARKS = {"untrusted": "†", "extrapolated": "‡", "scaled_down": "‡"}
 STATUS_WORDS = {
-    "†": "untrusted, not to be quoted: uncertain by over 5 %, or faster than its measured limit",
+    "†": "untrusted: uncertain by over 5 %, of under six rounds, or faster than its measured limit",
     "‡": "extrapolated from the blocks that memory held",
 }
 
@@ -170,7 +170,8 @@ def table(found, is_brief=False):
             ]
             cells.append("" if row.is_dense else factor(getattr(theirs, ending)))
         cells += [
-            "" if row.is_dense else cell(get("share_of_roofline", suffix)) for suffix in states
+            "" if row.is_dense else cell(get("share_of_roofline", suffix), most=most)
+            for suffix in states
         ]
         lines.append(line(*cells))
     return [*header(*names, are_numbers=False), *lines] if lines else []
@@ -199,7 +200,7 @@ def legend(found):
         )
     marks = meaning([*table(found), *table(of_one_thread(found), is_brief=True)])
     if marks:
-        said.append(f"{marks[0].upper()}{marks[1:]}.")
+        said.append(f"{marks}.")
     said.append(
         "*Share of roofline*: the block's speed-up as a share of what this machine's limits would allow."
     )

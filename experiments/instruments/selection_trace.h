@@ -53,8 +53,8 @@ class SelectionReplay {
   /// chooses among others than the trace.
   SelectionReplay(SelectionTrace trace, std::vector<Choices> blocks, int tokens);
   /// Goes on at other places of the trace, where stretches of `length` tokens begin that hold all
-  /// of an example equally often; number: of the sequences, each draws others. Throws UserError if
-  /// no example is so long.
+  /// of an example about equally often; number: of the sequences, each draws others. Throws
+  /// UserError if no example is so long.
   void begin(std::uint64_t number, std::int64_t length);
   /// Of the next token of each sequence, as Decoder::replay takes it.
   std::vector<std::vector<std::int32_t>> next();

@@ -322,14 +322,16 @@ def has_one_rate(experiment):
     return len(known) > 1 and len(set(known)) == 1
 
 
-def judged(records):
-    """[Verdict]: what the paper says of perplexity, and what these curves say.
+def judged(records, figures=()):
+    """[Verdict]: what the paper says of perplexity, and what these curves say; of some figures, or all.
 
     Of experiments whose rows name what they are judged by, quality.py has them.
     """
     known = training_curves.experiments(records)
     lines = []
     for figure, needed, claims_of in FIGURES:
+        if figures and figure not in figures:
+            continue
         own = [e for e in sizes(known, figure) if not contrasts.named(e)]
         experiments = at_frontier(known, figure, needed) or own
         if experiments:
@@ -383,7 +385,7 @@ def _lines(figure, known, claims_of):
         if one.contrast.value:
             verdict = claim.verdict(one) if decides else ONE_RATE
         words, value = f"{claim.words} ({experiment.id})", one.contrast.value
-        lines.append(Verdict(words, verdict, "; ".join(parts), value=decides and value or None))
+        lines.append(Verdict(words, verdict, "; ".join(parts), value=value))
     return lines
 
 

@@ -95,6 +95,7 @@ def larger_budgets(records, experiment, curves):
         budget
         for budget in quality.by_budget(records)
         if budget.tokens(budget.baseline) > tokens
+        and (budget.data, budget.baseline) == (curves.data, curves.baseline)
         and sum(budget.gap(row) is not None for row in rows_of(records, experiment)) > 1
     ]
 

@@ -131,7 +131,7 @@ def write(report, _own):
         "One encoder-decoder, pre-trained by each objective at equal tokens (source and target positions), then "
         f"fine-tuned at equal steps on QQP and on SumPubMed; `{CONTROL}` was fine-tuned from weights as they were drawn. "
         "Nats a token are of each row's own task on held-out text, and not to be compared among tasks. QQP: percent of "
-        "validation rows whose likeliest answer is right, its 95 % interval a bootstrap over seeds and test rows; the "
+        "validation rows whose likeliest answer is right, its 95 % interval the wider of a bootstrap over seeds and test rows and Student's over seeds; the "
         f"difference from `{CONTROL}` is taken seed by seed and row by row. Seeds order the training rows; every "
         "objective was pre-trained once, so that no interval is about another pre-training, and none is corrected for "
         "how many rows there are. ROUGE, in points of 100, has the scorer's interval over documents.",

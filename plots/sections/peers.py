@@ -1,5 +1,7 @@
 """Blocks of other libraries and frameworks beside ours, each state of memory by itself."""
 
+import math
+
 import decode
 import evidence
 import records as rec
@@ -124,7 +126,8 @@ def fastest(records, shape, weight_type, threads):
     if not found:
         return None
     least = min(found, key=lambda value: value.value)
-    return least._replace(low=min(value.low for value in found))
+    lows = [value.low for value in found if math.isfinite(value.low)]  # of one round there is none
+    return least._replace(low=min(lows)) if math.isfinite(least.low) else least
 
 
 def numbers_at(records, _own, threads):
@@ -229,16 +232,19 @@ def fastest_words(records, threads):
             if not decode.counts(records, theirs):
                 out.append(text)
             elif decode.is_near_floor(records, theirs):
-                near.append(text)
+                at = (theirs["experiment"], theirs["row"], theirs["threads"], "block_efficiency")
+                share = records.get(*at)["value"]
+                near.append(f"{text} in {1 / share:.1%} of its floor")
     words = [f"The fastest of other libraries: {'; '.join(said)}."] if said else []
     if near:
         words.append(
-            "Faster than our fastest read of memory allows, by less than a tenth, so that floors and efficiencies of "
-            f"this machine are that much too high: {'; '.join(near)}."
+            "Faster than our fastest read of memory allows, by less than a tenth, so that floors here are that much too "
+            f"long and efficiencies too high: {'; '.join(near)}."
         )
     if out:
         words.append(
-            f"Faster by more than a tenth than the machine's limits allow, so not counted and dividing nothing: {'; '.join(out)}."
+            "Faster by more than a tenth than the machine's limits allow, or doubted by what measured it, so not counted and "
+            f"dividing nothing: {'; '.join(out)}."
         )
     return " ".join(words)
 

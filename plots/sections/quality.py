@@ -78,9 +78,7 @@ def row_figures(experiment, row):
 
 
 def numbers(records, _own):
-    claims = curve_verdicts.judged(records)
-    undecided = [claim for claim in claims if claim.verdict.startswith(contrasts.UNDECIDED)]
-    return counted(claims, undecided) | {
+    return undecided(curve_verdicts.judged(records, curve_verdicts.OF_FRONTIER)) | {
         f"quality.{experiment.name}.{row}.{ending}": value
         for experiment in experiments(records)
         for row in experiment.rows
@@ -88,12 +86,13 @@ def numbers(records, _own):
     }
 
 
-def counted(claims, undecided):
-    """{id: Value} of how many claims seeds leave undecided; empty without claims that they could decide."""
+def undecided(claims):
+    """{id: Value} of how many claims have no decision, for want of seeds, of rates, or of a contrast that is large enough."""
     inputs = [claim.value for claim in claims if claim.value]
     if not inputs:
         return {}
-    number = float(len(undecided))
+    decided = ("reproduced", "not reproduced")
+    number = float(sum(not claim.verdict.startswith(decided) for claim in claims))
     return {"quality.claims.undecided": combine(number, "1", number, number, inputs)}
 
 

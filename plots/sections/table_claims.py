@@ -10,6 +10,7 @@ from values import ratio
 
 LITTLE = 0.1  # a token's time changes little up to this share
 ONE_DECODE = "no verdict: one decode"
+NO_INTERVAL = "no verdict: no interval"  # of one round, or down to 0
 
 
 class Verdicts:
@@ -24,9 +25,10 @@ class Verdicts:
     def add(self, claim, verdict, evidence, *figures):
         """figures: Values that the verdict stands on; it is as certain as the least certain of them."""
         doubtful = [figure for figure in figures if figure.status == "untrusted"]
-        # High as low of records without samples, infinite of one round.
-        if any(not 0 < figure.high - figure.low < math.inf for figure in doubtful):
+        if any(figure.low == figure.high for figure in doubtful):
             verdict = ONE_DECODE
+        elif not all(math.isfinite(figure.high - figure.low) for figure in figures):
+            verdict = NO_INTERVAL
         elif doubtful:
             verdict += " but untrusted"
         self.lines.append(Verdict(claim, verdict, evidence))

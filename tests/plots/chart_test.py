@@ -29,10 +29,13 @@ class ChartTest(unittest.TestCase):
         figure, (axes,) = chart.new(2.8)
         points = [(0.4 + 0.03 * n, 0.5 + 0.04 * (n % 3), f"row_{n}") for n in range(9)]
         points.append((1.0, 1.0, "at_the_very_edge"))
-        axes.plot(*zip(*((x, y) for x, y, _ in points)), "o")
+        for x, y, _ in points:
+            axes.plot(x, y, label="_ringed untrusted", **chart.RING)
         axes.set_xlim(0, 1)
         axes.set_ylim(0, 1)
         chart.label_points(axes, points)
+        chart.explain_statuses(figure)
+        figure.draw_without_rendering()
         boxes = [chart.extent(text) for text in axes.texts]
         self.assertEqual([text.get_text() for text in axes.texts], [name for *_, name in points])
         for one, other in itertools.combinations(boxes, 2):

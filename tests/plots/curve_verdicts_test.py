@@ -10,7 +10,7 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1] / "plots")]
 
 import curves_test as made_up  # noqa: E402
 from curves_test import FIGURE1, curve, failed, record  # noqa: E402
-from sections import curve_verdicts  # noqa: E402
+from sections import curve_verdicts, quality  # noqa: E402
 
 SEEDS = (1, 2, 3, 4, 5)
 
@@ -404,6 +404,16 @@ class SizesTest(Verdicts):
         other_text = [dict(r, config={**r["config"], "data": "other"}) for r in larger]
         other = frontier + sized(other_text, 3333, id="fig1.5m")
         self.assertEqual(self.verdict(other, close), "reproduced")
+
+    def test_claims_without_a_decision_are_counted_whatever_for(self):
+        finals = {"qkv_mult": 1.7, "qkv_mult_conv": 1.62, "qkv_conv": 1.9}
+        for seeds, undecided in ((SEEDS, 0), (SEEDS[:1], 3)):
+            items = of("fig5_small", seeds=seeds, iso_read_ff=1.9, **finals)
+            claims = curve_verdicts.judged(self.load(items), curve_verdicts.OF_FRONTIER)
+            self.assertEqual(len(claims), 3)
+            (value,) = quality.undecided(claims).values()
+            self.assertEqual(value.value, undecided)
+        self.assertEqual(quality.undecided([]), {})
 
     def test_the_figure_of_curves_test_has_three_seeds(self):
         lines = self.lines(FIGURE1)

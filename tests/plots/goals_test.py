@@ -59,18 +59,18 @@ class GoalsTest(WithFolder):
         def value(number):
             return values.Value(number, "x", number, number, "ok", "c")
 
-        found = {"r.block_speedup": value(20), "r.roofline_limit": value(25)}
-        found["r.block_overlap_share"] = value(0.5)
+        found = {"r.block_speedup": value(20), "r.block_efficiency": value(0.8)}
+        found["r.block_overlap_efficiency"] = value(0.5)
         for bar, is_out in ((39, False), (41, True)):
             words = goals.reach(goals.Goal("", ">=", bar, ()), "r.block_speedup", found)
-            self.assertIn("25.0× phase by phase and 40.0× overlapped", words)
+            self.assertIn("at its floor it would be 25.0×, overlapped 40.0×", words)
             self.assertEqual("out of reach" in words, is_out)
         self.assertEqual(goals.reach(goals.Goal("", ">=", 1, ()), "r.token_ms", found), "")
 
     def test_what_has_no_interval_is_undecided(self):
         goal = goals.Goal("", ">=", 0.97, ())
         one = values.Value(1.07, "x", -math.inf, math.inf, "untrusted", "c")
-        self.assertEqual(goals.verdict(goal, one), "undecided, one decode")
+        self.assertEqual(goals.verdict(goal, one), "undecided, no interval")
         self.assertEqual(goals.verdict(goal, one._replace(seeds=1)), "undecided, one seed")
 
     def test_a_verdict_is_to_be_one(self):

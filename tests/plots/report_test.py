@@ -300,7 +300,7 @@ class HeadlineTest(unittest.TestCase):
         self.assertIn("‡ extrapolated", legend)
         self.assertNotIn("†", legend)
         found["table1.17b.ff_qkv_cross.token_speedup"] = value(9, "untrusted")
-        self.assertIn("† untrusted, not to be quoted", headline.legend(found).lower())
+        self.assertIn("† untrusted: uncertain", headline.legend(found).lower())
 
     def test_each_state_has_a_limit_of_its_own(self):
         def value(number, state):
