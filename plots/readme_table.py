@@ -33,7 +33,10 @@ def table(summary, link):
     lines = headline.table(found, is_brief=True)
     said = [headline.of_fewer(found), headline.whose_dense(found)]
     marks = headline.meaning([*lines, *said])
-    said = [f"Share of roofline: of the speed-up that limits allow. {marks}." if marks else "", *said]
+    said = [
+        f"Share of roofline: of the speed-up that limits allow. {marks}." if marks else "",
+        *said,
+    ]
     return "\n".join(
         [
             *lines,

@@ -211,6 +211,7 @@ def against(records, one, everywhere):
         f"*{other.text}* at {count(other.experiment.tokens(named.row))} tokens"
         for other in everywhere
         if is_other_budget(other.experiment, experiment)
+        and other.judged.contrast.seeds > 1
         and other.named.name == named.name
         and other.judged.sign != one.judged.sign
     ]
@@ -249,6 +250,7 @@ class Trend(NamedTuple):
     slope: Value | None  # nats a tenfold of tokens: of each seed's own line; None of one budget
     center: float  # mean log10 tokens
     level: Value | None  # mean contrast, there
+    budgets: int = 0  # that the line goes through
 
     def at(self, tokens):
         return self.level.value + self.slope.value * (math.log10(tokens) - self.center)
@@ -262,7 +264,7 @@ class Trend(NamedTuple):
             return "not extrapolated: no two budgets with the same seeds"
         if not math.isfinite(self.slope.low):
             return "not extrapolated: one seed"
-        if len(self.points) == 2:  # any two lie on a line
+        if self.budgets == 2:  # any two lie on a line
             rises = self.slope.low >= 0
             return "rises between these two" if rises else "two budgets: no extrapolation"
         if self.slope.low >= 0:
@@ -296,7 +298,13 @@ def trends(budgets):
             if (value := row_figures(experiment, row).get("contrast"))
         ]
         if each:
-            found.append(Trend(row, [(v.tokens, v) for _, v in each], *_line(row, each)))
+            sure = [
+                (e, v) for e, v in each if v.seeds > 1
+            ]  # one seed is a point, but bends no line
+            line_of = sure if len(sure) > 1 else each
+            found.append(
+                Trend(row, [(v.tokens, v) for _, v in each], *_line(row, line_of), len(line_of))
+            )
     return found
 
 

@@ -171,6 +171,17 @@ class QualityTest(made_up.WithCurves):
         )
         self.assertIn("| **not enough** |", own)
 
+    def test_a_budget_of_one_seed_is_a_point_and_bends_no_line(self):
+        two = trained("fig1_1m5") + trained("fig1_5m")
+        before = {t.row: t.slope for t in quality.trends(quality.by_budget(self.load(two)))}
+        more = two + trained("fig1", seeds=(1,), ff_n16=3.9)
+        records = self.load(more)
+        for trend in quality.trends(quality.by_budget(records)):
+            self.assertEqual(len(trend.points), 3)
+            self.assertEqual(trend.slope, before[trend.row])
+        text = self.report(more)
+        self.assertNotIn("*one seed: no verdict* at", text)
+
     def test_contrasts_that_are_planned_count_before_they_are_trained(self):
         rows = [":".join((row, *JUDGED.get(row, {}).values())) for row in NATS]
         later = [f"later{n}:dense:iso_read_ff" for n in range(400)]
