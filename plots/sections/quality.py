@@ -250,7 +250,7 @@ class Trend(NamedTuple):
     slope: Value | None  # nats a tenfold of tokens: of each seed's own line; None of one budget
     center: float  # mean log10 tokens
     level: Value | None  # mean contrast, there
-    budgets: int = 0  # that the line goes through
+    fitted: tuple = ()  # tokens of the budgets that the line goes through
 
     def at(self, tokens):
         return self.level.value + self.slope.value * (math.log10(tokens) - self.center)
@@ -264,7 +264,7 @@ class Trend(NamedTuple):
             return "not extrapolated: no two budgets with the same seeds"
         if not math.isfinite(self.slope.low):
             return "not extrapolated: one seed"
-        if self.budgets == 2:  # any two lie on a line
+        if len(self.fitted) == 2:  # any two lie on a line
             rises = self.slope.low >= 0
             return "rises between these two" if rises else "two budgets: no extrapolation"
         if self.slope.low >= 0:
@@ -303,7 +303,12 @@ def trends(budgets):
             ]  # one seed is a point, but bends no line
             line_of = sure if len(sure) > 1 else each
             found.append(
-                Trend(row, [(v.tokens, v) for _, v in each], *_line(row, line_of), len(line_of))
+                Trend(
+                    row,
+                    [(v.tokens, v) for _, v in each],
+                    *_line(row, line_of),
+                    tuple(v.tokens for _, v in line_of),
+                )
             )
     return found
 
@@ -422,7 +427,7 @@ def draw(records):
         look = {**look_of[trend.row], "linestyle": "none"}
         chart.curve(below, points, capsize=2, **look)
         if trend.slope:
-            span = [trend.points[0][0], trend.points[-1][0]]
+            span = [trend.fitted[0], trend.fitted[-1]]
             line_look = {**look_of[trend.row], "marker": ""}
             below.plot([t / 1e6 for t in span], [trend.at(t) for t in span], **line_look)
     below.axhline(papers_gap(), label=f"the paper's {papers_gap():+.2f}", **chart.LIMIT)
