@@ -9,6 +9,7 @@ from sections import machine
 from values import of_record, setting
 
 NATIVE = {True: "for this machine's instruction set", False: "portable, chosen at run time"}
+MANY_COMMITS = 6
 TITLE = "# Decode time and perplexity: the paper's tables and curves on this machine"
 
 
@@ -27,14 +28,13 @@ def write(report):
     facts |= {
         "measured": _period(dates[0], dates[-1]) if dates else "",
         "sittings": ", ".join(f"{s.name} ({s.kind}, {s.minutes:g} min)" for s in records.sittings),
-        "commit": ", ".join(commits)
-        + ("; not all records come from one commit" if len(commits) > 1 else ""),
+        "commit": _commits_text(commits),
         "memory": _memory(records),
         "its pages": machine.pages(records),
     }
     _facts(report, facts, optional=("sittings", "memory", "its pages"))
     if len(_distinct("cpu", timed)) > 1:
-        report.add("**Records of several machines lie in one folder: do not compare them.**")
+        report.add("**Records of several machines lie in one folder: do not compare their times.**")
     _headline(report)
 
 
@@ -70,17 +70,23 @@ def described(told):
     )
 
 
+def _commits_text(commits):
+    if len(commits) > MANY_COMMITS:
+        return f"{len(commits)} of them; each record names its own"
+    return ", ".join(commits) + "; not all records come from one commit" * (len(commits) > 1)
+
+
 def _headline(report):
+    """The table where decodes were timed, and what should be known before it is quoted; of curves alone what these say."""
     found = summarise.figures(report.records)
-    lines = headline.table(found)
+    lines, said = headline.table(found), headline.sentences(found)
     if lines:
         report.add("## Headline", "", *lines, "", headline.legend(found))
         alone = headline.table(headline.of_one_thread(found), is_brief=True)
         if alone:
             report.add("With one thread:", "", *alone)
-        said = headline.sentences(found)
-        if said:
-            report.add(*(f"- {sentence}" for sentence in said))
+    if said:
+        report.add(*(f"- {sentence}" for sentence in said))
 
 
 def _facts(report, facts, optional):

@@ -89,7 +89,7 @@ def write_claims(report):
     report.add(
         "## What the paper says, and what was found",
         "",
-        f"{len(judged)} claims at {report.records.all_threads()} threads: "
+        f"{len(judged)} claim{'s' * (len(judged) != 1)} at {report.records.all_threads()} threads: "
         + (counted(judged) or "none judged")
         + f". *Reproduced*: the lower end of the interval reaches {claims.CLOSE:.0%} of the paper's "
         f"factor, or the order is the stated one; *exceeded*: it is above {claims.FAR:g} × the factor; "

@@ -7,12 +7,14 @@ import re
 import subprocess
 import sys
 import unittest
+import unittest.mock
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(ROOT / "plots")]
 
 import claims  # noqa: E402
+import first_screen  # noqa: E402
 import headline  # noqa: E402
 import make_report  # noqa: E402
 import report as report_cells  # noqa: E402
@@ -301,6 +303,29 @@ class HeadlineTest(unittest.TestCase):
         self.assertNotIn("†", legend)
         found["table1.17b.ff_qkv_cross.token_speedup"] = value(9, "untrusted")
         self.assertIn("† untrusted: uncertain", headline.legend(found).lower())
+
+    def test_a_folder_of_curves_alone_begins_with_what_they_say(self):
+        def value(number):
+            return values.Value(number, "nats/token", number, number, "ok", "c")
+
+        found = {
+            f"quality.fig1_5m.ff_qkv.{what}": value(0.1)._replace(tokens=5e6, seeds=5)
+            for what in ("gap", "verdict_gap")
+        }
+        report = report_cells.Report(None)
+        with unittest.mock.patch.object(first_screen.summarise, "figures", lambda _: found):
+            first_screen._headline(report)
+        self.assertIn("- Trained with as many parameters on 5 M tokens", report.text())
+        self.assertNotIn("## Headline", report.text())
+
+    def test_many_commits_are_counted(self):
+        few = ["a", "b"]
+        self.assertEqual(
+            first_screen._commits_text(few), "a, b; not all records come from one commit"
+        )
+        self.assertEqual(first_screen._commits_text(few[:1]), "a")
+        many = [str(n) for n in range(30)]
+        self.assertEqual(first_screen._commits_text(many), "30 of them; each record names its own")
 
     def test_each_state_has_a_limit_of_its_own(self):
         def value(number, state):
