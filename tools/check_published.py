@@ -143,6 +143,11 @@ def of_records(records):
     return found
 
 
+def was_in(machine, state):
+    """in_state(decode): whether memory was in a state throughout."""
+    return lambda decode: machine.of(decode) == state
+
+
 def medians(records, experiment, row, threads, column, in_state):
     """Of each sitting with enough kept decodes in a state, of all if none has; in_state(decode) says yes or no."""
     each = [
@@ -186,10 +191,7 @@ def times_of(records, threads, machine):
     """{id without prefix: medians of sittings} of every time that decodes stand behind."""
     found = {}
     for state in machine.centres:
-
-        def in_state(decode, state=state):
-            return machine.of(decode) == state
-
+        in_state = was_in(machine, state)
         for about in records.of(tables.decode.is_table):
             for row in records.rows(about.name):
                 for kind in states.KINDS:
@@ -282,10 +284,7 @@ def speedups_of(records, threads, machine):
     """{id without prefix: rounds of each sitting} of every speed-up over our own dense row that took turns with it."""
     found = {}
     for state in machine.centres:
-
-        def in_state(decode, state=state):
-            return machine.of(decode) == state
-
+        in_state = was_in(machine, state)
         for about in records.of(tables.decode.is_table):
             for row in records.rows(about.name):
                 base = tables.decode.against(records, about.name, row, threads)

@@ -2,12 +2,14 @@
 
 import copy
 import json
+import math
 import pathlib
 import re
 import statistics
 import subprocess
 import sys
 import unittest
+from unittest import mock
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -292,6 +294,23 @@ class PeersTest(WithFolder):
             for path in self.folder.glob("sittings/2026-01-04T0000Z/*"):
                 path.unlink()
             (self.folder / "sittings/2026-01-04T0000Z").rmdir()
+
+    def test_a_library_met_once_takes_no_interval_from_the_fastest(self):
+        def value(middle, half):
+            return values.Value(middle, "x", middle - half, middle + half, "ok", "c")
+
+        pairs = {"mkl": value(0.94, 0.1), "jax": value(1.2, math.inf)}
+        of_pair = [(library, "f32", library, None) for library in pairs]
+        with (
+            mock.patch.object(peers, "dense_pairs", return_value=of_pair),
+            mock.patch.object(peers.decode, "counts", return_value=True),
+            mock.patch.object(peers, "over_ours", lambda _, theirs, __: (None, pairs[theirs])),
+        ):
+            found = peers.fastest(self.load([]), "800m", "f32", 2)
+            self.assertEqual((found.whose, found.low), ("mkl", 0.84))
+            pairs["jax"] = value(0.9, math.inf)
+            found = peers.fastest(self.load([]), "800m", "f32", 2)
+            self.assertEqual((found.whose, found.low), ("jax", -math.inf))
 
     def test_linked_libraries_count_by_rounds(self):
         found = self.libraries(*linked("2026-01-04T0000Z", 4, 0.95))
