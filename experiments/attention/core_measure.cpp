@@ -58,9 +58,12 @@ class Core {
     check_interrupt();
     Pass pass{.gemm = gemm_, .training = training, .seed = model_.seed};
     const Clock::time_point start = Clock::now();
+    // Queries stand for the layer's input where an attention projects some of it by itself.
+    attention_->take_input(m.q, *kept_);
     attention_->forward(pass, m.q, m.k, m.v, mask_, *kept_, m.o);
     if (training) {
       attention_->backward(pass, m.q, m.k, m.v, mask_, *kept_, m.dout, m.dq, m.dk, m.dv);
+      attention_->add_input_gradient(*kept_, m.dq);
     }
     return seconds_since(start);
   }

@@ -314,6 +314,25 @@ def looks_of(curves, rows):
     return {row: look[kind_of(curves, row)] for row in rows}
 
 
+def scatter(axes, found, looks):
+    """[Point] on a log axis of time, doubtful ones ringed, and the steps of the frontier."""
+    best = hull(found)
+    steps = sorted((p.time.value, p.nats.value) for p in found if p.row in best)
+    axes.step(*zip(*steps), where="post", **chart.LIMIT)
+    for point in found:
+        whiskers = chart.bars([point.nats]) if point.nats.seeds >= chart.FEWEST_SEEDS else None
+        look = looks[point.row] | {"linestyle": "none"}
+        axes.errorbar(
+            point.time.value, point.nats.value, whiskers, chart.bars([point.time]), **look
+        )
+    chart.ring(axes, [(p.time.value, p.nats._replace(status=p.time.status)) for p in found])
+    axes.set_xscale("log")
+    times = [p.time.value for p in found]
+    ticks = [digit * 10.0**power for power in range(-4, 5) for digit in (1, 2, 5)]
+    shown = [tick for tick in ticks if min(times) / 2 < tick < max(times) * 2]
+    chart.plain_log(axes.xaxis, shown)
+
+
 def draw(records, experiment):
     """Nats a token over measured ms a token, of two states of memory in the fast one, and the steps of the frontier.
 
@@ -325,28 +344,15 @@ def draw(records, experiment):
     if len(found) < 2:
         raise chart.Missing(f"fewer than two rows of {experiment} have both nats and a time")
     figure, (axes,) = chart.new(2.8)
-    best = hull(found)
-    steps = sorted((p.time.value, p.nats.value) for p in found if p.row in best)
-    axes.step(*zip(*steps), where="post", **chart.LIMIT)
     looks = looks_of(curves, [point.row for point in found])
+    scatter(axes, found, looks)
     for point in found:
-        look = looks[point.row] | {"linestyle": "none"}
-        whiskers = chart.bars([point.nats]) if point.nats.seeds >= chart.FEWEST_SEEDS else None
-        axes.errorbar(
-            point.time.value, point.nats.value, whiskers, chart.bars([point.time]), **look
-        )
         of_seeds = [r["value"] for r in curves.by_seed(point.row, "log_perplexity").values()]
         axes.plot(
             [point.time.value] * len(of_seeds),
             of_seeds,
-            **look | {"markersize": 2, "label": "_of a seed"},
+            **looks[point.row] | {"linestyle": "none", "markersize": 2, "label": "_of a seed"},
         )
-    chart.ring(axes, [(p.time.value, p.nats._replace(status=p.time.status)) for p in found])
-    axes.set_xscale("log")
-    times = [p.time.value for p in found]
-    ticks = [digit * 10.0**power for power in range(-4, 5) for digit in (1, 2, 5)]
-    shown = [tick for tick in ticks if min(times) / 2 < tick < max(times) * 2]
-    chart.plain_log(axes.xaxis, shown)
     axes.set_xlabel(f"measured token, ms (1 thread{states.words_of(records)})")
     axes.set_ylabel("log-perplexity, nats per token")
     kinds = {kind_of(curves, point.row): looks[point.row] for point in found}

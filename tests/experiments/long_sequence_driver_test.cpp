@@ -9,6 +9,7 @@
 #include <map>
 #include <regex>
 #include <set>
+#include <sstream>
 
 #include "experiments/attention/core_measure.h"
 #include "experiments/instruments/memory.h"
@@ -156,6 +157,37 @@ TEST(LongSequenceDriver, EveryAttentionHasItsRowAndCountsItsPairs) {
       EXPECT_EQ(numbers["forward_flops"], 4 * d_head * numbers["pairs"]) << row;
     }
   }
+}
+
+/// What is trained is what is timed: rows of the same names and knobs, one of which projects its
+/// input by itself.
+TEST(LongSequenceDriver, AttentionsOfKnownLogPerplexityAreTimedAsTrained) {
+  const std::string configs = std::string(SOURCE_DIR) + "/experiments/configs/";
+  const auto rows_of = [&configs](const std::string& name) {
+    std::istringstream lines(contents(configs + name));
+    std::vector<std::string> rows;
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with("row = ")) rows.push_back(line);
+    }
+    return rows;
+  };
+  const auto trained = rows_of("training/attention_quality.cfg");
+  EXPECT_GT(trained.size(), 1u);
+  EXPECT_EQ(rows_of("attention/attention_quality_steps.cfg"), trained);
+  EXPECT_EQ(rows_of("attention/attention_quality_decode.cfg"), trained);
+
+  const Folder folder;
+  const Outcome outcome =
+      run_driver("--config '" + configs + "attention/attention_quality_steps.cfg' --results '" +
+                 folder.path() + "' --threads 1 --quick --repeats 1 --lengths 64");
+  EXPECT_EQ(outcome.status, 0) << outcome.text;
+  std::set<std::string> timed;
+  const RecordFile file(folder.path(), "attention_quality_steps");
+  for (const Record& r : file.records()) {
+    EXPECT_EQ(r.status, Status::ok) << r.row << " " << r.metric << ": " << r.note;
+    if (r.metric == "step_ms") timed.insert(r.row);
+  }
+  EXPECT_EQ(timed.size(), trained.size());
 }
 
 TEST(LongSequenceDriver, WhatCannotBeCausalIsRefusedByName) {
