@@ -20,10 +20,9 @@ TIMES = {
 }
 WORDS = (
     "The attentions of `{curves}` ({tokens} tokens, d_model {d_model}, {seeds}), each beside its time in "
-    "the sizes in which it was trained: the core alone, between the projections, of a training step over {length} "
-    "positions and of a token decoded behind {context}, at {threads}. The other layers of a block cost all "
-    "rows the same. *Above*: nats above `{baseline}`'s. *On the frontier*: no other is both faster and better, in "
-    "the means."
+    "the sizes in which it was trained: the core alone, between the projections, of {timed}. The other layers of a "
+    "block cost all rows the same, but for feed-forwards that are smaller where the attention has weights of its "
+    "own. *Above*: nats above `{baseline}`'s. *On the frontier*: no other is both faster and better, in the means."
 )
 
 
@@ -106,9 +105,16 @@ def table(report, studies, curves):
     return lines
 
 
-def longest(records, studies, study):
-    found = times(records, studies[study]) if study in studies else {}
-    return f"{max((length for length, _ in found.values()), default=0):,.0f}"
+def timed_words(records, about):
+    """What the times of an experiment are of."""
+    positions = max((length for length, _ in times(records, about).values()), default=0)
+    threads = attention.threads_of(records, about.name)
+    at = f"{positions:,.0f} positions at {threads} thread{'s' * (threads > 1)}"
+    return (
+        f"a training step over {at}"
+        if about.study == "attention"
+        else f"a token decoded behind {at}"
+    )
 
 
 def write(report, own):
@@ -119,8 +125,6 @@ def write(report, own):
             continue
         base = curves.baseline
         nats = quality.row_figures(curves, base).get("log_perplexity")
-        counts = [attention.threads_of(records, about.name) for about in studies.values()]
-        threads = " and ".join(f"{n} thread{'s' * (n > 1)}" for n in dict.fromkeys(counts))
         report.add(
             "## Attentions: log-perplexity against time",
             "",
@@ -129,9 +133,7 @@ def write(report, own):
                 tokens=tables.count(curves.tokens(base)),
                 d_model=curves.setting(base, "d_model"),
                 seeds="one seed" if not nats or nats.seeds < 2 else f"{nats.seeds} seeds",
-                length=longest(records, studies, "attention"),
-                context=longest(records, studies, "attention_decode"),
-                threads=threads,
+                timed=" and of ".join(timed_words(records, each) for each in studies.values()),
                 baseline=base,
             ),
         )
@@ -157,7 +159,7 @@ def draw(records, studies, identifier):
         base = curves.baseline
         looks = {p.row: chart.DENSE if p.row == base else chart.SPARSE for p in each}
         scatter(axes, each, looks)
-        axes.margins(y=0.12)  # for names below the lowest
+        axes.margins(0.12)  # for names beside the outermost
         axes.set_xlabel(TIMES[study][0])
         axes.set_ylabel("nats per token")
         chart.label_points(axes, [(p.time.value, p.nats.value, p.row) for p in each])

@@ -83,7 +83,10 @@ class AttentionPriceTest(made_up.WithCurves):
 
     def test_the_frontier_is_told_apart_by_what_is_timed(self):
         text = self.text(BOTH + trained())
-        self.assertIn("over 2,048 positions and of a token decoded behind 2,047, at 1 thread", text)
+        self.assertIn(
+            "a training step over 2,048 positions at 1 thread and of a token decoded behind 2,047 positions at 1",
+            text,
+        )
         lines = {
             cells[1]: cells
             for cells in (line.split(" | ") for line in text.splitlines())
