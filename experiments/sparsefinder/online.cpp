@@ -27,7 +27,7 @@ class PredictedGraphs : public AttentionGraphs {
     HeadGraph graph = std::move(predicted.graph);
     graph |= added_;
     keep_legal(graph, plan_.causal());
-    const GoldGraph gold = gold_graph(q, k, plan_.causal(), plan_.normaliser());
+    const GoldGraph gold = gold_graph(q, k, plan_.causal(), *plan_.normaliser());
     scores_[std::size_t(own)] = score_graph(gold, graph, predicted.operations);
     return graph;
   }

@@ -8,10 +8,10 @@
 #include <optional>
 #include <utility>
 
+#include "experiments/instruments/teacher_knobs.h"
 #include "experiments/sparsefinder/native_model.h"
 #include "experiments/sparsefinder/online.h"
 #include "experiments/sparsefinder/sweep_records.h"
-#include "experiments/sparsefinder/teacher_knobs.h"
 #include "experiments/study/counts.h"
 #include "kernels/arena.h"
 #include "kernels/check.h"
@@ -399,7 +399,7 @@ class SparsefinderStudy : public Study {
         });
     const HeadPredictor predict = [&](std::int64_t, std::int64_t, const HeadSlice& q,
                                       const HeadSlice& k) {
-      return Prediction{gold_graph(q, k, plan_->causal(), plan_->normaliser()).graph(), 0};
+      return Prediction{gold_graph(q, k, plan_->causal(), *plan_->normaliser()).graph(), 0};
     };
     const std::vector<OnlineSequence> gold =
         run_online(*plan_, teacher, knobs_.online, 0, GlobalTokens::none, predict,
@@ -469,7 +469,7 @@ class SparsefinderStudy : public Study {
     for (std::int64_t head = 0; head < plan_->heads(); ++head) {
       gold.push_back(gold_graph(plan_->queries(sequences.front(), head),
                                 plan_->keys(sequences.front(), head), plan_->causal(),
-                                plan_->normaliser()));
+                                *plan_->normaliser()));
     }
     write_npy((fs::path(knobs_.dump) / "probabilities.npy").string(),
               {std::size_t(layers()), std::size_t(plan_->model().n_heads), n, n},

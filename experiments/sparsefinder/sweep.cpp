@@ -180,7 +180,7 @@ std::map<Source, std::vector<HeadModel>> learn_heads(const TeacherPlan& plan,
     std::vector<GoldGraph> gold;
     for (const SequenceHeads& sequence : sequences) {
       gold.push_back(gold_graph(plan.queries(sequence, head), plan.keys(sequence, head),
-                                plan.causal(), plan.normaliser()));
+                                plan.causal(), *plan.normaliser()));
     }
     std::vector<HeadSequence> own;
     for (std::size_t i = 0; i < sequences.size(); ++i) {
@@ -207,7 +207,7 @@ Sweep::Sweep(const TeacherPlan& plan, const std::vector<SequenceHeads>& sequence
     for (std::int64_t head = 0; head < heads; ++head) {
       gold_[std::size_t(i * heads + head)] =
           gold_graph(plan_.queries(sequence, head), plan_.keys(sequence, head), plan_.causal(),
-                     plan_.normaliser());
+                     *plan_.normaliser());
     }
   });
 }

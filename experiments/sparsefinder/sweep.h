@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "experiments/instruments/teacher.h"
 #include "experiments/sparsefinder/methods.h"
-#include "experiments/sparsefinder/teacher.h"
 #include "models/sparsefinder/scores.h"
 
 namespace scaling {

@@ -10,7 +10,7 @@
 
 #include "experiments/instruments/held_attention.h"
 #include "experiments/instruments/interleave.h"
-#include "experiments/sparsefinder/teacher.h"
+#include "experiments/instruments/teacher.h"
 #include "kernels/kernels.h"
 #include "kernels/team.h"
 

@@ -12,8 +12,8 @@
 
 #include "experiments/instruments/held_attention.h"
 #include "experiments/instruments/interleave.h"
+#include "experiments/instruments/teacher_knobs.h"
 #include "experiments/sparsefinder/teacher_cores.h"
-#include "experiments/sparsefinder/teacher_knobs.h"
 #include "experiments/study/provenance.h"
 #include "kernels/arena.h"
 #include "kernels/check.h"

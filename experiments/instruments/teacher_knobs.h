@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "experiments/sparsefinder/teacher.h"
+#include "experiments/instruments/teacher.h"
 #include "models/knobs.h"
 
 namespace scaling {

@@ -1,5 +1,5 @@
 // Names, places and what the places hold.
-#include "experiments/sparsefinder/teacher_knobs.h"
+#include "experiments/instruments/teacher_knobs.h"
 
 #include <array>
 #include <filesystem>

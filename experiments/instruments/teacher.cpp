@@ -1,5 +1,5 @@
 // A checkpoint to a model, sequences through it, and copies of what its attentions were given.
-#include "experiments/sparsefinder/teacher.h"
+#include "experiments/instruments/teacher.h"
 
 #include <algorithm>
 
@@ -51,19 +51,13 @@ std::int64_t target_tokens(const TrainConfig& train, std::int64_t wanted) {
   return length;
 }
 
-void require_sparse(const ModelConfig& model, const ThresholdNormaliser* normaliser) {
+void require_every_pair(const ModelConfig& model) {
   const std::vector<ChosenEntry> chosen = chosen_attentions(model, /*in_encoder=*/false);
   if (!std::all_of(chosen.begin(), chosen.end(),
                    [](const ChosenEntry& one) { return one.entry->traits.is_dense; })) {
     throw UserError("the attention " + model.attention +
-                    " of this model does not look at every pair, so that there is nothing to "
-                    "predict; name a checkpoint of attention=full");
-  }
-  if (!normaliser) {
-    throw UserError(
-        "no probability of this model's attention is ever zero (its normaliser is softmax), so "
-        "that there is nothing to predict; name a checkpoint that was trained with "
-        "normaliser=entmax15");
+                    " of this model does not look at every pair; name a checkpoint of "
+                    "attention=full");
   }
 }
 
@@ -75,6 +69,7 @@ TeacherPlan::TeacherPlan(const TeacherSource& source) : checkpoint_(source.check
   }
   require_at_least("length", source.length, 0);
   const CheckpointInfo info = read_checkpoint_info(checkpoint_);
+  is_untrained_ = source.is_untrained;
   model_ = info.model;
   model_.blocks = model_.decoder_layers;
   model_.weight_type = WeightType::f32;
@@ -99,7 +94,13 @@ TeacherPlan::TeacherPlan(const TeacherSource& source) : checkpoint_(source.check
   }
   const auto knobs = model_.options<PatternKnobs>();
   normaliser_ = make_normaliser(knobs.normaliser, knobs.entmax_alpha);
-  require_sparse(model_, normaliser_.get());
+  require_every_pair(model_);
+  if (source.must_be_sparse && !normaliser_) {
+    throw UserError(
+        "no probability of this model's attention is ever zero (its normaliser is softmax), so "
+        "that there is nothing to predict; name a checkpoint that was trained with "
+        "normaliser=entmax15");
+  }
   if (length_ > model_.max_length) {
     throw UserError("--length " + std::to_string(length_) + " exceeds max_length " +
                     std::to_string(model_.max_length) +
@@ -127,7 +128,7 @@ Teacher::Teacher(const TeacherPlan& plan, const std::string& cache, int threads)
   model_ = std::make_unique<Transformer>(plan.model());
   Team team(threads);
   model_->allocate_for_training(team);
-  load_weights(plan.checkpoint(), model_->parameters());
+  if (!plan.is_untrained()) load_weights(plan.checkpoint(), model_->parameters());
 }
 
 void Teacher::read(Part part, std::int64_t i, Batch& batch) const {

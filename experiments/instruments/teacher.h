@@ -1,4 +1,5 @@
-// A trained model whose attention is sparse, and what its heads ask and offer on stretches of text.
+// A trained model whose attention looks at every pair, and what its heads ask and offer on
+// stretches of text.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +22,8 @@ struct TeacherSource {
   std::string checkpoint, corpus, validation;
   /// Of a sequence; 0: as in training, of pairs as many tokens as targets are joined to.
   std::int64_t length = 0;
+  bool must_be_sparse = true;  ///< whether some of its probabilities have to be zero
+  bool is_untrained = false;   ///< its weights as they were drawn, before any training
 };
 
 /// Queries and keys of one sequence, after the projection and before any scaling: a matrix
@@ -34,8 +37,8 @@ class TeacherPlan {
  public:
   /// Reads the checkpoint's description. Throws UserError if there is none; for a task whose
   /// examples are neither windows of one text nor pairs; for an attention that does not look at
-  /// every pair, or whose probabilities are never zero; for a length that the model has no
-  /// positions for, or that targets never have.
+  /// every pair, or whose probabilities are never zero where they must be; for a length that the
+  /// model has no positions for, or that targets never have.
   explicit TeacherPlan(const TeacherSource& source);
 
   const ModelConfig& model() const { return model_; }
@@ -49,8 +52,10 @@ class TeacherPlan {
   std::int64_t heads() const { return model_.decoder_layers * layer_heads(); }
   std::int64_t layer_heads() const { return model_.n_heads * model_.attention_layers; }
   std::int64_t d_head() const { return model_.d_head(); }
-  const ThresholdNormaliser& normaliser() const { return *normaliser_; }
+  /// Null: softmax, of a teacher that need not be sparse.
+  const ThresholdNormaliser* normaliser() const { return normaliser_.get(); }
   const std::string& checkpoint() const { return checkpoint_; }
+  bool is_untrained() const { return is_untrained_; }
   /// Of queries and keys of so many sequences.
   std::uint64_t bytes(std::int64_t sequences) const;
 
@@ -62,7 +67,7 @@ class TeacherPlan {
   std::string checkpoint_;
   ModelConfig model_;
   TrainConfig train_;
-  bool causal_ = true, has_source_ = false;
+  bool causal_ = true, has_source_ = false, is_untrained_ = false;
   std::int64_t length_ = 0;
   std::shared_ptr<const ThresholdNormaliser> normaliser_;
 };
