@@ -12,10 +12,10 @@ SHARE = "singular_share_"
 RANK = "rank_90"
 CURVES = "linformer_rank"  # whose rows project keys and values to a rank
 WORDS = (
-    "Linformer rests on attention matrices of low rank. Of the matrices of each self-attention of a trained model ({sizes}; "
-    "median over heads, means over {sequences} held-out sequences) the share of the largest singular values in the sum of "
-    "all, by their number, and how many make up nine tenths. A rank that a matrix can be cut to is not one that a layer can be "
-    "trained with, nor the other way round: {beside}"
+    "Linformer rests on attention matrices of low rank. Of the {kind} matrices of each self-attention of a trained model "
+    "({sizes}; median over heads, means over {sequences} held-out sequences) the share of the largest singular values in "
+    "the sum of all, by their number, and how many make up nine tenths. What a matrix can be cut to is one question, what a "
+    "layer can be trained with another: {beside}"
 )
 
 
@@ -66,18 +66,19 @@ def write(report, own):
             continue
         config = next(iter(found.values()))[RANK]["config"]
         paid = gaps(report.records)
+        kind = "causal" if config["causal"] in (True, "true") else "two-sided"
         sizes = (
             f"{config['positions']} positions, {config['d_model']} wide, {config['n_heads']} heads"
         )
         beside = (
-            f"below is what `{CURVES}` pays for a rank, nats above full attention."
+            f"below is what the rows of `{CURVES}` pay for a rank, nats above full attention."
             if paid
-            else f"`{CURVES}` trains with ranks."
+            else f"`{CURVES}.cfg` asks the latter."
         )
         report.add(
             "## Spectrum of trained attention",
             "",
-            WORDS.format(sizes=sizes, sequences=config["sequences"], beside=beside),
+            WORDS.format(kind=kind, sizes=sizes, sequences=config["sequences"], beside=beside),
         )
         ranks = sorted({rank for metrics in found.values() for rank, _ in shares(metrics)})
         lines = header("attention", *(f"{rank}" for rank in ranks), "nine tenths in")

@@ -15,7 +15,7 @@ from report import Report  # noqa: E402
 from sections import spectrum  # noqa: E402
 
 NAME = "attention_spectrum"
-CONFIG = {"positions": 8, "d_model": 16, "n_heads": 2, "sequences": 3}
+CONFIG = {"positions": 8, "d_model": 16, "n_heads": 2, "sequences": 3, "causal": "true"}
 
 
 def layer(row, shares, rank):
@@ -57,6 +57,7 @@ class SpectrumTest(made_up.WithCurves):
 
     def test_what_a_rank_costs_stands_below_what_it_holds(self):
         text = self.text(SPECTRA + trained())
+        self.assertIn("Of the causal matrices", text)
         self.assertIn("| attention | 1 | 2 | 4 | 8 | nine tenths in |", text)
         self.assertIn("| `full.1.layer2` | 0.600 | 0.800 | 0.950 | 1.00 | 4 |", text)
         (paid,) = [line for line in text.splitlines() if line.startswith("| Linformer of")]
