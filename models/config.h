@@ -20,9 +20,9 @@ constexpr std::array<const char*, 3> names_of(ResidualStack) {
 }
 
 /// How a decoder sees the source (paper 5.2).
-enum class SourceUse { cross_attention, concatenated };
-constexpr std::array<const char*, 2> names_of(SourceUse) {
-  return {"cross_attention", "concatenated"};
+enum class SourceUse { cross_attention, concatenated, concatenated_streams };
+constexpr std::array<const char*, 3> names_of(SourceUse) {
+  return {"cross_attention", "concatenated", "concatenated_streams"};
 }
 
 /// Sizes, and the name of the implementation of each component. Names are the paper's.
@@ -100,7 +100,10 @@ struct ModelConfig {
     visit("residual_stack", c.residual_stack,
           "plain, reversible, or reversible_stored: the latter's function, its activations kept");
     visit("attention_layers", c.attention_layers, "self-attentions of a decoder block");
-    visit("source", c.source, "how the decoder sees the source: cross_attention or concatenated");
+    visit(
+        "source", c.source,
+        "how the decoder sees the source: cross_attention, concatenated, or concatenated_streams, "
+        "each of a reversible encoder's two streams before one of the decoder's");
     visit("encoder_swaps", c.encoder_swaps, "swaps of a reversible encoder block: 1 or 2");
     visit("recompute_decisions", c.recompute_decisions,
           "choose anew in a reversible backward pass, to see what that does");
@@ -128,7 +131,13 @@ struct ModelConfig {
   bool has_cross_attention() const {
     return !decoder_only() && source == SourceUse::cross_attention;
   }
-  bool is_concatenated() const { return !decoder_only() && source == SourceUse::concatenated; }
+  bool is_concatenated() const { return !decoder_only() && source != SourceUse::cross_attention; }
+  /// Both streams of the encoder go to the decoder.
+  bool joins_streams() const {
+    return !decoder_only() && source == SourceUse::concatenated_streams;
+  }
+  /// Columns of the encoder's output.
+  std::int64_t encoded_width() const { return joins_streams() ? 2 * d_model : d_model; }
   /// Two streams.
   bool is_reversible() const { return residual_stack != ResidualStack::plain; }
   std::int64_t d_head() const { return d_model / n_heads; }

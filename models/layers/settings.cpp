@@ -209,6 +209,11 @@ void validate(const ModelConfig& config) {
     throw UserError("encoder_swaps " + std::to_string(config.encoder_swaps) +
                     " is neither 1 nor 2");
   }
+  if (config.joins_streams() && !config.is_reversible()) {
+    throw UserError(
+        "source concatenated_streams wants an encoder of two streams, not one with residual_stack "
+        "plain; set residual_stack reversible or source concatenated");
+  }
   require_positive("future_tokens", config.future_tokens);
   require_at_most("future_tokens", config.future_tokens, config.max_length);
   if (config.future_tokens > 1 && config.is_concatenated()) {

@@ -24,12 +24,14 @@ void Concatenation::set(const std::vector<std::uint8_t>& seen, std::int64_t exam
   }
 }
 
-void Concatenation::join(const Mat& encoded, const Mat& target, Mat& joint) const {
+void Concatenation::join(const Mat& encoded, std::int64_t first, const Mat& target,
+                         Mat& joint) const {
   SCALING_CHECK(encoded.rows() == std::int64_t(source_at_.size()));
   SCALING_CHECK(target.rows() == std::int64_t(target_at_.size()));
   strip_backward(target, joint);
   for (std::size_t row = 0; row < source_at_.size(); ++row) {
-    if (source_at_[row] >= 0) joint.row(source_at_[row]) = encoded.row(std::int64_t(row));
+    if (source_at_[row] < 0) continue;
+    joint.row(source_at_[row]) = encoded.row(std::int64_t(row)).segment(first, target.cols());
   }
 }
 
@@ -60,10 +62,12 @@ void Concatenation::strip_backward(const Mat& dtarget, Mat& djoint) const {
   }
 }
 
-void Concatenation::join_backward(const Mat& djoint, Mat& dencoded, Mat& dtarget) const {
+void Concatenation::join_backward(const Mat& djoint, std::int64_t first, Mat& dencoded,
+                                  Mat& dtarget) const {
   strip(djoint, dtarget);
   for (std::size_t row = 0; row < source_at_.size(); ++row) {
-    if (source_at_[row] >= 0) dencoded.row(std::int64_t(row)) += djoint.row(source_at_[row]);
+    if (source_at_[row] < 0) continue;
+    dencoded.row(std::int64_t(row)).segment(first, djoint.cols()) += djoint.row(source_at_[row]);
   }
 }
 

@@ -228,7 +228,8 @@ void Decoder::begin(const Mat& encoded) {
 
 void Decoder::begin(const Mat& encoded, const std::vector<int>& ids) {
   SCALING_CHECK(encoded.rows() >= int(!model_.config().decoder_only()));
-  SCALING_CHECK(encoded.rows() <= source_length_ && encoded.cols() == d_);
+  SCALING_CHECK(encoded.rows() <= source_length_);
+  SCALING_CHECK(encoded.cols() == model_.config().encoded_width());
   SCALING_CHECK(std::int64_t(ids.size()) == encoded.rows());
   encoded_ = encoded.rows();
   position_ = 0;
@@ -260,8 +261,16 @@ void Decoder::prefill(const Mat& rows, const std::vector<int>& row_ids) {
     team_.run([&](int thread) {
       const StepContext ctx = context(thread, r, of_tokens.data());
       ThreadBuffers mine = threads_[std::size_t(thread)];
-      for (int t = 0; t < tokens_; ++t) std::copy_n(rows.data() + r * d_, d_, mine.x + t * d_);
-      start_streams(mine);
+      const float* row = rows.data() + r * rows.cols();
+      if (model_.config().joins_streams()) {
+        for (int t = 0; t < tokens_; ++t) {
+          std::copy_n(row, d_, mine.acc + t * d_);
+          std::copy_n(row + d_, d_, mine.x + t * d_);
+        }
+      } else {
+        for (int t = 0; t < tokens_; ++t) std::copy_n(row, d_, mine.x + t * d_);
+        start_streams(mine);
+      }
       run_blocks(ctx, mine);
     });
   }

@@ -41,6 +41,7 @@ Stack::Stack(const ModelConfig& config, Kind kind_)
       is_reversible_(config.is_reversible()),
       stores_(config.residual_stack != ResidualStack::reversible),
       reselects_(config.recompute_decisions),
+      joins_streams_(config.joins_streams()),
       in_turn_(std::size_t(attentions_in_turn(config, kind_ == Kind::encoder))),
       encoder_swaps_(config.encoder_swaps) {
   positions =
@@ -52,7 +53,7 @@ Stack::Stack(const ModelConfig& config, Kind kind_)
     streams = Parameter::make_matrix("decoder_streams", config.future_tokens - 1, config.d_model,
                                      Layout::rows, {Initializer::Kind::uniform, scale});
   }
-  if (kind == Kind::encoder && config.is_concatenated()) {
+  if (kind == Kind::encoder && config.is_concatenated() && !joins_streams_) {
     output = std::make_unique<DenseProduct>("encoder_output.w", "encoder_output.bias",
                                             config.d_model, config.d_model);
   }
@@ -67,7 +68,7 @@ void Stack::visit_parameters(const ParameterVisitor& visit) {
   if (streams.count() > 0) visit(streams);
   for (const auto& block : blocks) block->visit_parameters(visit);
   if (output) output->visit_parameters(visit);
-  norm.visit_parameters(std::string(name_of(kind)) + "_norm.", visit);
+  if (!ends_in_streams()) norm.visit_parameters(std::string(name_of(kind)) + "_norm.", visit);
 }
 
 bool Stack::swaps(std::size_t j, std::size_t branches) const {
@@ -97,8 +98,9 @@ BranchActivations& Stack::shared(const Kept& kept, std::size_t i, std::size_t j)
   return *kept.branches[i % in_turn_ * blocks[i]->branches.size() + j];
 }
 
-void Stack::run_stored(Pass& pass, const BlockInputs& inputs, const Mat& x, Kept& kept) const {
-  const Mat *acc = &x, *ctx = &x;
+void Stack::run_stored(Pass& pass, const BlockInputs& inputs, const Mat& first_acc,
+                       const Mat& first_ctx, Kept& kept) const {
+  const Mat *acc = &first_acc, *ctx = &first_ctx;
   kept.inputs.clear();
   for (const auto& block : blocks) {
     const auto& branches = block->branches;
@@ -111,16 +113,26 @@ void Stack::run_stored(Pass& pass, const BlockInputs& inputs, const Mat& x, Kept
       if (swaps(j, branches.size())) std::swap(acc, ctx);
     }
   }
-  kept.last = ctx;
-  if (!is_reversible_) return;
-  kept.mean.resize(x.rows(), x.cols());
-  kept.mean.noalias() = 0.5f * (*acc + *ctx);
-  kept.last = &kept.mean;
+  end(*acc, *ctx, kept);
 }
 
-void Stack::run_in_place(Pass& pass, const BlockInputs& inputs, const Mat& x, Kept& kept) const {
-  kept.acc = x;
-  kept.ctx = x;
+void Stack::end(const Mat& acc, const Mat& ctx, Kept& kept) const {
+  if (ends_in_streams()) {
+    kept.normed.resize(acc.rows(), 2 * acc.cols());
+    kept.normed << acc, ctx;
+  } else if (is_reversible_) {
+    kept.mean.resize(acc.rows(), acc.cols());
+    kept.mean.noalias() = 0.5f * (acc + ctx);
+    kept.last = &kept.mean;
+  } else {
+    kept.last = &ctx;
+  }
+}
+
+void Stack::run_in_place(Pass& pass, const BlockInputs& inputs, const Mat& acc, const Mat& ctx,
+                         Kept& kept) const {
+  kept.acc = acc;
+  kept.ctx = ctx;
   std::size_t at = 0;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     const auto& branches = blocks[i]->branches;
@@ -131,16 +143,15 @@ void Stack::run_in_place(Pass& pass, const BlockInputs& inputs, const Mat& x, Ke
       if (swaps(j, branches.size())) kept.acc.swap(kept.ctx);
     }
   }
-  kept.mean.resize(x.rows(), x.cols());
-  kept.mean.noalias() = 0.5f * (kept.acc + kept.ctx);
-  kept.last = &kept.mean;
+  end(kept.acc, kept.ctx, kept);
 }
 
-void Stack::run(Pass& pass, const BlockInputs& inputs, const Mat& x, Kept& kept) const {
+void Stack::run(Pass& pass, const BlockInputs& inputs, const Mat& acc, const Mat& ctx,
+                Kept& kept) const {
   if (kept.decisions.empty()) {
-    run_stored(pass, inputs, x, kept);
+    run_stored(pass, inputs, acc, ctx, kept);
   } else {
-    run_in_place(pass, inputs, x, kept);
+    run_in_place(pass, inputs, acc, ctx, kept);
   }
 }
 
@@ -167,7 +178,10 @@ void Stack::back_in_place(Pass& pass, const BlockInputs& inputs, Kept& kept, Mat
 
 void Stack::run_back(Pass& pass, const BlockInputs& inputs, Kept& kept, Mat& dx,
                      Mat* dencoded) const {
-  if (is_reversible_) {
+  if (ends_in_streams()) {
+    kept.dacc = kept.dnormed.leftCols(dx.cols());
+    kept.dctx = kept.dnormed.rightCols(dx.cols());
+  } else if (is_reversible_) {
     kept.dacc.resize(dx.rows(), dx.cols());
     kept.dacc.noalias() = 0.5f * dx;
     kept.dctx = kept.dacc;
@@ -225,12 +239,19 @@ void Stack::forward(Pass& pass, const Parameter& embedding, const BlockInputs& i
   embed(pass, embedding, positions, ids, kept.embedding, kept.embedded);
   if (inputs.self.streams > 1) add_streams(pass, inputs.self.streams, kept.embedded);
   const Concatenation* joined = inputs.joined;
+  const Mat *acc = &kept.embedded, *ctx = acc;
   if (joined) {
-    joined->join(*inputs.encoded, kept.embedded, kept.joint);
+    joined->join(*inputs.encoded, 0, kept.embedded, kept.joint);
+    acc = ctx = &kept.joint;
+    if (joins_streams_) {
+      joined->join(*inputs.encoded, kept.embedded.cols(), kept.embedded, kept.second_joint);
+      ctx = &kept.second_joint;
+    }
     joined->join_ids(*inputs.source, ids, kept.ids);
     pass.ids = kept.ids.data();
   }
-  run(pass, inputs, joined ? kept.joint : kept.embedded, kept);
+  run(pass, inputs, *acc, *ctx, kept);
+  if (ends_in_streams()) return;
   if (joined) {
     joined->strip(*kept.last, kept.stripped);
     kept.last = &kept.stripped;
@@ -246,8 +267,8 @@ void Stack::forward(Pass& pass, const Parameter& embedding, const BlockInputs& i
 void Stack::backward(Pass& pass, const Parameter& embedding, const BlockInputs& inputs,
                      const std::vector<int>& ids, Kept& kept, Mat* dencoded) const {
   const Concatenation* joined = inputs.joined;
-  kept.dx.setZero(kept.normed.rows(), kept.normed.cols());
-  norm.backward(*kept.before_norm, kept.norm, kept.dnormed, kept.dx);
+  kept.dx.setZero(kept.normed.rows(), kept.embedded.cols());
+  if (!ends_in_streams()) norm.backward(*kept.before_norm, kept.norm, kept.dnormed, kept.dx);
   if (output) {
     kept.dlast = kept.dx;
     output->backward(pass, *kept.last, kept.dense, kept.dlast, kept.dx);
@@ -259,10 +280,15 @@ void Stack::backward(Pass& pass, const Parameter& embedding, const BlockInputs& 
     kept.dx.swap(kept.dlast);
   }
   run_back(pass, inputs, kept, kept.dx, dencoded);
-  if (joined) {
-    joined->join_backward(kept.dx, *dencoded, kept.dlast);
-    kept.dx.swap(kept.dlast);
+  if (joined && joins_streams_) {
+    joined->join_backward(kept.dacc, 0, *dencoded, kept.dlast);
+    // What the norm saw is not needed any more, and has the right size.
+    joined->join_backward(kept.dctx, kept.dacc.cols(), *dencoded, kept.stripped);
+    kept.dlast += kept.stripped;
+  } else if (joined) {
+    joined->join_backward(kept.dx, 0, *dencoded, kept.dlast);
   }
+  if (joined) kept.dx.swap(kept.dlast);
   pass.ids = ids.data();
   if (inputs.self.streams > 1) add_streams_backward(pass, inputs.self.streams, kept.dx);
   embed_backward(pass, embedding, positions, ids, kept.embedding, kept.dx);
@@ -318,13 +344,14 @@ std::size_t Stack::Kept::decision_bytes() const {
 double Stack::Kept::reconstruction_error() const {
   if (decisions.empty()) return std::numeric_limits<double>::quiet_NaN();
   const Mat& x = joint.rows() == acc.rows() ? joint : embedded;
+  const Mat& second = second_joint.rows() == acc.rows() ? second_joint : x;
   double error = 0;
   for (std::int64_t row = 0; row < x.rows(); ++row) {
     // Behind a joint sequence: norms of zeros magnify rounding, and nothing depends on it.
     if ((x.row(row).array() == 0).all()) continue;
-    for (const Mat* found : {&acc, &ctx}) {
-      error = std::max(error, double((found->row(row) - x.row(row)).cwiseAbs().maxCoeff()));
-    }
+    const double of_acc = double((acc.row(row) - x.row(row)).cwiseAbs().maxCoeff());
+    const double of_ctx = double((ctx.row(row) - second.row(row)).cwiseAbs().maxCoeff());
+    error = std::max({error, of_acc, of_ctx});
   }
   return error;
 }

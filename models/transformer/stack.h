@@ -16,7 +16,9 @@ namespace scaling {
 /// two streams, both the input at first; acc += f(ctx), then the two change places; their mean is
 /// the result (paper 5.1). The backward pass of `reversible` subtracts f(ctx) again
 /// instead of remembering acc: nothing of the size of a stream is kept of a branch, only its
-/// Decisions. `reversible_stored` is the same function, remembering.
+/// Decisions. `reversible_stored` is the same function, remembering. An encoder whose streams both
+/// go to the decoder (ModelConfig::joins_streams) ends without mean, dense layer and norm; in the
+/// decoder each then stands before the same rows in a stream of its own.
 struct Stack {
   /// Without blocks yet: `blocks` of them are added by add_block. Names begin with the kind's
   /// ("encoder_positions", "encoder.0.", "encoder_norm."; "encoder_output." of the dense layer
@@ -41,19 +43,22 @@ struct Stack {
     Mat acc, ctx;
     Mat dacc, dctx;
     BranchScratch scratch;
-    std::vector<int> ids;  ///< of the joint sequence
-    Mat joint, mean, stripped, output;
+    std::vector<int> ids;     ///< of the joint sequence
+    Mat joint, second_joint;  ///< what the streams begin with; the second only of joined streams
+    Mat mean, stripped, output;
     DenseProduct::Kept dense;
     const Mat* last = nullptr;         ///< the blocks' result, stripped
     const Mat* before_norm = nullptr;  ///< what the final norm saw
     Norm::Kept norm;
-    Mat normed;   ///< the result of forward
+    /// The result of forward. Of an encoder whose streams are joined: both, side by side, not
+    /// normed.
+    Mat normed;
     Mat dnormed;  ///< what backward starts from; whoever read `normed` fills it
     Mat dx, dlast;
 
     /// Bytes of Decisions::chosen that are stored away.
     std::size_t decision_bytes() const;
-    /// max |acc - x|, |ctx - x| after a backward pass, x being the blocks' input; NaN if the stack
+    /// max |acc - x|, |ctx - x| after a backward pass, x being a stream's input; NaN if the stack
     /// has no inverse to compute.
     double reconstruction_error() const;
   };
@@ -80,6 +85,8 @@ struct Stack {
   /// Whether the streams change places after branch j of `branches` in a block.
   bool swaps(std::size_t j, std::size_t branches) const;
   bool is_reversible() const { return is_reversible_; }
+  /// Of an encoder whose streams are joined.
+  bool ends_in_streams() const { return kind == Kind::encoder && joins_streams_; }
   /// Whether it remembers what backward needs of every block, in place of computing it again.
   bool stores() const { return stores_; }
   /// After how many blocks their attentions come round again: others are alike.
@@ -98,16 +105,22 @@ struct Stack {
   /// Adds to every row of a stream behind the first what it begins with; backward of that.
   void add_streams(const Pass& pass, std::int64_t count, Mat& x) const;
   void add_streams_backward(const Pass& pass, std::int64_t count, const Mat& dx) const;
-  /// To kept.last.
-  void run(Pass& pass, const BlockInputs& inputs, const Mat& x, Kept& kept) const;
-  void run_stored(Pass& pass, const BlockInputs& inputs, const Mat& x, Kept& kept) const;
-  void run_in_place(Pass& pass, const BlockInputs& inputs, const Mat& x, Kept& kept) const;
-  /// dx enters as the gradient of what run made and leaves as that of its x.
+  /// From what the streams begin with, in a plain stack one and the same, to end().
+  void run(Pass& pass, const BlockInputs& inputs, const Mat& acc, const Mat& ctx, Kept& kept) const;
+  void run_stored(Pass& pass, const BlockInputs& inputs, const Mat& acc, const Mat& ctx,
+                  Kept& kept) const;
+  void run_in_place(Pass& pass, const BlockInputs& inputs, const Mat& acc, const Mat& ctx,
+                    Kept& kept) const;
+  /// To kept.last, or of joined streams of an encoder to kept.normed.
+  void end(const Mat& acc, const Mat& ctx, Kept& kept) const;
+  /// dx enters as the gradient of kept.last and leaves as that of run's input; of two streams
+  /// dacc and dctx have each its own.
   void run_back(Pass& pass, const BlockInputs& inputs, Kept& kept, Mat& dx, Mat* dencoded) const;
   void back_in_place(Pass& pass, const BlockInputs& inputs, Kept& kept, Mat* dencoded) const;
   /// Of such a stack: what block i's branch j keeps.
   BranchActivations& shared(const Kept& kept, std::size_t i, std::size_t j) const;
   bool is_reversible_, stores_, reselects_;
+  bool joins_streams_;  ///< the decoder begins with both streams of the encoder
   std::size_t in_turn_;
   std::int64_t encoder_swaps_;
 };

@@ -67,10 +67,11 @@ void Transformer::encode_batch(Pass& pass, Kept& kept) const {
     return;
   }
   const std::int64_t rows = std::int64_t(kept.source.size()), length = rows / pass.examples;
-  kept.drawn.resize(rows, config_.d_model);
+  const std::int64_t width = config_.encoded_width();
+  kept.drawn.resize(rows, width);
   for (std::int64_t row = 0; row < rows; row += length) {
-    draw_values(config_.seed, "encoder_output", {Initializer::Kind::normal, 1}, 0,
-                length * config_.d_model, kept.drawn.data() + row * config_.d_model);
+    draw_values(config_.seed, "encoder_output", {Initializer::Kind::normal, 1}, 0, length * width,
+                kept.drawn.data() + row * width);
   }
 }
 

@@ -91,6 +91,9 @@ std::vector<Case> cases() {
   all.push_back({"one_attention", with(sparse, {{"attention_layers", "1"}})});
   all.push_back({"three_attentions", with(sparse, {{"attention_layers", "3"}})});
   all.push_back({"cross_attention", with(sparse, {{"source", "cross_attention"}})});
+  all.push_back({"joined_streams", with(sparse, {{"source", "concatenated_streams"}})});
+  all.push_back({"joined_streams_one_swap",
+                 with(sparse, {{"source", "concatenated_streams"}, {"encoder_swaps", "1"}})});
   all.push_back({"decoder_only", with(sparse, {{"encoder_layers", "0"}})});
   all.push_back({"one_block", with(sparse, {{"encoder_layers", "1"}, {"decoder_layers", "1"}})});
   return all;

@@ -95,9 +95,10 @@ TEST(TerraformerFixtures, CoverEveryStack) {
     }
     covered.insert("source=" + (c.decoder_only() ? "none" : get_field(c, "source")));
   }
-  for (const char* needed : {"residual_stack=plain", "residual_stack=reversible",
-                             "attention_layers=2", "encoder_swaps=1", "encoder_swaps=2",
-                             "source=none", "source=cross_attention", "source=concatenated"}) {
+  for (const char* needed :
+       {"residual_stack=plain", "residual_stack=reversible", "attention_layers=2",
+        "encoder_swaps=1", "encoder_swaps=2", "source=none", "source=cross_attention",
+        "source=concatenated", "source=concatenated_streams"}) {
     EXPECT_TRUE(covered.count(needed)) << "no fixture has " << needed;
   }
 }

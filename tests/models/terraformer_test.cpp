@@ -101,6 +101,19 @@ TEST(Terraformer, ParametersAreNamedByPlace) {
   ModelConfig plain = c;
   plain.residual_stack = ResidualStack::plain;
   EXPECT_EQ(names_of(plain), expected);
+  // Where both streams go on, there is neither a dense layer nor a norm behind the encoder.
+  ModelConfig streams = c;
+  streams.source = SourceUse::concatenated_streams;
+  std::set<std::string> fewer = expected;
+  for (const char* gone :
+       {"encoder_output.w", "encoder_output.bias", "encoder_norm.scale", "encoder_norm.bias"}) {
+    EXPECT_EQ(fewer.erase(gone), 1u);
+  }
+  EXPECT_EQ(names_of(streams), fewer);
+  std::int64_t count = 0;
+  Transformer whole(streams);
+  whole.visit_parameters([&](Parameter& p) { count += p.count(); });
+  EXPECT_EQ(whole.parameter_count(), count);
   // With cross-attention the dense layer behind the encoder goes.
   ModelConfig crossing = c;
   crossing.source = SourceUse::cross_attention;
@@ -147,7 +160,8 @@ TEST(Terraformer, CountsOfTheReference) {
 // -- what the decoder sees ------------------------------------------------------------------------
 
 TEST(Terraformer, LogitsDependOnSourceAndEarlierTargetsOnly) {
-  for (const Knobs& knobs : {Knobs{}, kSparse, Knobs{{"residual_stack", "plain"}}}) {
+  for (const Knobs& knobs : {Knobs{}, kSparse, Knobs{{"residual_stack", "plain"}},
+                             Knobs{{"source", "concatenated_streams"}}}) {
     const auto model = decodable(terraformer(knobs));
     const Mat logits = model->forward(kSources[0], kTarget);
     ASSERT_EQ(logits.rows(), std::int64_t(kTarget.size()));
@@ -170,7 +184,8 @@ TEST(Terraformer, LogitsDependOnSourceAndEarlierTargetsOnly) {
 }
 
 TEST(Terraformer, PaddingIsAsIfItWereNotThere) {
-  for (const Knobs& knobs : {Knobs{}, kSparse, Knobs{{"residual_stack", "plain"}}}) {
+  for (const Knobs& knobs : {Knobs{}, kSparse, Knobs{{"residual_stack", "plain"}},
+                             Knobs{{"source", "concatenated_streams"}}}) {
     const auto model = decodable(terraformer(knobs));
     const Mat expected = model->forward({5, 9, 17}, kTarget);
     const std::vector<std::vector<int>> padded = {
@@ -198,6 +213,7 @@ TEST(Terraformer, ABatchIsItsExamplesWithoutTheirPadding) {
   for (const Knobs& knobs :
        {Knobs{}, kSparse, joined(kSparse, {{"selector", "hash"}}),
         joined(kSparse, {{"encoder_swaps", "1"}}), joined(kSparse, {{"source", "cross_attention"}}),
+        joined(kSparse, {{"source", "concatenated_streams"}}),
         joined(kSparse, {{"encoder_layers", "0"}}),
         joined(kSparse, {{"residual_stack", "plain"}})}) {
     const ModelConfig c = terraformer(knobs);
@@ -221,7 +237,8 @@ TEST(Terraformer, GradientsOfABatchAreThoseOfItsExamples) {
         joined(components, {{"feed_forward", "sparse"}, {"hard_probability", "0"}}),
         joined(components, {{"residual_stack", "reversible_stored"}}),
         joined(components, {{"residual_stack", "plain"}}),
-        joined(components, {{"source", "cross_attention"}})}) {
+        joined(components, {{"source", "cross_attention"}}),
+        joined(components, {{"source", "concatenated_streams"}})}) {
     const ModelConfig c = terraformer(knobs);
     const auto model = trainable(c);
     const std::vector<Example> examples = three_examples(c);
@@ -309,6 +326,8 @@ TEST(TerraformerDecoding, StepsAreForwardForEveryStack) {
         Knobs{{"attention_layers", "3"}}, Knobs{{"encoder_layers", "0"}},
         Knobs{{"encoder_layers", "0"}, {"decoder_layers", "3"}},
         Knobs{{"source", "cross_attention"}}, Knobs{{"residual_stack", "reversible_stored"}},
+        Knobs{{"source", "concatenated_streams"}},
+        Knobs{{"source", "concatenated_streams"}, {"encoder_swaps", "1"}},
         Knobs{{"residual_stack", "plain"}},
         Knobs{{"residual_stack", "plain"}, {"encoder_layers", "0"}},
         Knobs{{"residual_stack", "plain"}, {"source", "cross_attention"}},
@@ -375,8 +394,7 @@ TEST(TerraformerDecoding, FreeRunningRepeatsItselfAndSelectsOneNeuronABlock) {
 }
 
 /// As the decode tables do where an encoder does not fit: encoder output is drawn.
-TEST(TerraformerDecoding, WithoutEncoderItsOutputIsDrawn) {
-  ModelConfig c = terraformer(kSparse);
+void expect_output_is_drawn(ModelConfig c) {
   c.encoder = false;
   c.blocks = 1;
   const auto model = decodable(c);
@@ -393,6 +411,11 @@ TEST(TerraformerDecoding, WithoutEncoderItsOutputIsDrawn) {
   EXPECT_EQ(logits[0], logits[1]);
 }
 
+TEST(TerraformerDecoding, WithoutEncoderItsOutputIsDrawn) {
+  expect_output_is_drawn(terraformer(kSparse));
+  expect_output_is_drawn(terraformer(joined(kSparse, {{"source", "concatenated_streams"}})));
+}
+
 // -- refusals -------------------------------------------------------------------------------------
 
 TEST(TerraformerConfig, BadKnobsAreRefusedByName) {
@@ -406,6 +429,12 @@ TEST(TerraformerConfig, BadKnobsAreRefusedByName) {
                   {"residual_stack", "sideways", "plain", "reversible", "reversible_stored"});
   expect_mentions(refusal("source", "hearsay"),
                   {"source", "hearsay", "cross_attention", "concatenated"});
+  EXPECT_EQ(refusal("source", "concatenated_streams"), "no error");
+  expect_mentions(
+      message_of([] {
+        validate(terraformer({{"source", "concatenated_streams"}, {"residual_stack", "plain"}}));
+      }),
+      {"concatenated_streams", "plain", "reversible", "source concatenated"});
   expect_mentions(refusal("encoder_swaps", "3"), {"encoder_swaps", "3", "1", "2"});
   expect_mentions(refusal("encoder_swaps", "0"), {"encoder_swaps", "0", "1", "2"});
   expect_mentions(refusal("recompute_decisions", "maybe"), {"recompute_decisions", "maybe"});
