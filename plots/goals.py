@@ -3,6 +3,7 @@
 import math
 from typing import NamedTuple
 
+import contrasts
 import decode
 import finetuning
 import headline
@@ -342,7 +343,8 @@ def verdict(goal, value):
         return "undecided, one seed" if value.seeds == 1 else "undecided, no interval"
     if goal.part:
         of_part = part(goal, value)
-        return "met" if of_part.value <= goal.bar else "missed"
+        few = " so far" if 0 < value.seeds < contrasts.FEW else ""
+        return ("met" if of_part.value <= goal.bar else "missed") + few
     if goal.comparison == "!=" and value.value == goal.bar:
         return "undecided"
     met = {
@@ -351,7 +353,9 @@ def verdict(goal, value):
         "<=": value.high <= goal.bar,
         "!=": value.value != goal.bar,
     }[goal.comparison]
-    return ("met" if met else "missed") + (" but untrusted" if value.status == "untrusted" else "")
+    so_far = " so far" if 0 < value.seeds < contrasts.FEW else ""
+    doubt = " but untrusted" if value.status == "untrusted" else ""
+    return ("met" if met else "missed") + so_far + doubt
 
 
 def has_part(goal, value):

@@ -12,7 +12,7 @@ import statistics
 
 import evidence
 import records as rec
-from values import ceiling, combine, of_record
+from values import ceiling, combine, lacks_blocks, of_record
 
 CLOSING = "token_ms"
 CLOSING_BLOCK = "block_ms"  # of peers, which time a block alone
@@ -325,7 +325,6 @@ def _pool(each):
 
 def _status(record, metric):
     """What a number is by how it was made, whatever was thought of all its decodes together."""
-    config = record.get("config") or {}
-    if config.get("blocks_held", 0) >= config.get("decoder_layers", 0):
+    if not lacks_blocks(record):
         return "ok"
     return "extrapolated" if metric.startswith("token") else "scaled_down"

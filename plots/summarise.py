@@ -44,8 +44,8 @@ def memory(view):
 
 def summary(records):
     """{id: {"value", "low", "high", "unit", "state", "sittings", "status", "commit"}}; of what has
-    them "sd" over seeds, "seeds" and "tokens", and "whose" dense time it stands on, if not ours; an
-    end that is not known is null."""
+    them "sd" over seeds, "seeds" and "tokens", "whose" dense time it stands on, if not ours, and
+    "extrapolated", where it is that beside its status; an end that is not known is null."""
     return {name: _entry(value) for name, value in figures(records).items()}
 
 
@@ -55,6 +55,8 @@ def _entry(v):
         **{field: getattr(v, field) for field in ("unit", "state", "sittings", "status", "commit")},
     }
     more = {"sd": rounded(v.sd), "seeds": v.seeds, "tokens": v.tokens, "whose": v.whose}
+    # Where the status says it, nobody needs to hear it twice.
+    more["extrapolated"] = v.extrapolated and v.status != "extrapolated"
     return entry | {field: known for field, known in more.items() if known}
 
 

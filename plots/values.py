@@ -26,6 +26,7 @@ class Value(NamedTuple):
     seeds: int = 0  # of a training curve's, that it is the mean of; 0 of what has none
     tokens: int = 0  # that it was trained on
     whose: str = ""  # dense time that it stands on, if not ours: a library
+    extrapolated: bool = False  # from the blocks that memory held, whatever the status says beside
 
 
 def of_entry(entry):
@@ -54,7 +55,19 @@ def of_record(record):
         record.get("state", ""),
         record.get("sittings", 1),
         commands=(record["command"],) if record.get("command") else (),
+        extrapolated=is_extrapolated(record),
     )
+
+
+def lacks_blocks(record):
+    """Whether memory held fewer blocks than the model has."""
+    return setting(record, "blocks_held", 0) < setting(record, "decoder_layers", 0)
+
+
+def is_extrapolated(record):
+    """Whether a number was put together from the blocks that memory held: a whole token's."""
+    known = "blocks_held" in (record.get("config") or {})
+    return known and lacks_blocks(record) and record["metric"].startswith("token_ms")
 
 
 def measured(records, experiment, row, threads, metric):
@@ -110,6 +123,7 @@ def combine(value, unit, low, high, inputs, sd=0.0):
         min((i.sittings for i in inputs), default=1),
         sd,
         tuple(dict.fromkeys(command for i in inputs for command in i.commands)),
+        extrapolated=any(i.extrapolated for i in inputs),
     )
 
 

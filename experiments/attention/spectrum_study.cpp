@@ -14,7 +14,6 @@
 #include "experiments/study/interrupt.h"
 #include "experiments/study/provenance.h"
 #include "kernels/arena.h"
-#include "kernels/check.h"
 #include "kernels/parallel.h"
 #include "models/sparsefinder/spectrum.h"
 
@@ -127,8 +126,12 @@ class SpectrumStudy : public Study {
   std::int64_t attentions() const {
     return plan_->model().decoder_layers * plan_->model().attention_layers;
   }
+  /// Of rows and files. An untrained model is another one.
+  std::string called() const {
+    return teacher_.called() + (knobs_.untrained && teacher_.name.empty() ? ".untrained" : "");
+  }
   std::string name_of(std::int64_t attention) const {
-    return teacher_.called() + ".layer" + std::to_string(attention + 1);
+    return called() + ".layer" + std::to_string(attention + 1);
   }
 
   Spectra spectra_of(const std::vector<SequenceHeads>& sequences, Sink& sink) const {
@@ -159,7 +162,7 @@ class SpectrumStudy : public Study {
     const fs::path folder = fs::path(results_) / "spectrum";
     try {
       fs::create_directories(folder);
-      xt::dump_npy((folder / (teacher_.called() + ".npy")).string(),
+      xt::dump_npy((folder / (called() + ".npy")).string(),
                    xt::xtensor<float, 3>(xt::cast<float>(spectra)));
     } catch (const std::runtime_error& error) {
       throw UserError("'" + folder.string() + "' cannot be written (" + error.what() +

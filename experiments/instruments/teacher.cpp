@@ -53,6 +53,12 @@ std::int64_t target_tokens(const TrainConfig& train, std::int64_t wanted) {
 
 void require_every_pair(const ModelConfig& model) {
   const std::vector<ChosenEntry> chosen = chosen_attentions(model, /*in_encoder=*/false);
+  for (const ChosenEntry& one : chosen) {
+    if (!one.sets("normaliser") && !one.sets("entmax_alpha")) continue;
+    throw UserError("the attention " + model.attention +
+                    " of this model has layers or heads of a normaliser of their own; name a "
+                    "checkpoint of one normaliser for all");
+  }
   if (!std::all_of(chosen.begin(), chosen.end(),
                    [](const ChosenEntry& one) { return one.entry->traits.is_dense; })) {
     throw UserError("the attention " + model.attention +
@@ -73,7 +79,13 @@ TeacherPlan::TeacherPlan(const TeacherSource& source) : checkpoint_(source.check
   model_ = info.model;
   model_.blocks = model_.decoder_layers;
   model_.weight_type = WeightType::f32;
-  train_ = parse_run_state(info.training).config;
+  const RunState run = parse_run_state(info.training);
+  if (is_untrained_ && !run.init.empty()) {
+    throw UserError("the training of '" + checkpoint_ +
+                    "' began with another checkpoint's weights (init_from), not with drawn ones; "
+                    "leave out --untrained and name that checkpoint");
+  }
+  train_ = run.config;
   if (!source.corpus.empty()) train_.corpus = source.corpus;
   if (!source.validation.empty()) train_.validation = source.validation;
   // The vocabulary is the checkpoint's own.

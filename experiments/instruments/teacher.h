@@ -37,8 +37,9 @@ class TeacherPlan {
  public:
   /// Reads the checkpoint's description. Throws UserError if there is none; for a task whose
   /// examples are neither windows of one text nor pairs; for an attention that does not look at
-  /// every pair, or whose probabilities are never zero where they must be; for a length that the
-  /// model has no positions for, or that targets never have.
+  /// every pair, whose normaliser is not the same everywhere, or whose probabilities are never zero
+  /// where they must be; for an untrained one whose training began with other weights than drawn
+  /// ones; for a length that the model has no positions for, or that targets never have.
   explicit TeacherPlan(const TeacherSource& source);
 
   const ModelConfig& model() const { return model_; }

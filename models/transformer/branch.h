@@ -18,7 +18,7 @@ namespace scaling {
 /// What the branches of one stack see beside the streams.
 struct BlockInputs {
   AttentionMask self = {};
-  const Mat* encoded = nullptr;  ///< (examples * source length, d)
+  const Mat* encoded = nullptr;  ///< (examples * source length, encoded_width())
   AttentionMask cross = {};
   /// Not null: `encoded`, whose tokens are `source`, goes before the decoder's own rows.
   const Concatenation* joined = nullptr;

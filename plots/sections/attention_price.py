@@ -18,6 +18,11 @@ TIMES = {
     "attention": ("training step, µs a token", "step_us_token", "step_ms", "length", 1e3),
     "attention_decode": ("token decoded, µs", "decode_us_token", "decode_us", "context", None),
 }
+# With the flags that say at what length.
+PROGRAMS = {
+    "attention": "long_sequence --threads 1 --lengths 2048",
+    "attention_decode": "attention_decode --threads 1 --contexts 2047",
+}
 WORDS = (
     "The attentions of `{curves}` ({tokens} tokens, d_model {d_model}, {seeds}), each beside its time in "
     "the sizes in which it was trained: the core alone, between the projections, of {timed}. The other layers of a "
@@ -38,22 +43,36 @@ def grouped(own):
     return found
 
 
+def of_curves(records, about):
+    """The curves that the id names, or None."""
+    return training_curves.experiments(records).get(about.id)
+
+
+def as_trained(records, about, points):
+    """Those of [(length, Value)] that are not longer than what was trained; all where that is not known."""
+    curves = of_curves(records, about)
+    most = curves.setting(curves.baseline, "length") if curves else None
+    return [(length, value) for length, value in points if not most or length <= int(most)]
+
+
 def times(records, about):
-    """{row: (length, Value in µs a token)}, at the longest that was measured."""
+    """{row: (length, Value in µs a token)}, at the longest measured length that is no longer than what was trained."""
     *_, metric, over, factor = TIMES[about.study]
+    found = attention.curves(records, about.name, metric, over)
+    kept = {row: as_trained(records, about, points) for row, points in found.items()}
     return {
         row: (points[-1][0], scaled(points[-1][1], factor / points[-1][0] if factor else 1.0))
-        for row, points in attention.curves(records, about.name, metric, over).items()
+        for row, points in kept.items()
         if points
     }
 
 
 def gains(records, about, row):
-    """Value: time of what the row is set against over its own, in the same rounds where there were any; or None."""
+    """Value: the time of what the row is set against over its own, there; or None."""
     *_, metric, over, _ = TIMES[about.study]
     if row not in dict(attention.compared(records, about.name)):
         return None
-    found = attention.speedups(records, about.name, row, metric, over)
+    found = as_trained(records, about, attention.speedups(records, about.name, row, metric, over))
     return found[-1][1] if found else None
 
 
@@ -139,6 +158,11 @@ def write(report, own):
         )
         report.add(*table(report, studies, curves))
         report.figure(name_of(identifier))
+        for about in studies.values():
+            report.repeat(
+                f"./build/release/experiments/{PROGRAMS[about.study]} --config "
+                f"experiments/configs/attention/{about.name}.cfg"
+            )
 
 
 def name_of(identifier):

@@ -277,12 +277,15 @@ def at_frontier(known, figure, needed):
 
 
 def at_larger_budget(experiment, known, claim):
-    """Figure 1 at the largest budget above the frontier's that has all rows of a claim in two seeds; or None."""
+    """Figure 1 at the largest budget above the frontier's that has all rows of a claim in enough seeds; or None.
+
+    Of budgets that have fewer, the one with the most, two at least: fewer seeds do not displace a verdict of more.
+    """
     if not experiment.name.startswith("frontier"):
         return None
     tokens = experiment.tokens(experiment.baseline)
     found = [
-        (e.tokens(e.baseline), e)
+        (min(value.seeds, contrasts.FEW), e.tokens(e.baseline), e)
         for e in known.values()
         if contrasts.named(e)
         and (e.data, e.baseline) == (experiment.data, experiment.baseline)
@@ -291,7 +294,7 @@ def at_larger_budget(experiment, known, claim):
         and (value := contrasts.weighted(e, claim.weights))
         and value.seeds > 1
     ]
-    return max(found, key=lambda one: one[0], default=(0, None))[1]
+    return max(found, key=lambda one: one[:2], default=(None,))[-1]
 
 
 def at_smaller_budget(experiment, claim):

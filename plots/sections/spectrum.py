@@ -1,6 +1,7 @@
 """Of how many parts a trained model's attention matrices are, beside what Linformer pays at a rank."""
 
 import functools
+import re
 
 import chart
 import training_curves
@@ -10,21 +11,36 @@ from values import of_record
 
 SHARE = "singular_share_"
 RANK = "rank_90"
+SAME = ("positions", "d_model", "n_heads", "causal", "sequences")  # of the rows of a table
 CURVES = "linformer_rank"  # whose rows project keys and values to a rank
+ONE_LAYER = re.compile(r" --rows \S+")
 WORDS = (
-    "Linformer rests on attention matrices of low rank. Of the {kind} matrices of each self-attention of a trained model "
-    "({sizes}; median over heads, means over {sequences} held-out sequences) the share of the largest singular values in "
-    "the sum of all, by their number, and how many make up nine tenths. What a matrix can be cut to is one question, what a "
-    "layer can be trained with another: {beside}"
+    "Linformer rests on attention matrices of low rank. Of the matrices of each self-attention of a trained model "
+    "(median over heads, means over held-out sequences) the share of the largest singular values in the sum of all, by "
+    "their number, and how many make up nine tenths. What a matrix can be cut to is one question, what a layer can be "
+    "trained with another: {beside}"
 )
 
 
 def history(records, experiment):
-    """{row: {metric: its newest record}}, rows in the order of their first."""
+    """{row: {metric: record}} of each row's newest measurement that was finished, rows in the order of their first."""
     found = {}
     for record in records.history(experiment):
-        found.setdefault(record["row"], {})[record["metric"]] = record
-    return {row: metrics for row, metrics in found.items() if RANK in metrics}
+        if record["value"] is None:
+            continue
+        of_key = found.setdefault(record["row"], {}).setdefault(record.get("key"), {})
+        of_key[record["metric"]] = record
+    whole = {row: [each for each in keys.values() if RANK in each] for row, keys in found.items()}
+    return {row: each[-1] for row, each in whole.items() if each}
+
+
+def alike(found):
+    """[{row: metrics}] of what may stand in one table."""
+    tables = {}
+    for row, metrics in found.items():
+        config = metrics[RANK]["config"]
+        tables.setdefault(tuple(config.get(name) for name in SAME), {})[row] = metrics
+    return list(tables.values())
 
 
 def shares(metrics):
@@ -61,46 +77,47 @@ def gaps(records):
 
 def write(report, own):
     for about in own:
-        found = history(report.records, about.name)
-        if not found:
-            continue
-        config = next(iter(found.values()))[RANK]["config"]
+        each = alike(history(report.records, about.name))
         paid = gaps(report.records)
-        kind = "causal" if config["causal"] in (True, "true") else "two-sided"
-        sizes = (
-            f"{config['positions']} positions, {config['d_model']} wide, {config['n_heads']} heads"
-        )
         beside = (
             f"below is what the rows of `{CURVES}` pay for a rank, nats above full attention."
             if paid
             else f"`{CURVES}.cfg` asks the latter."
         )
-        report.add(
-            "## Spectrum of trained attention",
-            "",
-            WORDS.format(kind=kind, sizes=sizes, sequences=config["sequences"], beside=beside),
-        )
-        ranks = sorted({rank for metrics in found.values() for rank, _ in shares(metrics)})
-        lines = header("attention", *(f"{rank}" for rank in ranks), "nine tenths in")
-        for row, metrics in found.items():
-            of_rank = dict(shares(metrics))
-            lines.append(
-                line(
-                    f"`{row}`",
-                    *(cell(report, of_rank.get(rank)) for rank in ranks),
-                    f"{metrics[RANK]['value']:.0f}",
-                )
+        if each:
+            report.add("## Spectrum of trained attention", "", WORDS.format(beside=beside))
+        for found in each:
+            write_table(report, found, paid)
+        if each:
+            report.figure(about.name)
+
+
+def write_table(report, found, paid):
+    """found: rows of one setting; paid: nats by rank."""
+    config = next(iter(found.values()))[RANK]["config"]
+    kind = "causal" if config["causal"] in (True, "true") else "two-sided"
+    report.add(
+        f"**{config['positions']} positions, {kind}, {config['d_model']} wide, {config['n_heads']} heads, "
+        f"{config['sequences']} sequences**",
+        "",
+    )
+    ranks = sorted({rank for metrics in found.values() for rank, _ in shares(metrics)})
+    lines = header("attention", *(f"{rank}" for rank in ranks), "nine tenths in")
+    for row, metrics in found.items():
+        of_rank = dict(shares(metrics))
+        lines.append(
+            line(
+                f"`{row}`",
+                *(cell(report, of_rank.get(rank)) for rank in ranks),
+                f"{metrics[RANK]['value']:.0f}",
             )
-        if paid:
-            lines.append(
-                line("Linformer of this rank", *(nats(paid.get(rank)) for rank in ranks), "")
-            )
-        report.add(*lines)
-        report.figure(about.name)
-        report.repeat(
-            "./build/release/experiments/attention_spectrum --checkpoint FILE --sequences "
-            f"{config['sequences']}"
         )
+    if paid:
+        lines.append(line("Linformer of this rank", *(nats(paid.get(rank)) for rank in ranks), ""))
+    report.add(*lines)
+    commands = (ONE_LAYER.sub("", metrics[RANK]["command"]) for metrics in found.values())
+    for command in dict.fromkeys(commands):
+        report.repeat(command)
 
 
 def draw(records, experiment):

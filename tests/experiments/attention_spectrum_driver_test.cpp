@@ -13,12 +13,14 @@
 namespace scaling {
 namespace {
 
-/// Trained once for all tests: a model of softmax attention, one of entmax, one that sees a window.
+/// Trained once for all tests: a model of entmax, one of softmax, one that sees a window, one of
+/// two normalisers.
 class SpectrumDriver : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     folder_ = new Folder;
-    for (const std::string knobs : {"", "--normaliser softmax", "--attention window"}) {
+    for (const std::string knobs : {"", "--normaliser softmax", "--attention window",
+                                    "--attention full:normaliser=sparsemax,full"}) {
       const std::string results = *folder_ / ("trained" + std::to_string(trained_++));
       const Outcome outcome = run_driver(
           "perplexity", "--config '" + std::string(SOURCE_DIR) +
@@ -78,19 +80,19 @@ TEST_F(SpectrumDriver, RecordsEveryLayerOnce) {
   EXPECT_NE(all.at("s_lm.1.layer1.0"), all.at("s_lm.1.layer1.1"));
 }
 
-TEST_F(SpectrumDriver, UntrainedIsAnotherModelOfTheSameName) {
-  const std::string more = "--untrained --rows s_lm.1.layer2";
-  for (const char* flags : {"--rows s_lm.1.layer2", more.c_str()}) {
+TEST_F(SpectrumDriver, UntrainedIsAnotherModel) {
+  for (const char* flags : {"--rows s_lm.1.layer2", "--untrained --rows s_lm.1.untrained.layer2",
+                            "--untrained --name drawn --rows drawn.layer2"}) {
     ASSERT_EQ(run_driver("attention_spectrum", arguments(1, "untrained") + flags).status, 0);
   }
   const RecordFile file(*folder_ / "untrained", "attention_spectrum");
-  std::vector<double> values;
+  std::map<std::string, double> values;
   for (const Record& r : file.records()) {
-    EXPECT_EQ(r.row, "s_lm.1.layer2");
-    if (r.metric == "singular_share_1") values.push_back(r.value);
+    if (r.metric == "singular_share_1") values[r.row] = r.value;
   }
-  ASSERT_EQ(values.size(), 2u);
-  EXPECT_NE(values[0], values[1]);
+  ASSERT_EQ(values.size(), 3u);
+  EXPECT_NE(values.at("s_lm.1.layer2"), values.at("s_lm.1.untrained.layer2"));
+  EXPECT_EQ(values.at("drawn.layer2"), values.at("s_lm.1.untrained.layer2"));
 }
 
 TEST_F(SpectrumDriver, MistakesAreRefusedInASentence) {
@@ -101,6 +103,7 @@ TEST_F(SpectrumDriver, MistakesAreRefusedInASentence) {
   };
   refused("", {"--checkpoint"});
   refused(arguments(2, "x"), {"window", "every pair", "attention=full"});
+  refused(arguments(3, "x"), {"full:normaliser=sparsemax,full", "one normaliser for all"});
   refused(arguments(1, "x") + "--sequences 0", {"sequences", "0"});
   refused(arguments(1, "x") + "--rows s_lm.1.layer3", {"layer3", "s_lm.1.layer1"});
   // What Sparsefinder needs is more.

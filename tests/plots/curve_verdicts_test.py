@@ -396,6 +396,13 @@ class SizesTest(Verdicts):
         self.assertEqual(line.verdict, "not reproduced")
         self.assertIn("(fig1.5m)", line.claim)
         self.assertIn("at 1.54 M tokens (frontier) -0.0", line.evidence)
+        # Fewer seeds of a still larger budget do not take the place of more.
+        few = [dict(r, experiment="fig1_16m") for r in larger if r["config"].get("seed") in (1, 2)]
+        many = [dict(r, experiment="fig1_16m") for r in larger]
+        for added, name in ((few, "fig1.5m"), (many, "fig1.16m")):
+            items = frontier + sized(larger, 3333, id="fig1.5m")
+            line = self.line(items + sized(added, 10416, id="fig1.16m"), close)
+            self.assertIn(f"({name})", line.claim)
         # Figure 1 has no other projection at that budget, and no more tokens at this one.
         both = frontier + sized(larger, 3333, id="fig1.5m")
         self.assertIn("(frontier)", self.line(both, "better than `qkv_local`").claim)

@@ -52,6 +52,10 @@ class GoalsTest(WithFolder):
                 goal = goals.Goal("", "<=", bar + 1e-9, (), part=part)
                 self.assertEqual(goals.verdict(goal, value), verdict, (part, bar))
         self.assertAlmostEqual(goals.part(goal, value).value, 0.02)
+        self.assertEqual(goals.verdict(goal, value._replace(seeds=2)), "missed so far")
+        self.assertEqual(
+            goals.verdict(goals.Goal("", "<=", 0.2, ()), value._replace(seeds=2)), "met so far"
+        )
         one = value._replace(low=-math.inf, high=math.inf, seeds=1)
         self.assertEqual(goals.verdict(goal, one), "undecided, one seed")
 

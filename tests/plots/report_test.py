@@ -18,6 +18,7 @@ import first_screen  # noqa: E402
 import headline  # noqa: E402
 import make_report  # noqa: E402
 import report as report_cells  # noqa: E402
+import summarise  # noqa: E402
 import values  # noqa: E402
 from made_up import STACKS, TABLE1, TABLE2, TABLE6, record, row  # noqa: E402
 from sections import tables  # noqa: E402
@@ -278,7 +279,7 @@ class HeadlineTest(unittest.TestCase):
         )
         found["quality.fig1_5m.ff_qkv.verdict_gap"] = value(0.115, 0.094, 0.136)
         self.assertIn(
-            "on 5 M tokens, FF+QKV ends +0.150 [+0.126, +0.175] nats a token above dense, +0.115 [+0.094, +0.136] of it "
+            "on 5 M tokens, 5 seeds, FF+QKV ends +0.150 [+0.126, +0.175] nats a token above dense, +0.115 [+0.094, +0.136] of it "
             "beyond a quarter",
             headline.sentences(found)[4],
         )
@@ -303,6 +304,28 @@ class HeadlineTest(unittest.TestCase):
         self.assertNotIn("†", legend)
         found["table1.17b.ff_qkv_cross.token_speedup"] = value(9, "untrusted")
         self.assertIn("† untrusted: uncertain", headline.legend(found).lower())
+        # What is both says both; what the status says is not said twice.
+        found["table1.17b.baseline.token_ms"] = value(400, "untrusted")._replace(extrapolated=True)
+        self.assertIn("| 17B, dense | 400†‡ |", "\n".join(headline.table(found)))
+        found["table1.17b.baseline.token_ms"] = value(400, "extrapolated")._replace(
+            extrapolated=True
+        )
+        self.assertIn("| 17B, dense | 400‡ |", "\n".join(headline.table(found)))
+
+    def test_a_token_of_fewer_blocks_than_the_model_has_is_extrapolated_whatever_is_doubted(self):
+        def made(metric, held, status="untrusted"):
+            config = {"blocks_held": held, "decoder_layers": 24}
+            return values.of_record(
+                {"metric": metric, "value": 1.0, "status": status, "config": config}
+            )
+
+        self.assertTrue(made("token_ms", 1).extrapolated)
+        self.assertFalse(made("token_ms", 24).extrapolated)
+        self.assertFalse(made("block_ms", 1).extrapolated)
+        self.assertTrue(values.ratio(made("token_ms", 1), made("token_ms", 24)).extrapolated)
+        entry = summarise._entry
+        self.assertTrue(entry(made("token_ms", 1))["extrapolated"])
+        self.assertNotIn("extrapolated", entry(made("token_ms", 1, "extrapolated")))
 
     def test_a_folder_of_curves_alone_begins_with_what_they_say(self):
         def value(number):
@@ -315,7 +338,14 @@ class HeadlineTest(unittest.TestCase):
         report = report_cells.Report(None)
         with unittest.mock.patch.object(first_screen.summarise, "figures", lambda _: found):
             first_screen._headline(report)
-        self.assertIn("- Trained with as many parameters on 5 M tokens", report.text())
+        self.assertIn("- Trained with as many parameters on 5 M tokens, 5 seeds", report.text())
+        # Two seeds of a larger budget do not take the place of five.
+        for what in ("gap", "verdict_gap"):
+            found[f"quality.fig1_16m.ff_qkv.{what}"] = value(0.2)._replace(tokens=16e6, seeds=2)
+        self.assertIn("5 M tokens", "".join(headline.sentences(found)))
+        for what in ("gap", "verdict_gap"):
+            found[f"quality.fig1_16m.ff_qkv.{what}"] = value(0.2)._replace(tokens=16e6, seeds=5)
+        self.assertIn("16 M tokens", "".join(headline.sentences(found)))
         self.assertNotIn("## Headline", report.text())
 
     def test_many_commits_are_counted(self):

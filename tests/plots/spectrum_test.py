@@ -18,10 +18,22 @@ NAME = "attention_spectrum"
 CONFIG = {"positions": 8, "d_model": 16, "n_heads": 2, "sequences": 3, "causal": "true"}
 
 
-def layer(row, shares, rank):
+def layer(row, shares, rank, **more):
     metrics = {f"singular_share_{2**i}": share for i, share in enumerate(shares)}
     return [
-        record(NAME, row, metric, value, threads=1, study=NAME, title=NAME, id=NAME, config=CONFIG)
+        record(
+            NAME,
+            row,
+            metric,
+            value,
+            threads=1,
+            study=NAME,
+            title=NAME,
+            id=NAME,
+            config=CONFIG | more,
+            key=f"{row} {more}",
+            command=f"attention_spectrum --checkpoint FILE --rows {row}",
+        )
         for metric, value in [*metrics.items(), ("rank_90", rank)]
     ]
 
@@ -57,7 +69,8 @@ class SpectrumTest(made_up.WithCurves):
 
     def test_what_a_rank_costs_stands_below_what_it_holds(self):
         text = self.text(SPECTRA + trained())
-        self.assertIn("Of the causal matrices", text)
+        self.assertIn("**8 positions, causal, 16 wide, 2 heads, 3 sequences**", text)
+        self.assertEqual(text.count("Repeat: `attention_spectrum --checkpoint FILE`"), 1)
         self.assertIn("| attention | 1 | 2 | 4 | 8 | nine tenths in |", text)
         self.assertIn("| `full.1.layer2` | 0.600 | 0.800 | 0.950 | 1.00 | 4 |", text)
         (paid,) = [line for line in text.splitlines() if line.startswith("| Linformer of")]
@@ -65,6 +78,17 @@ class SpectrumTest(made_up.WithCurves):
         self.assertTrue(cells[2].startswith("+0.3000"), cells)
         self.assertTrue(cells[3].startswith("+0.1000"), cells)
         self.assertEqual(cells[1], cells[4])
+
+    def test_a_newer_measurement_takes_the_place_of_all_of_the_older(self):
+        text = self.text(SPECTRA + layer("full.1.layer1", (0.3, 0.6, 1.0), 3, positions=4))
+        self.assertIn("**4 positions, causal", text)
+        self.assertIn("| `full.1.layer1` | 0.300 | 0.600 | 1.00 | 3 |", text)
+        self.assertNotIn("0.200", text)
+
+    def test_a_failure_leaves_what_was_measured(self):
+        (failed,) = layer("full.1.layer1", (), 0, positions=2)
+        failed |= {"value": None, "status": "failed", "note": "too few sequences", "config": {}}
+        self.assertEqual(self.text([*SPECTRA, failed]), self.text(SPECTRA))
 
     def test_without_curves_nothing_is_said_of_costs(self):
         self.assertNotIn("Linformer of this rank", self.text(SPECTRA))
