@@ -341,10 +341,9 @@ def verdict(goal, value):
         return "not measured"
     if not math.isfinite(value.high - value.low):
         return "undecided, one seed" if value.seeds == 1 else "undecided, no interval"
+    so_far = " so far" if 0 < value.seeds < contrasts.FEW else ""
     if goal.part:
-        of_part = part(goal, value)
-        few = " so far" if 0 < value.seeds < contrasts.FEW else ""
-        return ("met" if of_part.value <= goal.bar else "missed") + few
+        return ("met" if part(goal, value).value <= goal.bar else "missed") + so_far
     if goal.comparison == "!=" and value.value == goal.bar:
         return "undecided"
     met = {
@@ -353,7 +352,6 @@ def verdict(goal, value):
         "<=": value.high <= goal.bar,
         "!=": value.value != goal.bar,
     }[goal.comparison]
-    so_far = " so far" if 0 < value.seeds < contrasts.FEW else ""
     doubt = " but untrusted" if value.status == "untrusted" else ""
     return ("met" if met else "missed") + so_far + doubt
 

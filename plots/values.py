@@ -55,19 +55,15 @@ def of_record(record):
         record.get("state", ""),
         record.get("sittings", 1),
         commands=(record["command"],) if record.get("command") else (),
-        extrapolated=is_extrapolated(record),
+        # A whole token's time was put together from those blocks.
+        extrapolated=record.get("metric") == "token_ms" and lacks_blocks(record),
     )
 
 
 def lacks_blocks(record):
     """Whether memory held fewer blocks than the model has."""
-    return setting(record, "blocks_held", 0) < setting(record, "decoder_layers", 0)
-
-
-def is_extrapolated(record):
-    """Whether a number was put together from the blocks that memory held: a whole token's."""
-    known = "blocks_held" in (record.get("config") or {})
-    return known and lacks_blocks(record) and record["metric"].startswith("token_ms")
+    held = setting(record, "blocks_held")
+    return held is not None and held < setting(record, "decoder_layers", 0)
 
 
 def measured(records, experiment, row, threads, metric):

@@ -13,7 +13,6 @@
 #include "experiments/instruments/teacher_knobs.h"
 #include "experiments/study/interrupt.h"
 #include "experiments/study/provenance.h"
-#include "kernels/arena.h"
 #include "kernels/parallel.h"
 #include "models/sparsefinder/spectrum.h"
 
@@ -70,15 +69,9 @@ class SpectrumStudy : public Study {
     require_known_rows(options.rows, known, file.experiment);
     Knobs knobs;
     flags(knobs);
-    Settings shared;
-    for (const auto& [knob, value] : knobs.all()) {
-      shared.emplace_back(knob, portable_place(knob, value));
-    }
-    shared.emplace_back("quick", print_value(options.quick));
-    for (const Settings& more : {content_settings(teacher_, *plan_, results_, options.dry_run),
-                                 attention_settings(plan_->model(), plan_->causal())}) {
-      shared.insert(shared.end(), more.begin(), more.end());
-    }
+    Settings shared = teacher_settings(knobs, teacher_, *plan_, results_, options);
+    const Settings own = attention_settings(plan_->model(), plan_->causal());
+    shared.insert(shared.end(), own.begin(), own.end());
     std::vector<Point> points;
     for (std::int64_t i = 0; i < attentions(); ++i) {
       if (!is_wanted(options.rows, name_of(i))) continue;
@@ -103,14 +96,8 @@ class SpectrumStudy : public Study {
   }
 
   void measure(Points group, Sink& sink) override {
-    require_memory(plan_->bytes(knobs_.sequences), "queries and keys of all sequences",
-                   "give fewer --sequences, or a smaller --length");
-    const Teacher teacher(*plan_, teacher_.cache_folder(results_), group.front()->threads);
     const std::vector<SequenceHeads> heads =
-        teacher.heads(Teacher::Part::held_out, knobs_.sequences, [&](std::int64_t done) {
-          sink.live("held-out sequences: " + std::to_string(done) + " of " +
-                    std::to_string(knobs_.sequences));
-        });
+        held_out_heads(teacher_, *plan_, results_, knobs_.sequences, group.front()->threads, sink);
     const Spectra spectra = spectra_of(heads, sink);
     write(spectra);
     for (const Point* point : group) close(*point, spectra, sink);

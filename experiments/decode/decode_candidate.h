@@ -20,7 +20,7 @@ namespace scaling {
 struct DecodeModel {
   DecodeRow row;
   std::unique_ptr<Transformer> model;
-  Mat encoded = {};  ///< of an allocated model: (source_length, d_model)
+  Mat encoded = {};  ///< of an allocated model, as Transformer::encode has it
 
   /// What the model counts at the middle of a decode: count(&Transformer::token_cost).
   template <class Counted>

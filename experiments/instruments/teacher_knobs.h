@@ -3,8 +3,11 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "experiments/instruments/teacher.h"
+#include "experiments/study/run_options.h"
+#include "experiments/study/sink.h"
 #include "models/knobs.h"
 
 namespace scaling {
@@ -34,12 +37,18 @@ struct TeacherKnobs {
   std::string cache_folder(const std::string& results) const;
 };
 
-/// What `checkpoint` and the texts hold, which their knobs do not say: the settings `teacher` and
-/// `data`. Empty texts in a dry run, which reads neither.
-Settings content_settings(const TeacherKnobs& knobs, const TeacherPlan& plan,
-                          const std::string& results, bool dry_run);
-/// Study::added_settings for these two.
+/// Of every point of a study of a teacher: the study's own flags, `quick`, and what `checkpoint`
+/// and the texts hold, which their knobs do not say, as `teacher` and `data`; these are empty in a
+/// dry run, which reads neither.
+Settings teacher_settings(const Knobs& flags, const TeacherKnobs& knobs, const TeacherPlan& plan,
+                          const std::string& results, const RunOptions& options);
+/// Study::added_settings for the last two.
 Settings added_content_settings();
+/// Queries and keys of so many held-out sequences, of which the sink shows how many are done.
+/// Throws UserError if they do not fit into memory, or as Teacher does.
+std::vector<SequenceHeads> held_out_heads(const TeacherKnobs& knobs, const TeacherPlan& plan,
+                                          const std::string& results, std::int64_t sequences,
+                                          int threads, Sink& sink);
 /// Study::portable for knobs that name a place.
 std::string portable_place(const std::string& knob, const std::string& value);
 

@@ -216,14 +216,9 @@ class SparsefinderStudy : public Study {
   Settings shared_settings(const RunOptions& options) {
     Knobs knobs;
     flags(knobs);
-    Settings all;
-    for (const auto& [knob, value] : knobs.all()) {
-      // Which methods are measured beside one does not matter to it.
-      if (knob != "methods") all.emplace_back(knob, portable(knob, value));
-    }
-    all.emplace_back("quick", print_value(options.quick));
-    const Settings contents = content_settings(teacher_, *plan_, results_, options.dry_run);
-    all.insert(all.end(), contents.begin(), contents.end());
+    Settings all = teacher_settings(knobs, teacher_, *plan_, results_, options);
+    // Which methods are measured beside one does not matter to it.
+    std::erase_if(all, [](const auto& setting) { return setting.first == "methods"; });
     return all;
   }
 

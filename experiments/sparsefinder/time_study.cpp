@@ -125,13 +125,7 @@ class SparsefinderTimeStudy : public Study {
     require_known_rows(options.rows, known, file.experiment);
     Knobs knobs;
     flags(knobs);
-    Settings shared;
-    for (const auto& [knob, value] : knobs.all()) {
-      shared.emplace_back(knob, portable_place(knob, value));
-    }
-    shared.emplace_back("quick", print_value(options.quick));
-    const Settings contents = content_settings(teacher_, *plan_, results_, options.dry_run);
-    shared.insert(shared.end(), contents.begin(), contents.end());
+    const Settings shared = teacher_settings(knobs, teacher_, *plan_, results_, options);
     std::vector<Point> points;
     for (const Subject& subject : subjects_) {
       if (!is_wanted(options.rows, subject.name)) continue;
@@ -160,7 +154,8 @@ class SparsefinderTimeStudy : public Study {
   void measure(Points group, Sink& sink) override {
     const int threads = group.front()->threads;
     Team team(threads);
-    const CoreInputs inputs(*plan_, queries_and_keys(threads, sink));
+    const CoreInputs inputs(
+        *plan_, held_out_heads(teacher_, *plan_, results_, knobs_.sequences, threads, sink));
     set_gemm_threads(threads);
     // The full ones divide every speed-up, so that they take their turns whatever is asked for.
     std::vector<const Subject*> timed;
@@ -255,16 +250,6 @@ class SparsefinderTimeStudy : public Study {
     const double trial = double(knobs_.sequences) * flops / kRate;
     return std::clamp(knobs_.time_budget, std::min(kFewestTrials, knobs_.repeats) * trial,
                       std::max(knobs_.time_budget, knobs_.repeats * trial));
-  }
-
-  std::vector<SequenceHeads> queries_and_keys(int threads, Sink& sink) const {
-    require_memory(plan_->bytes(knobs_.sequences), "queries and keys of all sequences",
-                   "give fewer --sequences, or a smaller --length");
-    const Teacher teacher(*plan_, teacher_.cache_folder(results_), threads);
-    return teacher.heads(Teacher::Part::held_out, knobs_.sequences, [&](std::int64_t done) {
-      sink.live("held-out sequences: " + std::to_string(done) + " of " +
-                std::to_string(knobs_.sequences));
-    });
   }
 
   static Rounds rounds_of(const Trials& trials) {

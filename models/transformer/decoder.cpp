@@ -262,14 +262,11 @@ void Decoder::prefill(const Mat& rows, const std::vector<int>& row_ids) {
       const StepContext ctx = context(thread, r, of_tokens.data());
       ThreadBuffers mine = threads_[std::size_t(thread)];
       const float* row = rows.data() + r * rows.cols();
-      if (model_.config().joins_streams()) {
-        for (int t = 0; t < tokens_; ++t) {
-          std::copy_n(row, d_, mine.acc + t * d_);
-          std::copy_n(row + d_, d_, mine.x + t * d_);
-        }
-      } else {
-        for (int t = 0; t < tokens_; ++t) std::copy_n(row, d_, mine.x + t * d_);
-        start_streams(mine);
+      // Both halves of a row where streams are joined; else one and the same.
+      const float* second = row + rows.cols() - d_;
+      for (int t = 0; t < tokens_; ++t) {
+        std::copy_n(row, d_, mine.acc + t * d_);
+        std::copy_n(second, d_, mine.x + t * d_);
       }
       run_blocks(ctx, mine);
     });

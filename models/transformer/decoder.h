@@ -35,8 +35,8 @@ class Decoder {
   /// for all sequences; ignored if decoder-only), padding dropped: into the cross-attention caches,
   /// or, of a concatenated model, through the decoder's blocks, position by position.
   void begin(const std::vector<int>& source);
-  /// As begin(), from encoder output (source_length, d_model) computed before; no rows if
-  /// decoder-only.
+  /// As begin(), from encoder output (source_length, ModelConfig::encoded_width()) computed
+  /// before; no rows if decoder-only.
   void begin(const Mat& encoded);
   /// Pretends that `length` positions were decoded: caches get random keys and values. For context
   /// sweeps.

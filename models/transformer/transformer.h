@@ -51,9 +51,8 @@ class Transformer {
   const Arena& arena() const { return arena_; }
 
   /// Encoder output (positions, config().encoded_width()) after the final norm, of joined streams
-  /// both without one. Ids are in [0, vocab_size); 0 is
-  /// padding, masked as keys. If config().encoder is false: unit normal draws from the seed. No
-  /// rows if decoder-only.
+  /// both without one. Ids are in [0, vocab_size); 0 is padding, masked as keys. If
+  /// config().encoder is false: unit normal draws from the seed. No rows if decoder-only.
   Mat encode(const std::vector<int>& source) const;
   /// Teacher-forced logits (positions, vocab_size) of the decoder for `target` shifted right by one
   /// zero.

@@ -4,6 +4,7 @@ Experiments of section `trained` time the rows of the curves that their id names
 """
 
 import functools
+import math
 
 import chart
 import report as tables
@@ -18,10 +19,10 @@ TIMES = {
     "attention": ("training step, µs a token", "step_us_token", "step_ms", "length", 1e3),
     "attention_decode": ("token decoded, µs", "decode_us_token", "decode_us", "context", None),
 }
-# With the flags that say at what length.
+# With the flag that says at what length.
 PROGRAMS = {
-    "attention": "long_sequence --threads 1 --lengths 2048",
-    "attention_decode": "attention_decode --threads 1 --contexts 2047",
+    "attention": "long_sequence --threads {threads} --lengths {positions}",
+    "attention_decode": "attention_decode --threads {threads} --contexts {positions}",
 }
 WORDS = (
     "The attentions of `{curves}` ({tokens} tokens, d_model {d_model}, {seeds}), each beside its time in "
@@ -43,37 +44,36 @@ def grouped(own):
     return found
 
 
-def of_curves(records, about):
-    """The curves that the id names, or None."""
-    return training_curves.experiments(records).get(about.id)
+def as_trained(records, about):
+    """The most positions that the curves of the id were trained on; no bound where there are none."""
+    curves = training_curves.experiments(records).get(about.id)
+    length = curves and curves.setting(curves.baseline, "length")
+    return int(length) if length else math.inf
 
 
-def as_trained(records, about, points):
-    """Those of [(length, Value)] that are not longer than what was trained; all where that is not known."""
-    curves = of_curves(records, about)
-    most = curves.setting(curves.baseline, "length") if curves else None
-    return [(length, value) for length, value in points if not most or length <= int(most)]
+def longest(points, most):
+    """The last of [(length, Value)] ascending that is no longer than `most`; None if none is."""
+    return next((point for point in reversed(points) if point[0] <= most), None)
 
 
 def times(records, about):
     """{row: (length, Value in µs a token)}, at the longest measured length that is no longer than what was trained."""
     *_, metric, over, factor = TIMES[about.study]
-    found = attention.curves(records, about.name, metric, over)
-    kept = {row: as_trained(records, about, points) for row, points in found.items()}
-    return {
-        row: (points[-1][0], scaled(points[-1][1], factor / points[-1][0] if factor else 1.0))
-        for row, points in kept.items()
-        if points
-    }
+    most, found = as_trained(records, about), {}
+    for row, points in attention.curves(records, about.name, metric, over).items():
+        if at := longest(points, most):
+            found[row] = (at[0], scaled(at[1], factor / at[0] if factor else 1.0))
+    return found
 
 
-def gains(records, about, row):
-    """Value: the time of what the row is set against over its own, there; or None."""
+def gains(records, about):
+    """{row: Value}: the time of what a row is set against over its own, at that length."""
     *_, metric, over, _ = TIMES[about.study]
-    if row not in dict(attention.compared(records, about.name)):
-        return None
-    found = as_trained(records, about, attention.speedups(records, about.name, row, metric, over))
-    return found[-1][1] if found else None
+    most, found = as_trained(records, about), {}
+    for row, _ in attention.compared(records, about.name):
+        if at := longest(attention.speedups(records, about.name, row, metric, over), most):
+            found[row] = at[1]
+    return found
 
 
 def points(records, about, curves):
@@ -98,6 +98,7 @@ def table(report, studies, curves):
     records = report.records
     abouts = list(studies.values())
     timed = [times(records, about) for about in abouts]
+    gained = [gains(records, about) for about in abouts]
     best = [hull(points(records, about, curves)) for about in abouts]
     words = [column for about in abouts for column in (TIMES[about.study][0], "full's over it")]
     lines = tables.header("attention", "nats/token", "above", *words, "on the frontier")
@@ -105,11 +106,11 @@ def table(report, studies, curves):
     for row in (row for row in curves.rows if any(row in found for found in timed)):
         figures = quality.row_figures(curves, row)
         cells = []
-        for about, found in zip(abouts, timed):
+        for found, ratios in zip(timed, gained):
             time = found.get(row, (0, None))[1]
             cells += [
                 tables.cell(report, time),
-                tables.cell(report, gains(records, about, row), "×", interval=True),
+                tables.cell(report, ratios.get(row), "×", interval=True),
             ]
         where = [kinds[about.study] for about, rows in zip(abouts, best) if row in rows]
         lines.append(
@@ -124,16 +125,17 @@ def table(report, studies, curves):
     return lines
 
 
+def timed_at(records, about):
+    """(positions, threads) of the times of an experiment."""
+    positions = max((length for length, _ in times(records, about).values()), default=0)
+    return int(positions), attention.threads_of(records, about.name)
+
+
 def timed_words(records, about):
     """What the times of an experiment are of."""
-    positions = max((length for length, _ in times(records, about).values()), default=0)
-    threads = attention.threads_of(records, about.name)
-    at = f"{positions:,.0f} positions at {threads} thread{'s' * (threads > 1)}"
-    return (
-        f"a training step over {at}"
-        if about.study == "attention"
-        else f"a token decoded behind {at}"
-    )
+    positions, threads = timed_at(records, about)
+    what = "a training step over" if about.study == "attention" else "a token decoded behind"
+    return f"{what} {positions:,} positions at {threads} thread{'s' * (threads > 1)}"
 
 
 def write(report, own):
@@ -159,8 +161,10 @@ def write(report, own):
         report.add(*table(report, studies, curves))
         report.figure(name_of(identifier))
         for about in studies.values():
+            positions, threads = timed_at(records, about)
+            program = PROGRAMS[about.study].format(positions=positions, threads=threads)
             report.repeat(
-                f"./build/release/experiments/{PROGRAMS[about.study]} --config "
+                f"./build/release/experiments/{program} --config "
                 f"experiments/configs/attention/{about.name}.cfg"
             )
 

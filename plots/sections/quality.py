@@ -298,9 +298,8 @@ def trends(budgets):
             if (value := row_figures(experiment, row).get("contrast"))
         ]
         if each:
-            sure = [
-                (e, v) for e, v in each if v.seeds > 1
-            ]  # one seed is a point, but bends no line
+            # One seed is a point, but bends no line.
+            sure = [(e, v) for e, v in each if v.seeds > 1]
             line_of = sure if len(sure) > 1 else each
             found.append(
                 Trend(

@@ -103,6 +103,15 @@ TEST_F(SpectrumDriver, MistakesAreRefusedInASentence) {
   };
   refused("", {"--checkpoint"});
   refused(arguments(2, "x"), {"window", "every pair", "attention=full"});
+  const Outcome begun =
+      run_driver("perplexity",
+                 "--config '" + std::string(SOURCE_DIR) +
+                     "/experiments/configs/training/sparsefinder_tiny.cfg' --rows s_lm "
+                     "--threads 1 --init_from '" +
+                     (*folder_ / "trained0/checkpoints/sparsefinder_tiny/s_lm.1/latest.ckpt") +
+                     "' --results '" + (*folder_ / ("trained" + std::to_string(trained_))) + "'");
+  ASSERT_EQ(begun.status, 0) << begun.text;
+  refused(arguments(trained_, "x") + "--untrained", {"init_from", "leave out --untrained"});
   refused(arguments(3, "x"), {"full:normaliser=sparsemax,full", "one normaliser for all"});
   refused(arguments(1, "x") + "--sequences 0", {"sequences", "0"});
   refused(arguments(1, "x") + "--rows s_lm.1.layer3", {"layer3", "s_lm.1.layer1"});

@@ -34,19 +34,24 @@ def trained(seeds=(1,)):
         for row, (nats, *_) in ROWS.items()
         for seed in seeds
         for made in made_up.curve(
-            row, nats, seed, experiment=CURVES, config=TRAINED | {"attention": row}
+            row,
+            nats,
+            seed,
+            experiment=CURVES,
+            against="full",
+            config=TRAINED | {"attention": row},
         )
     ]
 
 
-def timed(which, number):
+def timed(which, number, factor=1.0):
     study, experiment, metric, ending, config = which
     return [
         record(
             experiment,
             row + ending,
             metric,
-            figures[number],
+            figures[number] * factor,
             threads=1,
             against=f"full{ending}",
             study=study,
@@ -80,6 +85,15 @@ class AttentionPriceTest(made_up.WithCurves):
         # 200 ms over 2,048 positions.
         self.assertAlmostEqual(found["attention_quality.full.step_us_token"].value, 200e3 / 2048)
         self.assertEqual(found["attention_quality.window.decode_us_token"].value, 10.0)
+
+    def test_longer_than_what_was_trained_does_not_count(self):
+        longer = (*STEPS[:3], "_l4096", {"length": 4096})
+        items = trained() + timed(STEPS, 1) + timed(longer, 1, factor=9.0)
+        found = summarise.figures(self.load(items))
+        self.assertAlmostEqual(found["attention_quality.full.step_us_token"].value, 200e3 / 2048)
+        text = self.text(items)
+        self.assertIn("over 2,048 positions at 1 thread", text)
+        self.assertIn("long_sequence --threads 1 --lengths 2048 --config", text)
 
     def test_the_frontier_is_told_apart_by_what_is_timed(self):
         text = self.text(BOTH + trained())
