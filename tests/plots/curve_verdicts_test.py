@@ -386,10 +386,15 @@ class SizesTest(Verdicts):
         frontier = sized(
             of("frontier", qkv_mult_conv=1.59, iso_read_ff=1.8, **finals), 1000, id="frontier"
         )
-        larger = of("fig1_5m", qkv_mult_conv=1.75, iso_read_ff=1.8, ff_n16=1.7)
-        for r in larger:
-            if r["row"] == "ff_n16":
-                r["config"] = {**r["config"], "twin": "dense", "equal_reads": "iso_read_ff"}
+
+        def budget(name, seeds=SEEDS):
+            found = of(name, seeds, qkv_mult_conv=1.75, iso_read_ff=1.8, ff_n16=1.7)
+            for r in found:
+                if r["row"] == "ff_n16":
+                    r["config"] = {**r["config"], "twin": "dense", "equal_reads": "iso_read_ff"}
+            return found
+
+        larger = budget("fig1_5m")
         close = "close to dense (Fig 5)"
         self.assertEqual(self.verdict(frontier, close), "reproduced")
         line = self.line(frontier + sized(larger, 3333, id="fig1.5m"), close)
@@ -397,11 +402,9 @@ class SizesTest(Verdicts):
         self.assertIn("(fig1.5m)", line.claim)
         self.assertIn("at 1.54 M tokens (frontier) -0.0", line.evidence)
         # Fewer seeds of a still larger budget do not take the place of more.
-        few = [dict(r, experiment="fig1_16m") for r in larger if r["config"].get("seed") in (1, 2)]
-        many = [dict(r, experiment="fig1_16m") for r in larger]
-        for added, name in ((few, "fig1.5m"), (many, "fig1.16m")):
-            items = frontier + sized(larger, 3333, id="fig1.5m")
-            line = self.line(items + sized(added, 10416, id="fig1.16m"), close)
+        for seeds, name in ((SEEDS[:2], "fig1.5m"), (SEEDS, "fig1.16m")):
+            added = sized(budget("fig1_16m", seeds), 10416, id="fig1.16m")
+            line = self.line(frontier + sized(larger, 3333, id="fig1.5m") + added, close)
             self.assertIn(f"({name})", line.claim)
         # Figure 1 has no other projection at that budget, and no more tokens at this one.
         both = frontier + sized(larger, 3333, id="fig1.5m")
