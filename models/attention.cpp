@@ -49,6 +49,24 @@ void KeyValueCache::move_slots(const StepContext& ctx, const RowMoves& moves, st
   }
 }
 
+void KeyValueCache::attend(const StepContext& ctx, std::int64_t slots, const float* q, float* o) {
+  // A head's cache is read by one thread only.
+  const Range share = ctx.share(ctx.tokens * heads);
+  for (std::int64_t unit = share.begin; unit < share.end; ++unit) {
+    const int token = int(unit / heads);
+    const std::int64_t head = unit % heads, at = unit * d_head;
+    const HeadMemory memory = {keys_of(token, head), values_of(token, head), slots, d_head};
+    ctx.kernels.attend(q + at, memory, scores_of(token, head), o + at);
+  }
+  ctx.sync();
+}
+
+Cost KeyValueCache::attend_cost(int tokens, std::int64_t heads, std::int64_t slots,
+                                std::int64_t d_head) {
+  const double floats = 2 * double(slots) * double(heads * d_head) * tokens;
+  return {{"attention", 0, floats * 4, 2 * floats}};
+}
+
 float* KeyValueCache::keys_of(int token, std::int64_t head) {
   return keys.data() + (token * heads + head) * capacity * d_head;
 }

@@ -35,6 +35,10 @@ struct KeyValueCache : AttentionCache {
   void reorder(const StepContext& ctx, const RowMoves& moves) override;
   /// The same for the first `slots` of each head.
   void move_slots(const StepContext& ctx, const RowMoves& moves, std::int64_t slots);
+  /// A step of every head over its first `slots`, the heads of all tokens shared among the threads;
+  /// a barrier stands behind it. q, o: (ctx.tokens, heads * d_head).
+  void attend(const StepContext& ctx, std::int64_t slots, const float* q, float* o);
+  static Cost attend_cost(int tokens, std::int64_t heads, std::int64_t slots, std::int64_t d_head);
   float* keys_of(int token, std::int64_t head);
   float* values_of(int token, std::int64_t head);
   float* scores_of(int token, std::int64_t head);

@@ -47,12 +47,12 @@ struct ModelConfig {
   std::string feed_forward = "dense";      // paper 1
   std::string projection = "dense";        // decoder self-attention's, paper 2
   std::string cross_projection = "dense";  // paper 2.8
-  // Self-attention's (paper 4), or several (models/layers/attention_list.h); cross-attention's is
-  // full.
+  // Self-attention's (paper 4), or several (models/layers/attention_list.h).
   std::string attention = "full";
   /// The encoder's, where it is another than the decoder's; empty: it is not.
   std::string encoder_attention;
-  std::string loss = "dense";  // paper 3
+  std::string cross_attention = "full";  // of a decoder that attends to its source
+  std::string loss = "dense";            // paper 3
   ResidualStack residual_stack = ResidualStack::plain;
   std::int64_t attention_layers = 1;  // self-attentions of a decoder block
   SourceUse source = SourceUse::cross_attention;
@@ -96,6 +96,8 @@ struct ModelConfig {
           "of blocks in turn, with plus signs they share heads, name:knob=value sets one's own");
     visit("encoder_attention", c.encoder_attention,
           "the encoder's attention, in the same words; empty: the decoder's");
+    visit("cross_attention", c.cross_attention,
+          "implementation of attention to the source between the cross-attention projections");
     visit("loss", c.loss, "implementation of the layer to the vocabulary");
     visit("residual_stack", c.residual_stack,
           "plain, reversible, or reversible_stored: the latter's function, its activations kept");

@@ -101,6 +101,7 @@ READS = {
     },
 }
 READS["encoder_attention"] = READS["attention"]
+READS["cross_attention"] = {"linformer": READS["attention"]["linformer"]}
 READ_BY_SOME = {knob for choices in READS.values() for knobs in choices.values() for knob in knobs}
 # Knobs that published curves lack, and what all models had before there was a choice.
 LATER = {
@@ -138,6 +139,7 @@ LATER = {
     "adam_epsilon": 1e-5,
     "decay_steps": 0,
     "encoder_attention": "",
+    "cross_attention": "full",
     "future_tokens": 1,
     "language_weight": 0,
     "future_weight": 1,

@@ -107,6 +107,15 @@ Entries<SelfAttention>& entries() {
 }
 
 template <>
+Entries<CrossAttention>& entries() {
+  static Entries<CrossAttention> all = {
+      entry<CrossAttention, FullCrossAttention>("full"),
+      entry<CrossAttention, LinformerCrossAttention>("linformer"),
+  };
+  return all;
+}
+
+template <>
 Entries<Loss>& entries() {
   static Entries<Loss> all = {
       entry<Loss, DenseLoss>("dense"),
@@ -148,6 +157,7 @@ const std::vector<Component>& components() {
       component<Projection>("projection", &ModelConfig::projection),
       component<CrossProjection>("cross_projection", &ModelConfig::cross_projection),
       component<SelfAttention>("attention", &ModelConfig::attention),
+      component<CrossAttention>("cross_attention", &ModelConfig::cross_attention),
       component<Loss>("loss", &ModelConfig::loss),
       component<Recurrence>("recurrence", &ModelConfig::recurrence),
   };
@@ -239,6 +249,7 @@ template bool add_entry(const Entry<FeedForward>&);
 template bool add_entry(const Entry<Projection>&);
 template bool add_entry(const Entry<CrossProjection>&);
 template bool add_entry(const Entry<SelfAttention>&);
+template bool add_entry(const Entry<CrossAttention>&);
 template bool add_entry(const Entry<Loss>&);
 template bool add_entry(const Entry<Recurrence>&);
 
@@ -394,8 +405,13 @@ std::unique_ptr<SelfAttention> make_self_attention(const ModelConfig& config) {
                   " in turn, and here one attention is looked at by itself; name one");
 }
 
+std::unique_ptr<CrossAttention> make_cross_attention(const std::string& name,
+                                                     const ModelConfig& config) {
+  return find_entry("cross_attention", entries<CrossAttention>(), name).make(config);
+}
+
 std::unique_ptr<CrossAttention> make_cross_attention(const ModelConfig& config) {
-  return std::make_unique<FullCrossAttention>(config);
+  return make_cross_attention(config.cross_attention, config);
 }
 
 std::unique_ptr<Loss> make_loss(const std::string& name, const ModelConfig& config) {

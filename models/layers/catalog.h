@@ -26,7 +26,7 @@ struct EntryInfo {
   bool (*selects_softly)(const ModelConfig&);
 };
 
-/// feed_forward, projection, cross_projection, attention, loss, recurrence.
+/// feed_forward, projection, cross_projection, attention, cross_attention, loss, recurrence.
 std::vector<std::string> component_names();
 /// Throws UserError listing the components for an unknown one, as the next.
 const std::vector<EntryInfo>& entries_of(const std::string& component);
@@ -70,7 +70,6 @@ std::unique_ptr<CrossProjection> make_cross_projection(const ModelConfig& config
 std::unique_ptr<SelfAttention> make_self_attention(const ModelConfig& config, Where where);
 /// That of every block of a decoder; throws UserError if blocks differ.
 std::unique_ptr<SelfAttention> make_self_attention(const ModelConfig& config);
-/// Always full.
 std::unique_ptr<CrossAttention> make_cross_attention(const ModelConfig& config);
 std::unique_ptr<Loss> make_loss(const ModelConfig& config);
 /// Null for "none", the one implementation that is the absence of a layer.
@@ -82,6 +81,8 @@ std::unique_ptr<Projection> make_projection(const std::string& name, const Model
 std::unique_ptr<CrossProjection> make_cross_projection(const std::string& name,
                                                        const ModelConfig& config);
 std::unique_ptr<SelfAttention> make_attention(const std::string& name, const ModelConfig& config);
+std::unique_ptr<CrossAttention> make_cross_attention(const std::string& name,
+                                                     const ModelConfig& config);
 std::unique_ptr<Loss> make_loss(const std::string& name, const ModelConfig& config);
 std::unique_ptr<Recurrence> make_recurrence(const std::string& name, const ModelConfig& config);
 

@@ -152,7 +152,7 @@ TEST(Catalog, OneEntryOfAComponentIsThePlainOne) {
     EXPECT_EQ(dense, component == "recurrence" ? 0 : 1) << component;
     EXPECT_EQ(get_field(ModelConfig(), component), implementations_of(component).front());
   }
-  // What an encoder and cross-attention use, whatever the config names.
+  // What an encoder projects by, and how cross-attention attends, whatever self-attention does.
   ModelConfig config = config_of_shape("800m");
   set_field(config, "projection", "mult_conv");
   set_field(config, "attention", "lsh");

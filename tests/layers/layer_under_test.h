@@ -168,6 +168,24 @@ class AttentionUnderTest : public HeldLayer<SelfAttention> {
   }
 };
 
+class CrossAttentionUnderTest : public HeldLayer<CrossAttention> {
+ public:
+  explicit CrossAttentionUnderTest(const ModelConfig& config)
+      : HeldLayer(make_cross_attention(config)) {
+    inputs = {"q"};
+    memory_inputs = {"k", "v"};
+  }
+  void forward(Pass& pass) override {
+    layer().forward(pass, in["q"], in["k"], in["v"], mask, kept(), out["o"]);
+  }
+
+ protected:
+  void run_backward(Pass& pass) override {
+    layer().backward(pass, in["q"], in["k"], in["v"], mask, kept(), up["o"], din["q"], din["k"],
+                     din["v"]);
+  }
+};
+
 class LossUnderTest : public HeldLayer<Loss> {
  public:
   explicit LossUnderTest(const ModelConfig& config) : HeldLayer(make_loss(config.loss, config)) {
@@ -197,6 +215,7 @@ inline std::unique_ptr<LayerUnderTest> make_layer(const std::string& component,
   if (component == "recurrence") return std::make_unique<RecurrenceUnderTest>(config);
   if (component == "projection") return std::make_unique<ProjectionUnderTest>(config);
   if (component == "cross_projection") return std::make_unique<CrossProjectionUnderTest>(config);
+  if (component == "cross_attention") return std::make_unique<CrossAttentionUnderTest>(config);
   SCALING_CHECK(component == "loss");
   return std::make_unique<LossUnderTest>(config);
 }

@@ -514,17 +514,23 @@ TEST_P(AttentionTest, RowsGoOnFromOthers) {
 INSTANTIATE_TEST_SUITE_P(Catalog, AttentionTest, testing::ValuesIn(implementations_of("attention")),
                          [](const auto& tested) { return tested.param; });
 
-TEST(CrossAttentionTest, StepIsForward) {
+class CrossAttentionTest : public testing::TestWithParam<std::string> {};
+
+/// Also where a cache is filled a second time, from the first key on.
+TEST_P(CrossAttentionTest, StepIsForward) {
   const std::int64_t keys = kPositions - 1;
   for (const Setting& s : settings()) {
     SCOPED_TRACE(s.text());
-    const auto attention = make_cross_attention(s.config);
+    const Held<CrossAttention> held(make_cross_attention(GetParam(), s.config), s.type);
+    const auto& attention = held.layer;
     const std::vector<Mat> q = sequences(s);
     const Mat k = random_mat(keys, s.config.d_model, 3), v = random_mat(keys, s.config.d_model, 6);
     const auto cache = attention->make_cache(s.tokens, keys);
     const Outputs y = step_through(s, *attention, s.config.d_model, q,
                                    [&](const StepContext& ctx, const float* in, float* out) {
                                      if (ctx.position == 0) {
+                                       attention->fill(ctx, *cache, 0, 3, v.data(), k.data());
+                                       ctx.sync();
                                        attention->fill(ctx, *cache, 0, 2, k.data(), v.data());
                                        attention->fill(ctx, *cache, 2, int(keys) - 2,
                                                        k.row(2).data(), v.row(2).data());
@@ -535,6 +541,10 @@ TEST(CrossAttentionTest, StepIsForward) {
     expect_same(y, each(q, [&](const Mat& m) { return attention->forward(m, k, v); }), "cross");
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Catalog, CrossAttentionTest,
+                         testing::ValuesIn(implementations_of("cross_attention")),
+                         [](const auto& tested) { return tested.param; });
 
 /// Paper 2.5: D and E can route every input to any one output.
 TEST(MultiplicativeDenseTest, ReproducesAnyPermutation) {

@@ -11,6 +11,7 @@
 #include "models/layers/attention/linformer.h"
 #include "models/tasks/catalog.h"
 #include "models/training/agreement.h"
+#include "models/transformer/decoder.h"
 #include "models/transformer/transformer.h"
 #include "tests/gemms.h"
 #include "tests/helpers.h"
@@ -44,31 +45,29 @@ struct Result : AttentionResult {
   Mat de, df;
 };
 
-/// One example, plainly: sums of what is seen, softmax over the sums.
+/// One example, plainly: sums of what is seen, by the first columns, softmax over the sums.
 Result define_linformer(const AttentionInput& in, const Mat& e, const Mat& f,
                         const std::vector<std::uint8_t>& seen) {
-  const std::int64_t n = in.q.rows(), d = kWidth / kHeads, rank = e.rows();
+  const std::int64_t d = kWidth / kHeads, rank = e.rows();
+  std::vector<std::int64_t> at;  // where the rows are that sums are over
+  for (std::int64_t t = 0; t < in.k.rows(); ++t) {
+    if (seen[std::size_t(t)]) at.push_back(t);
+  }
+  const auto n = std::int64_t(at.size());
   const Double es = e.leftCols(n).cast<double>(), fs = f.leftCols(n).cast<double>();
-  const auto unpadded = [&](const Mat& all) {
-    Double some = all.cast<double>();
-    for (std::int64_t t = 0; t < n; ++t) {
-      if (!seen[std::size_t(t)]) some.row(t).setZero();
-    }
-    return some;
-  };
-  const Double k = unpadded(in.k), v = unpadded(in.v);
+  const Double k = in.k(at, Eigen::all).cast<double>(), v = in.v(at, Eigen::all).cast<double>();
   const Double k_sums = es * k, v_sums = fs * v;
   Double dk_sums = Double::Zero(rank, kWidth), dv_sums = dk_sums;
   Result r;
-  r.o.resize(n, kWidth);
-  r.dq.resize(n, kWidth);
+  r.o.resize(in.q.rows(), kWidth);
+  r.dq.resize(in.q.rows(), kWidth);
   for (std::int64_t head = 0; head < kHeads; ++head) {
     const auto of = [&](const Double& all) -> Double { return all.middleCols(head * d, d); };
     const Double q = of(in.q.cast<double>()), dout = of(in.dout.cast<double>());
     const Double keys = of(k_sums), values = of(v_sums);
     const double scale = 1 / std::sqrt(double(d));
     Double p = q * keys.transpose() * scale, ds = dout * values.transpose();
-    for (std::int64_t t = 0; t < n; ++t) {
+    for (std::int64_t t = 0; t < p.rows(); ++t) {
       p.row(t) = normalised(p.row(t), 1);
       const double mean = p.row(t).dot(ds.row(t));
       ds.row(t) = scale * p.row(t).cwiseProduct((ds.row(t).array() - mean).matrix());
@@ -79,10 +78,8 @@ Result define_linformer(const AttentionInput& in, const Mat& e, const Mat& f,
     dv_sums.middleCols(head * d, d) = p.transpose() * dout;
   }
   const auto rows = [&](const Double& all) -> Mat {
-    Mat some = all.cast<float>();
-    for (std::int64_t t = 0; t < n; ++t) {
-      if (!seen[std::size_t(t)]) some.row(t).setZero();
-    }
+    Mat some = Mat::Zero(in.k.rows(), kWidth);
+    some(at, Eigen::all) = all.cast<float>();
     return some;
   };
   r.dk = rows(es.transpose() * dk_sums);
@@ -281,6 +278,85 @@ TEST(LinformerAttentionTest, ItsMatricesAreTheModels) {
     found += p->name == "decoder.0.attention.e" || p->name == "decoder.1.attention.e";
   }
   EXPECT_EQ(found, 2);
+}
+
+// -- cross-attention ------------------------------------------------------------------------------
+
+TrainedLayer<CrossAttention> cross_layer_of(const ModelConfig& c) {
+  return TrainedLayer<CrossAttention>(make_cross_attention("linformer", c));
+}
+
+TEST(LinformerCrossAttentionTest, IsTheDefinition) {
+  for (const std::int64_t queries : {1, 5, 70}) {
+    for (const std::int64_t keys : {3, 60}) {
+      for (const bool is_behind : {false, true}) {
+        SCOPED_TRACE(std::to_string(queries) + " queries, " + std::to_string(keys) +
+                     " keys, padding " + (is_behind ? "behind" : "between"));
+        auto held = cross_layer_of(config(7, 60));
+        std::vector<std::uint8_t> seen(std::size_t(keys), 1);
+        for (std::int64_t j = 0; j < keys; ++j) {
+          seen[std::size_t(j)] = is_behind ? j < keys - keys / 3 : j % 4 != 1;
+        }
+        const AttentionInput in(queries, keys, kWidth);
+        const Result expected =
+            define_linformer(in, held.parameter("e").matrix(), held.parameter("f").matrix(), seen);
+        const AttentionMask mask{.keys = seen.data()};
+        expect_same(run_attention(*held.layer, training_pass(), in, mask), expected);
+        expect_close(held.gradient("e"), expected.de, "de");
+        expect_close(held.gradient("f"), expected.df, "df");
+      }
+    }
+  }
+}
+
+TEST(LinformerCrossAttentionTest, AnIdentityMakesItFull) {
+  const std::int64_t keys = 40;
+  auto held = cross_layer_of(config(keys, keys));
+  for (const char* name : {"e", "f"}) {
+    Eigen::Map<Mat>(held.parameter(name).values(), keys, keys).setIdentity();
+  }
+  const AttentionInput in(9, keys, kWidth);
+  expect_same(run_attention(*held.layer, training_pass(), in, {}),
+              run_attention(FullCrossAttention(config(1, 1)), training_pass(), in, {}));
+}
+
+TEST(LinformerCrossAttentionTest, ATokenReadsTheSumsHoweverLongTheSource) {
+  const auto held = cross_layer_of(config(8, 4096));
+  const Cost cost = held.layer->step_cost(2, 4096);
+  EXPECT_EQ(total(cost).bytes, 2 * 2 * 8 * kWidth * 4);
+  EXPECT_EQ(total(held.layer->step_cost(2, 100)).bytes, total(cost).bytes);
+  EXPECT_EQ(held.layer->cache_bytes(2, 4096), held.layer->cache_bytes(2, 100));
+  EXPECT_EQ(held.layer->work(10, 30).products, 4.0 * (10 + 30) * 8 * kWidth);
+}
+
+/// In a model: parameters of its branch, a source that is too long refused by name, whether it is
+/// decoded or trained on.
+TEST(LinformerCrossAttentionTest, IsAPartOfAModel) {
+  ModelConfig c = config_of_shape("tiny");
+  c.encoder_layers = c.decoder_layers = 1;
+  const std::int64_t full = Transformer(c).parameter_count();
+  c.cross_attention = "linformer";
+  set_field(c, "linformer_rank", 3);
+  set_field(c, "linformer_length", 10);
+  EXPECT_EQ(Transformer(c).parameter_count() - full, 2 * 3 * 10);
+  EXPECT_EQ(message_of([&] { require_causal(c); }), "no error");
+  Team team(1);
+  Transformer model(c);
+  model.allocate(team);
+  const auto decode = [&](std::int64_t source) {
+    return message_of([&] { Decoder(model, find_kernel_set("simd"), team, 1, 5, source); });
+  };
+  EXPECT_EQ(decode(10), "no error");
+  expect_mentions(decode(11), {"11", "10", "linformer", "raise linformer_length"});
+  const auto held = cross_layer_of(c);
+  const AttentionInput in(3, 11, c.d_model);
+  expect_mentions(message_of([&] { held.layer->forward(in.q, in.k, in.v); }),
+                  {"11", "10", "linformer"});
+  expect_mentions(message_of([&] {
+                    c.cross_attention = "lsh";
+                    validate(c);
+                  }),
+                  {"cross_attention", "lsh", "full", "linformer"});
 }
 
 // -- prices ---------------------------------------------------------------------------------------

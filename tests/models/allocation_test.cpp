@@ -81,12 +81,14 @@ TEST(Allocation, StepsAfterTheFirstTakeNothing) {
       }
     }
   }
-  for (const std::string& name : implementations_of("cross_projection")) {
-    ModelConfig c = small_config();
-    c.encoder_layers = c.decoder_layers = 1;
-    c.cross_projection = name;
-    EXPECT_EQ(large_allocations_of_later_steps(c, OptimizerKind::adam), 0)
-        << "cross_projection:" << name;
+  for (const char* component : {"cross_projection", "cross_attention"}) {
+    for (const std::string& name : implementations_of(component)) {
+      ModelConfig c = small_config();
+      c.encoder_layers = c.decoder_layers = 1;
+      set_field(c, component, name);
+      EXPECT_EQ(large_allocations_of_later_steps(c, OptimizerKind::adam), 0)
+          << component << ":" << name;
+    }
   }
 }
 

@@ -69,7 +69,7 @@ std::vector<Case> cases() {
   for (const std::string& component : component_names()) {
     for (const std::string& name : causal_implementations_of(component)) {
       ModelConfig c = with(terraformer(), {{component, name}});
-      if (component == "cross_projection") c.source = SourceUse::cross_attention;
+      if (component.starts_with("cross_")) c.source = SourceUse::cross_attention;
       all.push_back({component + "_" + name, c});
     }
   }

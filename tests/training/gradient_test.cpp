@@ -102,6 +102,10 @@ std::vector<Case> cases() {
         continue;
       }
       all.push_back({label, component, name, soft});
+      if (component == "cross_attention") {
+        all.push_back({label + "_padding", component, name, soft, 0, false, true});
+        all.push_back({label + "_dropout", component, name, soft, 0.25f, false, true});
+      }
       if (component != "feed_forward") continue;
       all.push_back({label + "_dropout", component, name, soft, 0.25f});
     }
@@ -151,8 +155,10 @@ std::vector<Case> cases() {
   set_field(sums, "linformer_rank", 3);
   set_field(sums, "linformer_length", kLength);
   all.push_back({"linformer_few", "attention", "linformer", sums});
+  all.push_back({"cross_linformer_few", "cross_attention", "linformer", sums, 0, false, true});
   set_field(sums, "linformer_sharing", "key_value");
   all.push_back({"linformer_shared", "attention", "linformer", sums, 0.25f, false, true});
+  all.push_back({"cross_linformer_shared", "cross_attention", "linformer", sums});
   ModelConfig clusters = soft;
   set_field(clusters, "routing_clusters", 3);
   all.push_back({"routing_few_causal", "attention", "routing", clusters, 0, true, true});

@@ -1,5 +1,4 @@
-// Decoding of cross-attention: heads of all tokens are shared among the threads; a head's cache is
-// read by one thread only.
+// Decoding of cross-attention.
 #include "models/layers/attention/full.h"
 
 #include <algorithm>
@@ -27,21 +26,11 @@ void FullCrossAttention::fill(const StepContext& ctx, AttentionCache& of_branch,
 
 void FullCrossAttention::step(const StepContext& ctx, AttentionCache& of_branch,
                               std::int64_t length, const float* q, float* o) const {
-  auto& cache = static_cast<KeyValueCache&>(of_branch);
-  const std::int64_t d = tiles_.d_head;
-  const Range share = ctx.share(ctx.tokens * tiles_.heads);
-  for (std::int64_t unit = share.begin; unit < share.end; ++unit) {
-    const int token = int(unit / tiles_.heads);
-    const std::int64_t head = unit % tiles_.heads, at = unit * d;
-    const HeadMemory memory = {cache.keys_of(token, head), cache.values_of(token, head), length, d};
-    ctx.kernels.attend(q + at, memory, cache.scores_of(token, head), o + at);
-  }
-  ctx.sync();
+  static_cast<KeyValueCache&>(of_branch).attend(ctx, length, q, o);
 }
 
 Cost FullCrossAttention::step_cost(int tokens, std::int64_t length) const {
-  const double floats = 2 * double(length) * double(tiles_.heads * tiles_.d_head) * tokens;
-  return {{"attention", 0, floats * 4, 2 * floats}};
+  return KeyValueCache::attend_cost(tokens, tiles_.heads, length, tiles_.d_head);
 }
 
 AttentionWork FullCrossAttention::work(std::int64_t queries, std::int64_t keys) const {

@@ -19,6 +19,7 @@ class FullAttention : public PatternAttention {
 
 class FullCrossAttention : public CrossAttention {
  public:
+  static constexpr Traits kTraits{.is_dense = true};
   explicit FullCrossAttention(const ModelConfig& config)
       : tiles_{config.n_heads, config.d_head(), std::make_unique<AllKeys>(), nullptr} {}
   std::int64_t workspace_floats(int, int) const override { return 0; }
