@@ -17,7 +17,7 @@ namespace scaling {
 namespace {
 
 constexpr std::uint64_t kColdBytes = 256ull << 20;
-constexpr std::int64_t kCached = 16;  // positions attention looks back on, as in the paper's timing
+constexpr std::int64_t kCached = 16;  // positions attention looks at, as in the paper's timing
 
 struct LayerKnobs {
   std::string shape = "800m", kernels = "simd";
@@ -60,16 +60,21 @@ void step(const SelfAttention& layer, const StepContext& ctx, LayerState*, Buffe
   last.position = kCached - 1;
   layer.step(last, *b.cache, b.in.data(), b.in.data(), b.v.data(), b.q.data());
 }
+void step(const CrossAttention& layer, const StepContext& ctx, LayerState*, Buffers& b) {
+  layer.step(ctx, *b.cache, kCached, b.in.data(), b.q.data());
+}
 
 template <class L>
 Cost cost(const L& layer, WeightType type) {
   return layer.step_cost(1, type);
 }
 Cost cost(const SelfAttention& layer, WeightType) { return layer.step_cost(1, kCached); }
+Cost cost(const CrossAttention& layer, WeightType) { return layer.step_cost(1, kCached); }
 
 template <class L>
 void prepare(const L&, Buffers&) {}
 void prepare(const SelfAttention& layer, Buffers& b) { b.cache = layer.make_cache(1, kCached); }
+void prepare(const CrossAttention& layer, Buffers& b) { b.cache = layer.make_cache(1, kCached); }
 
 /// How all layers of a component are made, stepped, counted and prepared for.
 struct Component {
@@ -98,6 +103,7 @@ const std::vector<Component>& components() {
       component<Projection>("projection", make_projection),
       component<CrossProjection>("cross_projection", make_cross_projection),
       component<SelfAttention>("attention", make_attention),
+      component<CrossAttention>("cross_attention", make_cross_attention),
       component<Recurrence>("recurrence", make_recurrence),
       component<Loss>("loss", make_loss)};
   return all;
