@@ -150,18 +150,20 @@ class CrossAttention : public Layer {
   /// For up to `capacity` keys.
   virtual std::unique_ptr<AttentionCache> make_cache(int tokens, std::int64_t capacity) const = 0;
   virtual std::uint64_t cache_bytes(int tokens, std::int64_t capacity) const = 0;
-  /// k, v (n, d_model) become every sequence's positions from `first` on. Executed by every thread
-  /// of the team; a barrier before the next step is the caller's.
+  /// k, v (n, d_model) become every sequence's positions from `first` on: all of a source from 0,
+  /// once and in order; with 0 another source begins. Executed by every thread of the team; a
+  /// barrier before the next step is the caller's.
   virtual void fill(const StepContext& ctx, AttentionCache& cache, std::int64_t first, int n,
                     const float* k, const float* v) const = 0;
-  /// Attends over the first `length` positions. q, o: (tokens, d_model).
+  /// Attends to the `length` positions that were filled in. q, o: (tokens, d_model).
   virtual void step(const StepContext& ctx, AttentionCache& cache, std::int64_t length,
                     const float* q, float* o) const = 0;
   virtual Cost step_cost(int tokens, std::int64_t length) const = 0;
 
   virtual AttentionWork work(std::int64_t queries, std::int64_t keys) const = 0;
+  /// Floats that Activations hold for an example.
+  virtual double activation_floats(std::int64_t queries, std::int64_t keys) const = 0;
   /// As SelfAttention's.
-  virtual double activation_floats() const = 0;
   virtual double thread_floats(std::int64_t queries, std::int64_t keys) const = 0;
 };
 

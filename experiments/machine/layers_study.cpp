@@ -129,7 +129,9 @@ struct Copies {
         std::uint64_t(std::max(1.0, total(component.cost(*layers[0], config.weight_type)).bytes));
     const std::uint64_t most =
         std::max<std::uint64_t>(1, (4ull << 30) / std::max<std::uint64_t>(bytes_of_one, 1));
-    const std::uint64_t copies = bytes_of_one == 0 ? 1 : std::min(most, kColdBytes / read + 1);
+    // A step that reads no weights is not made colder by more of them.
+    const bool reads = total(component.cost(*layers[0], config.weight_type)).weights > 0;
+    const std::uint64_t copies = reads ? std::min(most, kColdBytes / read + 1) : 1;
     while (layers.size() < copies) add();
     const std::uint64_t bytes = arena_bytes(parameters, config.weight_type);
     require_memory(bytes, "the layer's copies",
@@ -177,6 +179,7 @@ class LayerStudy : public StopwatchStudy {
           ModelConfig own = config;
           own.weight_type = type;
           set_field(own, component.name, layer);
+          set_field(own, "linformer_rank", kCached);  // as much as the others read
           if (!component.make(layer, own)) continue;  // its name is for none
           add_layer(component, layer, own, kernels, options.threads);
         }
@@ -242,7 +245,7 @@ class LayerStudy : public StopwatchStudy {
     bench.counters["bytes"] = sum.bytes;
     bench.counters["FLOPs"] = sum.flops;
     bench.counters["weights"] = sum.weights;
-    if (before.read_bytes_per_second > 0) {
+    if (sum.weights > 0 && before.read_bytes_per_second > 0) {
       bench.counters["GB/s_ceiling"] = read / 1e9;
       bench.counters["percent_of_ceiling"] =
           100 * floor_seconds(cost, read, fma) * double(bench.iterations()) / seconds;

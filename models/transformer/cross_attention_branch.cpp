@@ -109,8 +109,8 @@ double CrossAttentionBranch::forward_flops(const TrainSizes& sizes) const {
 
 double CrossAttentionBranch::activation_floats(const TrainSizes& sizes) const {
   // The normed input, q, o and the result; k and v of the source.
-  return double(sizes.length) *
-             (4 * double(d_) + projection_->activation_floats() + attention_->activation_floats()) +
+  return double(sizes.length) * (4 * double(d_) + projection_->activation_floats()) +
+         attention_->activation_floats(sizes.length, sizes.source) +
          double(sizes.source) * 2 * double(d_);
 }
 

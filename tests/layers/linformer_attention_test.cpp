@@ -326,7 +326,21 @@ TEST(LinformerCrossAttentionTest, ATokenReadsTheSumsHoweverLongTheSource) {
   EXPECT_EQ(total(cost).bytes, 2 * 2 * 8 * kWidth * 4);
   EXPECT_EQ(total(held.layer->step_cost(2, 100)).bytes, total(cost).bytes);
   EXPECT_EQ(held.layer->cache_bytes(2, 4096), held.layer->cache_bytes(2, 100));
-  EXPECT_EQ(held.layer->work(10, 30).products, 4.0 * (10 + 30) * 8 * kWidth);
+}
+
+TEST(LinformerCrossAttentionTest, ComputesWhatItSays) {
+  const std::int64_t rank = 16, queries = 30, keys = 70;
+  auto held = cross_layer_of(config(rank, 90));
+  const AttentionInput in(queries, keys, kWidth);
+  const AttentionWork work = held.layer->work(queries, keys);
+  Pass pass{.gemm = counted_gemm(), .training = true};
+  const auto kept = held.layer->make_activations();
+  AttentionResult r;
+  multiplied_flops = 0;
+  held.layer->forward(pass, in.q, in.k, in.v, {}, *kept, r.o);
+  // Scores and what they mix are tiles' products, no library's.
+  const double of_tiles = 4.0 * double(queries * rank * kWidth);
+  EXPECT_EQ(double(multiplied_flops) + of_tiles, work.forward_flops(kWidth / kHeads));
 }
 
 /// In a model: parameters of its branch, a source that is too long refused by name, whether it is

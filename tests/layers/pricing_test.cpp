@@ -283,6 +283,36 @@ TEST(Pricing, AttentionsWeighWhatTheySayOfThemselvesAndTheirThreads) {
   }
 }
 
+/// Whatever the numbers of queries and of keys.
+TEST(Pricing, CrossAttentionsWeighWhatTheySay) {
+  ModelConfig c = small_config();
+  set_gemm_threads(1);
+  c.max_length = 1200;
+  set_field(c, "linformer_rank", 100);
+  for (const std::string& name : implementations_of("cross_attention")) {
+    const TrainedLayer<CrossAttention> t(make_cross_attention(name, c));
+    for (const auto& [queries, keys] :
+         std::vector<std::pair<std::int64_t, std::int64_t>>{{1200, 90}, {90, 1200}}) {
+      const Mat q = random_mat(queries, c.d_model, 1), k = random_mat(keys, c.d_model, 2);
+      const auto held = [&] {
+        const auto kept = t.layer->make_activations();
+        const std::int64_t before = live_bytes();
+        {
+          Pass pass = training_pass();
+          Mat o, dq, dk, dv;
+          t.layer->forward(pass, q, k, k, {}, *kept, o);
+          t.layer->backward(pass, q, k, k, {}, *kept, o, dq, dk, dv);
+        }
+        return double(live_bytes() - before) / sizeof(float);
+      };
+      held();  // what stays for good is there
+      const double said =
+          t.layer->activation_floats(queries, keys) + t.layer->thread_floats(queries, keys);
+      EXPECT_NEAR(held(), said, 0.1 * said) << name << " " << queries << " " << keys;
+    }
+  }
+}
+
 #endif
 
 }  // namespace

@@ -38,6 +38,8 @@ ModelConfig looking_back(std::int64_t future_tokens, bool has_source) {
   return config_of(future_tokens, has_source,
                    {{"projection", "mult_conv"},
                     {"cross_projection", "mult_conv"},
+                    {"cross_attention", "linformer"},
+                    {"linformer_rank", "3"},
                     {"recurrence", "sru"},
                     {"recurrence_width", "8"}});
 }

@@ -589,10 +589,11 @@ TEST(OverfitTest, SparseFeedForwardAndProjectionTogether) {
 
 TEST(OverfitTest, EveryLoss) { expect_overfits("loss", small_model()); }
 
-TEST(OverfitTest, EveryCrossProjection) {
+TEST(OverfitTest, EveryCrossProjectionAndCrossAttention) {
   ModelConfig c = small_model();
   c.encoder_layers = 1;
   expect_overfits("cross_projection", c);
+  expect_overfits("cross_attention", c);
 }
 
 TEST(OverfitTest, EverySelector) {

@@ -47,7 +47,9 @@ class FullCrossAttention : public CrossAttention {
             float* o) const override;
   Cost step_cost(int tokens, std::int64_t length) const override;
   AttentionWork work(std::int64_t queries, std::int64_t keys) const override;
-  double activation_floats() const override { return tiles_.activation_floats(); }
+  double activation_floats(std::int64_t queries, std::int64_t) const override {
+    return double(queries) * tiles_.activation_floats();
+  }
   double thread_floats(std::int64_t queries, std::int64_t keys) const override {
     return tiles_.thread_floats(queries, keys);
   }

@@ -47,23 +47,25 @@ void LinformerCrossAttention::fill(const StepContext& ctx, AttentionCache& of_br
                                    const float* v) const {
   auto& cache = static_cast<KeyValueCache&>(of_branch);
   const std::int64_t d = cache.d_head, width = cache.heads * d;
-  sums_.require_length(first + n);
+  SCALING_CHECK(first + n <= sums_.length());
+  const auto add = [&](const Parameter& weights, std::int64_t row, const float* from, float* sum) {
+    if (first == 0) std::fill_n(sum, d, 0.0f);
+    for (int t = 0; t < n; ++t) {
+      const float weight = weights.get(row, first + t);
+      for (std::int64_t i = 0; i < d; ++i) sum[i] += weight * from[t * width + i];
+    }
+  };
   const Range share = ctx.share(cache.capacity);
   for (std::int64_t row = share.begin; row < share.end; ++row) {
-    for (int t = 0; t < n; ++t) {
-      const float of_keys = sums_.of_keys().get(row, first + t);
-      const float of_values = sums_.of_values().get(row, first + t);
-      const bool begins = first + t == 0;
-      const auto add = [&](float weight, const float* from, float* to) {
-        if (begins) std::fill_n(to, d, 0.0f);
-        for (std::int64_t i = 0; i < d; ++i) to[i] += weight * from[i];
-      };
-      for (int token = 0; token < cache.tokens; ++token) {
-        for (std::int64_t head = 0; head < cache.heads; ++head) {
-          const std::int64_t from = t * width + head * d;
-          add(of_keys, k + from, cache.keys_of(token, head) + row * d);
-          add(of_values, v + from, cache.values_of(token, head) + row * d);
-        }
+    for (std::int64_t head = 0; head < cache.heads; ++head) {
+      float* const keys = cache.keys_of(0, head) + row * d;
+      float* const values = cache.values_of(0, head) + row * d;
+      add(sums_.of_keys(), row, k + head * d, keys);
+      add(sums_.of_values(), row, v + head * d, values);
+      // The source is the same for every sequence.
+      for (int token = 1; token < cache.tokens; ++token) {
+        std::copy_n(keys, d, cache.keys_of(token, head) + row * d);
+        std::copy_n(values, d, cache.values_of(token, head) + row * d);
       }
     }
   }

@@ -42,7 +42,11 @@ class LinformerAttention : public SelfAttention {
   AttentionWork work(std::int64_t length, bool) const override {
     return sums_.work(length, length);
   }
-  double activation_floats() const override { return sums_.activation_floats(); }
+  /// Sums are an example's: shared among as many positions as E has columns; in a shorter sequence
+  /// each weighs more.
+  double activation_floats() const override {
+    return sums_.activation_floats(sums_.length()) / double(sums_.length());
+  }
   double thread_floats(std::int64_t length) const override { return sums_.thread_floats(length); }
 
  private:
@@ -79,17 +83,19 @@ class LinformerCrossAttention : public CrossAttention {
   std::uint64_t cache_bytes(int tokens, std::int64_t) const override {
     return KeyValueCache::bytes(tokens, sums_.heads(), sums_.rank(), sums_.d_head());
   }
-  /// Adds to the sums, which begin anew where `first` is 0: every position once, in order.
+  /// Adds to the sums.
   void fill(const StepContext& ctx, AttentionCache& cache, std::int64_t first, int n,
             const float* k, const float* v) const override;
-  /// Attends to the sums of what was filled in, whatever `length`.
+  /// Attends to the sums, however many positions they are of.
   void step(const StepContext& ctx, AttentionCache& cache, std::int64_t length, const float* q,
             float* o) const override;
   Cost step_cost(int tokens, std::int64_t length) const override;
   AttentionWork work(std::int64_t queries, std::int64_t keys) const override {
     return sums_.work(queries, keys);
   }
-  double activation_floats() const override { return sums_.activation_floats(); }
+  double activation_floats(std::int64_t queries, std::int64_t) const override {
+    return sums_.activation_floats(queries);
+  }
   double thread_floats(std::int64_t queries, std::int64_t) const override {
     return sums_.thread_floats(queries);
   }

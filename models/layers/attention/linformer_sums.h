@@ -55,16 +55,16 @@ class LinformerSums {
   void require_length(std::int64_t keys) const;
   /// No pairs: sums over keys, and queries with the sums.
   AttentionWork work(std::int64_t queries, std::int64_t keys) const;
-  /// Those of attention to the sums, and an example's sums and their gradients, shared among as
-  /// many queries as E has columns; where there are fewer each weighs more. With padding one
-  /// example's keys or values are held once more, whatever the number of examples.
-  double activation_floats() const {
-    const double sums = 4.0 * double(rank_ * tiles_.heads * tiles_.d_head);
-    return tiles_.activation_floats() + sums / double(length_);
+  /// Of an example: those of attention to the sums, the sums and their gradients. With padding that
+  /// does not stand behind, one example's keys or values are held once more for all.
+  double activation_floats(std::int64_t queries) const {
+    return double(queries) * tiles_.activation_floats() +
+           4.0 * double(rank_ * tiles_.heads * tiles_.d_head);
   }
   double thread_floats(std::int64_t queries) const { return tiles_.thread_floats(queries, rank_); }
 
   std::int64_t rank() const { return rank_; }
+  std::int64_t length() const { return length_; }
   std::int64_t heads() const { return tiles_.heads; }
   std::int64_t d_head() const { return tiles_.d_head; }
   const Parameter& of_keys() const { return e_; }
