@@ -25,6 +25,10 @@ constexpr std::array<const char*, 3> names_of(SourceUse) {
   return {"cross_attention", "concatenated", "concatenated_streams"};
 }
 
+/// How positions are told (paper 4.7): a trained table of max_length rows, or digits in four bases.
+enum class PositionEncoding { table, fixed_base };
+constexpr std::array<const char*, 2> names_of(PositionEncoding) { return {"table", "fixed_base"}; }
+
 /// Sizes, and the name of the implementation of each component. Names are the paper's.
 struct ModelConfig {
   std::string shape = "800m";
@@ -43,6 +47,7 @@ struct ModelConfig {
   /// Token embeddings start this many times larger than the released code's. Beside random weights
   /// those are so small that every token would choose nearly the same neurons.
   double embedding_scale = 1;
+  PositionEncoding position_encoding = PositionEncoding::table;
 
   std::string feed_forward = "dense";      // paper 1
   std::string projection = "dense";        // decoder self-attention's, paper 2
@@ -87,6 +92,9 @@ struct ModelConfig {
     visit(
         "embedding_scale", c.embedding_scale,
         "token embeddings start this many times larger; large: untrained blocks tell tokens apart");
+    visit("position_encoding", c.position_encoding,
+          "how positions are told: table, a trained row each, or fixed_base, digits in four bases "
+          "times trained vectors");
     visit("feed_forward", c.feed_forward, "implementation of the feed-forward");
     visit("projection", c.projection, "implementation of the self-attention projections");
     visit("cross_projection", c.cross_projection,

@@ -140,6 +140,7 @@ LATER = {
     "decay_steps": 0,
     "encoder_attention": "",
     "cross_attention": "full",
+    "position_encoding": "table",
     "future_tokens": 1,
     "language_weight": 0,
     "future_weight": 1,

@@ -10,6 +10,7 @@
 #include "kernels/check.h"
 #include "models/layers/catalog.h"
 #include "models/tasks/catalog.h"
+#include "models/training/agreement.h"
 
 namespace scaling {
 namespace {
@@ -107,16 +108,14 @@ const Curve& solve_row(const std::string& name, std::vector<Curve>& curves,
   return curve;
 }
 
-/// Positions that the tables must have room for.
 void check_length(const Curve& curve) {
   const Needs needs = needs_of(curve.train);
-  const bool has_source = needs.has_source();
-  const std::int64_t positions = needs.positions(curve.train);
-  if (positions > curve.model.max_length) {
-    throw UserError("row '" + curve.name + "': max_length is " +
-                    std::to_string(curve.model.max_length) + " but examples take " +
-                    std::to_string(positions) + " positions; raise max_length");
+  try {
+    require_room(curve.train, needs, curve.model);
+  } catch (const UserError& error) {
+    throw UserError("row '" + curve.name + "': " + error.what());
   }
+  const bool has_source = needs.has_source();
   if (has_source != (curve.model.encoder_layers > 0)) {
     throw UserError("row '" + curve.name + "': task " + curve.train.task + " wants " +
                     (has_source ? "an encoder; set encoder_layers"

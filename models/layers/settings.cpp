@@ -178,6 +178,13 @@ bool is_relevant(const ModelConfig& config, const std::string& knob) {
 }
 
 void require_relevant(const ModelConfig& config, const std::string& knob) {
+  if ((knob == "cross_projection" || knob == "cross_attention") && !config.has_cross_attention()) {
+    throw UserError("'" + knob + "' is of a decoder that attends to its source, and this one " +
+                    (config.decoder_only() ? "has none (encoder_layers 0)"
+                                           : "has it in front of its own positions (source " +
+                                                 print_value(config.source) + ")") +
+                    "; leave it out, or give it a source that it attends to");
+  }
   if (is_relevant(config, info_of(knob).name)) return;
   std::string users;
   bool is_set = false;
@@ -236,6 +243,9 @@ void validate(const ModelConfig& config) {
   if (config.blocks > config.decoder_layers) {
     throw UserError("blocks " + std::to_string(config.blocks) + " exceeds decoder_layers " +
                     std::to_string(config.decoder_layers) + "; hold at most one block per layer");
+  }
+  if (config.position_encoding == PositionEncoding::fixed_base) {
+    require_divides("d_model", config.d_model, "digits of position_encoding fixed_base", 8);
   }
   if (!(config.embedding_scale > 0)) {
     throw UserError("embedding_scale " + print_value(config.embedding_scale) +

@@ -7,6 +7,7 @@
 
 #include "kernels/check.h"
 #include "models/layers/catalog.h"
+#include "models/transformer/positions.h"
 
 namespace scaling {
 namespace {
@@ -48,6 +49,25 @@ void require_same_training(const std::string& path, const TrainConfig& theirs,
   }
 }
 
+void require_room(const TrainConfig& train, const Needs& needs, const ModelConfig& model) {
+  // A table needs a row for wherever a batch may begin.
+  const bool is_table = model.position_encoding == PositionEncoding::table;
+  const Lengths longest = needs.longest();
+  const std::int64_t positions =
+      is_table ? needs.positions(train) : std::max(longest.source, longest.input);
+  if (positions > model.max_length) {
+    throw UserError("examples take " + std::to_string(positions) + " positions (" +
+                    needs.length_knobs + (is_table ? ", position_offsets" : "") +
+                    "), more than max_length " + std::to_string(model.max_length) +
+                    "; raise max_length or shorten them");
+  }
+  if (!is_table && needs.positions(train) > FixedBase::kEnd) {
+    throw UserError("position_offsets " + std::to_string(train.position_offsets) +
+                    " let examples end behind " + std::to_string(FixedBase::kEnd) +
+                    ", which position_encoding fixed_base tells apart; lower it");
+  }
+}
+
 void require_fit(const TrainConfig& train, const Needs& needs, const ModelConfig& model) {
   if (needs.has_source() == model.decoder_only()) {
     throw UserError("task " + train.task + " does not fit a model with encoder_layers " +
@@ -68,12 +88,7 @@ void require_fit(const TrainConfig& train, const Needs& needs, const ModelConfig
         " is for a feed-forward that can compute all its neurons at first, as sparse, and " +
         model.feed_forward + " cannot; set dense_steps 0");
   }
-  const std::int64_t positions = needs.positions(train);
-  if (positions > model.max_length) {
-    throw UserError("examples take " + std::to_string(positions) + " positions (" +
-                    needs.length_knobs + ", position_offsets), more than max_length " +
-                    std::to_string(model.max_length) + "; raise max_length or shorten them");
-  }
+  require_room(train, needs, model);
 }
 
 }  // namespace scaling

@@ -12,6 +12,8 @@ namespace scaling {
 /// Throws UserError naming task and model if the model lacks what the task needs, or has too much,
 /// or cannot be causal where the task is.
 void require_fit(const TrainConfig& train, const Needs& needs, const ModelConfig& model);
+/// A part of that: throws UserError if examples take more positions than the model has.
+void require_room(const TrainConfig& train, const Needs& needs, const ModelConfig& model);
 
 /// Throw UserError naming the checkpoint `path` and the first knob that differs, with both values;
 /// knobs that change no weight may differ.

@@ -44,17 +44,8 @@ void Decoder::step_of_thread(int thread) {
 
 /// x = a row for the token + a row for the position.
 void Decoder::embed(const std::vector<int>& ids, float* x) const {
-  const auto add_row = [&](const Parameter& table, std::int64_t row, float* to) {
-    const WeightView w = table.view();
-    for (std::int64_t i = 0; i < d_; ++i) {
-      to[i] += w.type == WeightType::f32 ? w.f32()[row * d_ + i] : to_float(w.half()[row * d_ + i]);
-    }
-  };
-  std::fill_n(x, tokens_ * d_, 0.0f);
   for (int t = 0; t < tokens_; ++t) {
-    const std::int64_t last = model_.config().vocab_size - 1;
-    add_row(model_.embedding(), std::clamp<std::int64_t>(ids[std::size_t(t)], 0, last), x + t * d_);
-    add_row(stack_.positions, position_, x + t * d_);
+    embed_one(model_.embedding(), stack_.positions, ids[std::size_t(t)], position_, x + t * d_);
   }
 }
 

@@ -6,26 +6,36 @@
 
 #include "models/parameter.h"
 #include "models/pass.h"
+#include "models/transformer/positions.h"
 
 namespace scaling {
 
 struct EmbeddingKept {
   Activations tokens, features;                   ///< streams of the two dropouts
-  Activations start;                              ///< stream of `first`, where it is drawn
+  Activations start;                              ///< stream of the starts, where they are drawn
   DropoutMask masks = DropoutMask::per_position;  ///< of `tokens`
-  Mat mask;                ///< (1, d): dropout of the positional rows, alike for the batch
-  std::int64_t first = 0;  ///< positional row of the first position, alike for the batch
+  // Of a table, alike for the batch.
+  Mat mask;                ///< (1, d): dropout of its features
+  std::int64_t first = 0;  ///< row of the first position
+  // Of fixed_base in training.
+  struct Start {
+    std::int64_t first = 0;  ///< number of the first position
+    bool has_digits = true;  ///< not, once in a hundred: nothing but what marks the first position
+  };
+  std::vector<Start> starts;  ///< one an example
 };
 
-/// x = dropout(tokens[id]) + dropout(positions[first + t]), (ids.size(), d) with rows as
-/// models/pass.h says. The first dropout has the masks that kept says; the second drops features of
-/// the positional table for the whole batch. `first` is 0 but where a training pass has
-/// position_offsets. Ids are clipped to the table. Throws UserError if the sequences end behind the
-/// table of positions.
-void embed(Pass& pass, const Parameter& tokens, const Parameter& positions,
+/// x = dropout(tokens[id]) + positions(first + t), (ids.size(), d) with rows as models/pass.h says.
+/// The dropout has the masks that kept says. Of a table of positions, another drops features for
+/// the whole batch. `first` is 0 but where a training pass has position_offsets. Ids are clipped to
+/// the table of tokens. Throws UserError if the sequences end behind what positions there are.
+void embed(Pass& pass, const Parameter& tokens, const PositionVectors& positions,
            const std::vector<int>& ids, EmbeddingKept& kept, Mat& x);
-/// Adds to the gradients of both tables, each sum in one order; dx is spoilt.
-void embed_backward(const Pass& pass, const Parameter& tokens, const Parameter& positions,
+/// Adds to the gradients of both, each sum in one order; dx is spoilt.
+void embed_backward(const Pass& pass, const Parameter& tokens, const PositionVectors& positions,
                     const std::vector<int>& ids, const EmbeddingKept& kept, Mat& dx);
+/// A row of the same in evaluation: a token at a position of its sequence, the first being 0.
+void embed_one(const Parameter& tokens, const PositionVectors& positions, int id,
+               std::int64_t position, float* to);
 
 }  // namespace scaling

@@ -37,6 +37,7 @@ class InPlace {
 
 Stack::Stack(const ModelConfig& config, Kind kind_)
     : kind(kind_),
+      positions(PositionVectors::make(std::string(name_of(kind_)) + "_positions", config)),
       norm(config.d_model),
       is_reversible_(config.is_reversible()),
       stores_(config.residual_stack != ResidualStack::reversible),
@@ -44,9 +45,6 @@ Stack::Stack(const ModelConfig& config, Kind kind_)
       joins_streams_(config.joins_streams()),
       in_turn_(std::size_t(attentions_in_turn(config, kind_ == Kind::encoder))),
       encoder_swaps_(config.encoder_swaps) {
-  positions =
-      Parameter::make_matrix(std::string(name_of(kind)) + "_positions", config.max_length,
-                             config.d_model, Layout::rows, {Initializer::Kind::positions, 0});
   if (kind == Kind::decoder && config.future_tokens > 1) {
     const float scale =
         float(config.embedding_scale) * std::sqrt(3.0f / float(config.d_model));  // a token's
@@ -64,7 +62,7 @@ void Stack::add_block(const ModelConfig& config) {
 }
 
 void Stack::visit_parameters(const ParameterVisitor& visit) {
-  visit(positions);
+  visit(positions.weights);
   if (streams.count() > 0) visit(streams);
   for (const auto& block : blocks) block->visit_parameters(visit);
   if (output) output->visit_parameters(visit);

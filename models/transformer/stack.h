@@ -9,6 +9,7 @@
 #include "models/transformer/block.h"
 #include "models/transformer/concatenation.h"
 #include "models/transformer/embedding.h"
+#include "models/transformer/positions.h"
 
 namespace scaling {
 
@@ -93,7 +94,7 @@ struct Stack {
   std::size_t in_turn() const { return in_turn_; }
 
   Kind kind;
-  Parameter positions;
+  PositionVectors positions;
   /// (future_tokens - 1, d) of a decoder that predicts several tokens: what the streams behind the
   /// first begin with beside their positions; else empty.
   Parameter streams;

@@ -90,12 +90,12 @@ std::vector<Parameter*> Transformer::parameters() {
 }
 
 std::int64_t Transformer::parameter_count() const {
-  std::int64_t count = embedding_.count() + decoder_.positions.count() + decoder_.streams.count() +
-                       2 * config_.d_model;
+  std::int64_t count = embedding_.count() + decoder_.positions.weights.count() +
+                       decoder_.streams.count() + 2 * config_.d_model;
   if (config_.encoder_layers > 0) {
-    count += encoder_.positions.count() + config_.encoder_layers /
-                                              attentions_in_turn(config_, true) *
-                                              size_of_round(config_, Stack::Kind::encoder).count;
+    count += encoder_.positions.weights.count() +
+             config_.encoder_layers / attentions_in_turn(config_, true) *
+                 size_of_round(config_, Stack::Kind::encoder).count;
     if (!config_.joins_streams()) count += 2 * config_.d_model;
     if (encoder_.output) count += config_.d_model * (config_.d_model + 1);
   }

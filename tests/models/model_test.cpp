@@ -483,7 +483,7 @@ TEST(InitializeTest, PositionTableIsSinesAndCosines) {
   Transformer model(config_of_shape("tiny"));
   Team team(1);
   model.allocate(team);
-  const Parameter& table = model.decoder().positions;
+  const Parameter& table = model.decoder().positions.weights;
   EXPECT_EQ(table.get(0, 0), 0);
   EXPECT_EQ(table.get(0, 1), 1);
   EXPECT_NEAR(table.get(3, 2), std::sin(3 / std::pow(10000.0, 2.0 / 32)), 1e-6);

@@ -27,19 +27,20 @@ constexpr std::int64_t kExamples = 3, kLength = 8, kWidth = 16, kRows = 40, kTok
 /// Two tables with gradients: tokens are 0 everywhere, positions random.
 struct Tables {
   Tables() {
-    initialize({&tokens, &positions}, WeightType::f32, 1, arena, team);
+    initialize({&tokens, &positions.weights}, WeightType::f32, 1, arena, team);
     tokens.gradient = token_gradient.data();
-    positions.gradient = position_gradient.data();
+    positions.weights.gradient = position_gradient.data();
   }
   Mat row_of_position(std::int64_t t) const {
-    return Eigen::Map<const Mat>(positions.view().f32() + t * kWidth, 1, kWidth);
+    return Eigen::Map<const Mat>(positions.weights.view().f32() + t * kWidth, 1, kWidth);
   }
 
   Parameter tokens = Parameter::make_matrix("tokens", kTokens, kWidth, Layout::rows,
                                             {Initializer::Kind::constant, 0});
-  Parameter positions = Parameter::make_matrix("positions", kRows, kWidth, Layout::rows,
-                                               {Initializer::Kind::normal, 1});
-  Arena arena{arena_bytes({&tokens, &positions}, WeightType::f32)};
+  PositionVectors positions = {PositionEncoding::table,
+                               Parameter::make_matrix("positions", kRows, kWidth, Layout::rows,
+                                                      {Initializer::Kind::normal, 1})};
+  Arena arena{arena_bytes({&tokens, &positions.weights}, WeightType::f32)};
   Team team{1};
   std::vector<float> token_gradient = std::vector<float>(std::size_t(kTokens * kWidth), 0.0f);
   std::vector<float> position_gradient = std::vector<float>(std::size_t(kRows * kWidth), 0.0f);

@@ -326,7 +326,7 @@ TEST(TerraformerDecoding, StepsAreForwardForEveryStack) {
         Knobs{{"attention_layers", "3"}}, Knobs{{"encoder_layers", "0"}},
         Knobs{{"encoder_layers", "0"}, {"decoder_layers", "3"}},
         Knobs{{"source", "cross_attention"}}, Knobs{{"residual_stack", "reversible_stored"}},
-        Knobs{{"source", "concatenated_streams"}},
+        Knobs{{"source", "concatenated_streams"}}, Knobs{{"position_encoding", "fixed_base"}},
         Knobs{{"source", "concatenated_streams"}, {"encoder_swaps", "1"}},
         Knobs{{"residual_stack", "plain"}},
         Knobs{{"residual_stack", "plain"}, {"encoder_layers", "0"}},
