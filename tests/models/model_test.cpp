@@ -577,6 +577,8 @@ TEST(ConfigTest, AShapeTakesSizesOnly) {
                          {"cross_projection", "mult_conv"},
                          {"attention", "lsh"},
                          {"encoder_attention", "window"},
+                         {"cross_attention", "linformer"},
+                         {"position_encoding", "fixed_base"},
                          {"normaliser", "entmax15"},
                          {"entmax_alpha", "1.7"},
                          {"bigbird_blocks", "plan"},

@@ -309,7 +309,7 @@ class StackUnderTest {
  private:
   static std::unique_ptr<Stack> stack_of(const ModelConfig& c) {
     auto stack = std::make_unique<Stack>(c, Stack::Kind::decoder);
-    stack->positions.init = {Initializer::Kind::uniform, 1};
+    stack->positions.weights.init = {Initializer::Kind::uniform, 1};
     for (std::int64_t i = 0; i < c.decoder_layers; ++i) stack->add_block(c);
     return stack;
   }

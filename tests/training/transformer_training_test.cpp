@@ -301,11 +301,13 @@ TEST(TransformerTraining, EmbeddingDropoutKeepsTheMeanAndItsOwnMask) {
   constexpr std::int64_t kLength = 64, kWidth = 48;
   Parameter tokens =
       Parameter::make_matrix("tokens", 4, kWidth, Layout::rows, {Initializer::Kind::constant, 1});
-  Parameter positions = Parameter::make_matrix("positions", kLength, kWidth, Layout::rows,
-                                               {Initializer::Kind::constant, 0});
-  Arena arena(arena_bytes({&tokens, &positions}, WeightType::f32));
+  PositionVectors positions = {PositionEncoding::table,
+                               Parameter::make_matrix("positions", kLength, kWidth, Layout::rows,
+                                                      {Initializer::Kind::constant, 0})};
+  const std::vector<Parameter*> both = {&tokens, &positions.weights};
+  Arena arena(arena_bytes(both, WeightType::f32));
   Team team(1);
-  initialize({&tokens, &positions}, WeightType::f32, 1, arena, team);
+  initialize(both, WeightType::f32, 1, arena, team);
   const std::vector<int> ids(std::size_t(2 * kLength), 3);
   EmbeddingKept kept;
   Mat x;
@@ -325,10 +327,10 @@ TEST(TransformerTraining, EmbeddingDropoutKeepsTheMeanAndItsOwnMask) {
     EXPECT_NEAR(gradient[std::size_t(3 * kWidth + i)], sums(i), 1e-3);
   }
   // Positions lose whole features.
-  positions.init.scale = 1;
+  positions.weights.init.scale = 1;
   tokens.init.scale = 0;
-  Arena second(arena_bytes({&tokens, &positions}, WeightType::f32));
-  initialize({&tokens, &positions}, WeightType::f32, 1, second, team);
+  Arena second(arena_bytes(both, WeightType::f32));
+  initialize(both, WeightType::f32, 1, second, team);
   embed(pass, tokens, positions, ids, kept, x);
   for (std::int64_t i = 0; i < kWidth; ++i) {
     EXPECT_TRUE(x(0, i) == 0 || std::abs(x(0, i) - 1 / 0.75f) < 1e-6f);
@@ -362,9 +364,10 @@ TEST(TransformerTraining, PositionsOfAReversibleStackShareDropoutMasks) {
   branch.visit_parameters([&](Parameter& p) { parameters.push_back(&p); });
   Parameter tokens = Parameter::make_matrix("tokens", 1, config.d_model, Layout::rows,
                                             {Initializer::Kind::constant, 1});
-  Parameter positions = Parameter::make_matrix("positions", 8, config.d_model, Layout::rows,
-                                               {Initializer::Kind::constant, 0});
-  parameters.insert(parameters.end(), {&tokens, &positions});
+  PositionVectors positions = {PositionEncoding::table,
+                               Parameter::make_matrix("positions", 8, config.d_model, Layout::rows,
+                                                      {Initializer::Kind::constant, 0})};
+  parameters.insert(parameters.end(), {&tokens, &positions.weights});
   Arena arena(arena_bytes(parameters, WeightType::f32));
   Team team(1);
   initialize(parameters, WeightType::f32, 1, arena, team);
