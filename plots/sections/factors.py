@@ -9,7 +9,7 @@ import training_curves
 from report import count, header, line, nats, not_begun
 from section import Section, of
 from sections import curves
-from values import setting
+from values import combine, setting
 
 OWNS = of("training", "factors")
 BELOW, ABOVE = "helps", "hurts"
@@ -61,8 +61,13 @@ def numbers(records, _own):
             found[f"{start}.{row}.log_perplexity"] = own and own._replace(
                 tokens=experiment.tokens(row)
             )
-        for row, one in judged(experiment).items():
+        said = judged(experiment)
+        for row, one in said.items():
             found[f"{start}.{row}.difference"] = one.contrast.value
+        inputs = [one.contrast.value for one in said.values() if one.contrast.value]
+        if inputs:
+            number = float(sum(not one.is_sure for one in said.values()))
+            found[f"{start}.undecided"] = combine(number, "1", number, number, inputs)
     return {name: value for name, value in found.items() if value}
 
 

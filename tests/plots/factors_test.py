@@ -66,6 +66,10 @@ class FactorsTest(made_up.WithCurves):
         self.assertIn("**undecided**", self.row(items, "alike"))
         self.assertIn("\nPlanned, not trained: `never`.\n", self.report(items))
 
+    def test_changes_without_a_decision_are_counted_trained_or_not(self):
+        entry = summarise.summary(self.load(trained()))[f"quality.{NAME}.undecided"]
+        self.assertEqual(entry["value"], 2)  # alike, never
+
     def test_rows_that_were_planned_make_intervals_stricter(self):
         items = trained(seeds=(2, 3), rows=("ff_n16", "better"), noise=0.0004)
         experiment = factors.experiments(self.load(items))[0]

@@ -85,6 +85,14 @@ class GoalsTest(WithFolder):
         self.assertEqual(goals.verdict(goal, None), "not measured")
         self.assertEqual(goals.wanted(goal, "1"), "≠ 0")
 
+    def test_to_be_decided_is_an_interval_that_leaves_the_bar_out(self):
+        goal = goals.Goal("", "!=", 0, ())
+        ends = {(0.01, 0.02): "met", (-0.02, -0.01): "met", (-0.01, 0.02): "undecided"}
+        for (low, high), wanted in ends.items():
+            value = values.Value((low + high) / 2, "1", low, high, "ok", "c", seeds=5)
+            self.assertEqual(goals.verdict(goal, value), wanted)
+            self.assertEqual(goals.verdict(goal, value._replace(seeds=3)), wanted + " so far")
+
     def test_a_doubted_figure_says_so_in_its_verdict(self):
         name = "table1.800m.ff_qkv.token_speedup"
         doubted = [
