@@ -9,6 +9,7 @@
 #include "models/layers/attention/full.h"
 #include "models/layers/attention/patterns/window.h"
 #include "models/sparsefinder/gold.h"
+#include "models/transformer/transformer.h"
 #include "tests/layers/attention_definition.h"
 
 namespace scaling {
@@ -96,24 +97,70 @@ TEST(AttentionGraphs, OfAllPairsChangeNothing) {
   }
 }
 
+/// Those with a weight.
+class Gold : public AttentionGraphs {
+ public:
+  HeadGraph graph(std::int64_t, std::int64_t, const Mat& q, const Mat& k) override {
+    HeadGraph found = gold_graph(q, k, true, *normaliser_).graph();
+    const std::lock_guard lock(mutex_);
+    left_out += legal_pairs(q.rows(), true) - found.pairs();
+    ++asked;
+    return found;
+  }
+  std::int64_t asked = 0, left_out = 0;
+
+ private:
+  std::unique_ptr<ThresholdNormaliser> normaliser_ = make_normaliser(Normaliser::entmax15, 1.5);
+  std::mutex mutex_;
+};
+
 /// Sparse-consistency: what holds the support of a sparse normaliser has its result.
 TEST(AttentionGraphs, OfTheGoldPairsChangeNothing) {
-  const std::int64_t n = 300;
-  const AttentionInput in(n, n, 24);
+  const AttentionInput in(300, 300, 24);
   const FullAttention layer(config(Normaliser::entmax15));
-  const auto normaliser = make_normaliser(Normaliser::entmax15, 1.5);
-  class Gold : public AttentionGraphs {
-   public:
-    explicit Gold(const ThresholdNormaliser& normaliser_) : normaliser(normaliser_) {}
-    HeadGraph graph(std::int64_t, std::int64_t, const Mat& q, const Mat& k) override {
-      HeadGraph found = gold_graph(q, k, true, normaliser).graph();
-      EXPECT_LT(found.pairs(), legal_pairs(q.rows(), true));
-      return found;
-    }
-    const ThresholdNormaliser& normaliser;
-  } gold(*normaliser);
+  Gold gold;
   const Mat expected = forward(layer, in, true, nullptr);
   EXPECT_LT((forward(layer, in, true, &gold) - expected).cwiseAbs().maxCoeff(), 1e-6f);
+  EXPECT_GT(gold.left_out, 0);
+}
+
+/// The same of a whole model, from layer to layer: claim C1.
+TEST(AttentionGraphs, OfTheGoldPairsLeaveAModelsLogits) {
+  ModelConfig c = config(Normaliser::entmax15);
+  c.encoder_layers = 0;
+  c.decoder_layers = c.blocks = 4;
+  c.d_ff = 48;
+  c.vocab_size = 50;
+  c.max_length = 128;
+  c.embedding_scale = 20;  // tokens that are far apart
+  Team team(1);
+  Transformer model(c);
+  model.allocate(team);
+  Batch batch;
+  batch.examples = 1;
+  batch.input_length = c.max_length;
+  Rng ids(5);
+  for (std::int64_t t = 0; t < batch.input_length; ++t) {
+    batch.input.push_back(int(ids.below(50)));
+    batch.target.push_back(int(ids.below(50)));
+    batch.weights.push_back(1);
+  }
+  const auto kept = model.make_activations();
+  const auto logits = [&](AttentionGraphs* graphs) {
+    Pass pass = evaluation_pass();
+    pass.graphs = graphs;
+    model.loss_of(pass, batch, *kept);
+    return model.loss().forward(kept->decoder.normed);
+  };
+  const Mat expected = logits(nullptr);
+  ASSERT_EQ(expected.rows(), batch.input_length);
+  Gold gold;
+  EXPECT_LT((logits(&gold) - expected).cwiseAbs().maxCoeff(), 1e-5f);
+  EXPECT_EQ(gold.asked, c.decoder_layers * kHeads);
+  EXPECT_GT(gold.left_out, 0);
+  // Of other pairs they are others.
+  Given near(window_graph(batch.input_length, 3));
+  EXPECT_GT((logits(&near) - expected).cwiseAbs().maxCoeff(), 1e-3f);
 }
 
 TEST(AttentionGraphs, OfAWindowAreTheWindowAttention) {
