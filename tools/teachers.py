@@ -13,7 +13,8 @@ Steps, each of which goes on where it was interrupted and is passed over when it
   differences  what the claims are judged by (tools/sparsefinder_differences.py)
   time         attentions that predict their pairs, on the clock; nothing else should run meanwhile
   translate    of s_mt: the test's captions, five at a time, by the teacher and by each of these attentions in its place,
-               beams of five, and their BLEU
+               beams of five with GNMT's length penalty, by the teacher also with n^1 and the likeliest token each time, and
+               their BLEU
 
 `--teachers s_lm` takes some teachers alone, `--step` runs one step, `--dry-run` prints the commands.
 """
@@ -38,6 +39,12 @@ STEPS = ("train", "sweep", "differences", "time", "translate")
 NAME, TRANSLATES = "sparsefinder_small", "sparsefinder_mt"
 ONE_SEED = ("s_lm_512", "s_mlm_512")
 ONLINE = 48  # sequences that a teacher runs on with predicted graphs
+# Of translations, by the ending of a row; all are made by the first.
+DECODINGS = {
+    "": ("--beam", "5", "--length_penalty", "gnmt"),
+    ".greedy": (),
+    ".power": ("--beam", "5", "--length_penalty", "power", "--alpha", "1"),
+}
 TOGETHER = 5  # captions, about as many as the teacher's training joins
 QUICK_TEXTS = 4
 
@@ -121,17 +128,23 @@ class Plan(Curves):
             models = {f"{teacher}.full": checkpoint}
             models |= {p.stem: p for p in sorted(self.native.glob(f"{teacher}.*.safetensors"))}
             for row, model in models.items():
-                out = self.results / "translations" / f"{row}.txt"
-                yield [
-                    *(self.args.build / "apps" / "generate", "--checkpoint", model),
-                    *("--sources", sources, "--out", out, "--beam", "5"),
-                    *("--length_penalty", "gnmt", "--threads", str(self.args.threads)),
-                ]
-                yield [
-                    *(self.args.python, ROOT / "experiments" / "scoring" / "score_translations.py"),
-                    *("--results", self.results, "--row", row),
-                    *("--hypotheses", out, "--references", references),
-                ]
+                # The teacher itself is also decoded in the other ways.
+                for name in DECODINGS if model == checkpoint else ("",):
+                    flags = DECODINGS[name]
+                    yield from self.translated(row + name, model, flags, sources, references)
+
+    def translated(self, row, model, flags, sources, references):
+        """Texts, then their score."""
+        out = self.results / "translations" / f"{row}.txt"
+        yield [
+            *(self.args.build / "apps" / "generate", "--checkpoint", model),
+            *("--sources", sources, "--out", out, *flags, "--threads", str(self.args.threads)),
+        ]
+        yield [
+            *(self.args.python, ROOT / "experiments" / "scoring" / "score_translations.py"),
+            *("--results", self.results, "--row", row),
+            *("--hypotheses", out, "--references", references),
+        ]
 
 
 def parse(arguments=None):

@@ -77,8 +77,11 @@ class TranslationTest(unittest.TestCase):
         plan = tool.Plan(self.parsed("--test", str(self.folder / "test.en")))
         commands = [[str(word) for word in command] for command in plan.translate()]
         rows = [c[c.index("--row") + 1] for c in commands if "--row" in c]
-        self.assertEqual(rows, ["s_mt.1.full", "s_mt.1.distance.0.9", "s_mt.1.kmeans.0.9"])
+        full = [f"s_mt.1.full{ending}" for ending in ("", ".greedy", ".power")]
+        self.assertEqual(rows, [*full, "s_mt.1.distance.0.9", "s_mt.1.kmeans.0.9"])
         written = [c for c in commands if "--sources" in c]
+        beams = [c[c.index("--length_penalty") + 1] if "--beam" in c else "" for c in written]
+        self.assertEqual(beams, ["gnmt", "", "power", "gnmt", "gnmt"])
         self.assertEqual(len(written), len(rows))
         (sources,) = {c[c.index("--sources") + 1] for c in written}
         (references,) = {c[c.index("--references") + 1] for c in commands if "--references" in c}
