@@ -32,6 +32,29 @@ namespace fs = std::filesystem;
 constexpr std::int64_t kGemmSize = 2048, kShortGemmSize = 512;
 constexpr double kShortCurve = 1e12;
 
+double mean_square(const Initializer& init) {
+  const auto scale = double(init.scale);
+  switch (init.kind) {
+    case Initializer::Kind::uniform:
+      return scale * scale / 3;
+    case Initializer::Kind::positions:
+      return 0.5;  // of sines and cosines
+    case Initializer::Kind::normal:
+    case Initializer::Kind::constant:
+      return scale * scale;
+  }
+  return std::nan("");
+}
+
+/// Of what the first block is given before the first step, the share that is the token's and not
+/// its position's. Where positions are digits these come to nothing.
+double token_share(const Transformer& model) {
+  const double token = mean_square(model.embedding().init);
+  const PositionVectors& positions = model.decoder().positions;
+  const bool is_table = positions.encoding == PositionEncoding::table;
+  return token / (token + (is_table ? mean_square(positions.weights.init) : 0));
+}
+
 std::string commit_of(const Provenance& provenance) {
   return provenance.commit + (provenance.dirty ? "-dirty" : "");
 }
@@ -317,6 +340,7 @@ std::vector<Metric> CurveRun::results(Trainer& trainer, Transformer& model, cons
   add("floor", "nats/token", task_->floor().value_or(std::nan("")));
   add("unigram_entropy", "nats/token", unigram_entropy_);
   add("plateau_share", "1", trainer.plateau_share());
+  add("token_share", "1", plan_.curve.train.init_from.empty() ? token_share(model) : std::nan(""));
   sink_.live(plan_.curve.name + ": further validation sets");
   evaluate_further(trainer, true);
   const SelectionNumbers selections = diagnose_selections(model, *task_, gemm, point_.threads);

@@ -81,6 +81,11 @@ TEST(PerplexityDriver, TrainsRecordsAndResumes) {
     if (r.metric == "mfu") {
       EXPECT_GT(r.value, 0);
     }
+    // Embeddings of width d start with a variance of 1 / d, tables of positions with one of 1/2.
+    if (r.metric == "token_share") {
+      const double d = r.config.at("d_model"), scale = r.config.at("embedding_scale");
+      EXPECT_NEAR(r.value, scale * scale / d / (scale * scale / d + 0.5), 1e-6);
+    }
     // The first steps are above, the last ones not.
     if (r.metric == "plateau_share") {
       EXPECT_GT(r.value, 0);
@@ -89,7 +94,7 @@ TEST(PerplexityDriver, TrainsRecordsAndResumes) {
   }
   for (const char* metric :
        {"params", "log_perplexity", "bits_per_byte", "accuracy", "tokens_per_s", "mfu",
-        "peak_memory_bytes", "floor", "unigram_entropy", "plateau_share"}) {
+        "peak_memory_bytes", "floor", "unigram_entropy", "plateau_share", "token_share"}) {
     EXPECT_EQ(metrics[metric], 2) << metric;
   }
   EXPECT_EQ(metrics["hard_soft_gap"], 1);

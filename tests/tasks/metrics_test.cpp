@@ -1,4 +1,5 @@
-// Metrics of answers: by hand, by properties, and as scikit-learn and SciPy have them (tests/fixtures/metrics.txt).
+// Metrics of answers: by hand, by properties, and as scikit-learn and SciPy have them
+// (tests/fixtures/metrics.txt).
 #include "models/tasks/metrics.h"
 
 #include <gtest/gtest.h>
