@@ -5,6 +5,7 @@ import math
 import re
 
 import chart
+import contrasts
 from report import cell, header, line
 from section import Section, of
 from sections import sparsefinder_claims, sparsefinder_online
@@ -17,6 +18,10 @@ CONTROLS = ("oracle", "distance", "distance_per_query", "distance_pca", "distanc
 CONTROLS += ("random_graph",)
 PANELS = (("methods", sparsefinder_claims.COMPARED), ("controls", CONTROLS))
 PERCENTS = (80, 90, 95)
+# A number of one seed's teacher, and its task; teachers of other lengths have names of their own.
+ONE_TEACHER = re.compile(
+    r"sparsefinder\.s_(lm|mlm|mt)\.\d+\.(\w+\.(?:recall_at_80|recall_at_90|quality_at_gold|area))"
+)
 SUMMARY = (*(f"recall_at_{percent}" for percent in PERCENTS), "recall_at_gold", "area")
 # Learned predictors by colour; emulations in dashes, controls in dots.
 LOOKS = {
@@ -121,7 +126,20 @@ def numbers(records, own):
                     if value:
                         found[f"sparsefinder.{teacher}.{method}.{metric}"] = value
             found |= sparsefinder_online.numbers(records, about.name, teacher, methods)
-    return found | sparsefinder_claims.numbers(records)
+    return found | over_teachers(found) | sparsefinder_claims.numbers(records)
+
+
+def over_teachers(found):
+    """{id: Value} of a task, `lm`, `mlm` or `mt`: means over its teachers, with Student's intervals over these."""
+    each = {}
+    for name, value in found.items():
+        of_one = ONE_TEACHER.fullmatch(name)
+        if of_one:
+            each.setdefault(f"sparsefinder.{of_one[1]}.{of_one[2]}", []).append(value)
+    return {
+        name: contrasts.paired([v.value for v in values], values, unit=values[0].unit)
+        for name, values in each.items()
+    }
 
 
 def draw(records, experiment, teacher):

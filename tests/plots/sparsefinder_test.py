@@ -160,6 +160,24 @@ class Sparsefinder(WithFolder):
         self.assertEqual((area.value, round(area.low, 6), round(area.high, 6)), (0.6, 0.5, 0.7))
         self.assertEqual(numbers["sparsefinder.s_lm.1.gold.gold_sparsity"].value, 0.9)
 
+    def test_seeds_of_a_task_are_taken_together(self):
+        def of_seed(one, area):
+            rows = [GOLD, *closing("distance", area)]
+            return [
+                dict(r, row=r["row"].replace("s_lm.1", one), against=f"{one}.gold") for r in rows
+            ]
+
+        records = self.load(
+            of_seed("s_lm.1", 0.6) + of_seed("s_lm.2", 0.8) + of_seed("s_lm_512.1", 0.1)
+        )
+        found = sparsefinder.numbers(records, records.of(sparsefinder.OWNS))
+        pooled = found["sparsefinder.lm.distance.area"]
+        self.assertAlmostEqual(pooled.value, 0.7)
+        self.assertEqual(pooled.seeds, 2)
+        self.assertLess(pooled.low, 0)  # Student's, of two
+        self.assertAlmostEqual(found["sparsefinder.lm.distance.recall_at_80"].value, 0.35)
+        self.assertNotIn("sparsefinder.lm.distance.recall_at_95", found)
+
     def test_the_figure_has_steps_to_the_left_and_the_gold_line(self):
         records = self.load(RECORDS)
         ((name, draw),) = sparsefinder.figures(records, records.of(sparsefinder.OWNS)).items()
