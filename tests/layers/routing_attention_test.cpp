@@ -339,6 +339,46 @@ Mat normed_heads(const Mat& x) {
   return y;
 }
 
+/// Where heads are shared, it has some: what it makes of them is what the whole layer does, and
+/// columns of others stay.
+TEST(RoutingAttentionTest, SomeHeadsOfALayerAreWhatTheyAreInAllOfThem) {
+  ModelConfig c = config(4);
+  set_field(c, "routing_commitment", 0);  // whose share is of the own heads
+  const Layer whole = layer_of(c);
+  auto some = std::make_unique<RoutingAttention>(c);
+  some->take_heads({1, kHeads});
+  const Layer part(std::move(some));
+  for (const auto& [name, of_head] :
+       {std::pair<std::string, std::int64_t>{"sums", 4 * kHead}, {"counts", 4}}) {
+    ASSERT_EQ(part.parameter(name).count(), (kHeads - 1) * of_head);
+    std::copy_n(whole.parameter(name).values() + of_head, (kHeads - 1) * of_head,
+                part.parameter(name).values());
+  }
+  const std::int64_t n = 40, own = kWidth - kHead;
+  const AttentionInput in(n, n, kWidth);
+  for (const bool causal : {false, true}) {
+    const AttentionMask mask{.causal = causal};
+    const AttentionResult expected = run_attention(*whole.layer, training_pass(), in, mask);
+    AttentionResult r;
+    for (Mat* m : {&r.o, &r.dq, &r.dk, &r.dv}) m->setConstant(n, kWidth, 7);
+    const auto kept = part.layer->make_activations();
+    Pass pass = training_pass();
+    part.layer->forward(pass, in.q, in.k, in.v, mask, *kept, r.o);
+    part.layer->backward(pass, in.q, in.k, in.v, mask, *kept, in.dout, r.dq, r.dk, r.dv);
+    for (const auto& [ours, theirs] :
+         {std::pair(&r.o, &expected.o), std::pair(&r.dq, &expected.dq),
+          std::pair(&r.dk, &expected.dk), std::pair(&r.dv, &expected.dv)}) {
+      EXPECT_TRUE(ours->rightCols(own) == theirs->rightCols(own)) << causal;
+      EXPECT_TRUE((ours->leftCols(kHead).array() == 7).all()) << causal;
+    }
+  }
+  const float* of_whole = whole.parameter("sums").gradient + 4 * kHead;
+  const float* of_part = part.parameter("sums").gradient;
+  EXPECT_TRUE(std::equal(of_part, of_part + (kHeads - 1) * 4 * kHead, of_whole));
+  EXPECT_TRUE(decode_attention(*part.layer, in).rightCols(own) ==
+              decode_attention(*whole.layer, in).rightCols(own));
+}
+
 /// One cluster of everything, several groups of queries long.
 TEST(RoutingAttentionTest, OneClusterIsFullAttentionOfNormedItems) {
   const Layer held = layer_of(config(1));

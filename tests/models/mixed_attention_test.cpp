@@ -233,6 +233,7 @@ const std::vector<std::string> kMixed = {
     "strided,fixed:fixed_summary=2:attention_stride=3:fixed_subblocks=1",
     "window+full",
     "full,longformer+bigbird+banded",
+    "routing:routing_clusters=1+window,full",
     "longformer:longformer_projections=own:longformer_global=3,full",
     "window:normaliser=entmax15+full:normaliser=sparsemax,full"};
 

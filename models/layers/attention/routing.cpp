@@ -18,9 +18,11 @@ namespace {
 /// Smooths counts, so that a cluster that nothing is near has a mean (the released code's).
 constexpr double kCountEpsilon = 1e-5;
 
+/// first: the layer's head that is the first of `heads`.
 template <class M>
-auto rows_of(M& all, std::int64_t pair, std::int64_t heads, std::int64_t length, std::int64_t d) {
-  return all.block(pair / heads * length, pair % heads * d, length, d);
+auto rows_of(M& all, std::int64_t pair, std::int64_t first, std::int64_t heads, std::int64_t length,
+             std::int64_t d) {
+  return all.block(pair / heads * length, (first + pair % heads) * d, length, d);
 }
 
 /// The values of a parameter, or what they start from if it has no memory.
@@ -69,18 +71,31 @@ RoutingAttention::RoutingAttention(const ModelConfig& config)
 
 RoutingAttention::RoutingAttention(const ModelConfig& config, const RoutingKnobs& knobs)
     : heads_(config.n_heads),
+      all_heads_(config.n_heads),
       d_head_(config.d_head()),
       max_length_(config.max_length),
       clusters_(knobs.routing_clusters),
       window_(knobs.routing_window),
       commitment_(knobs.routing_commitment),
-      seed_(config.seed),
-      sums_(Parameter::make_vector("sums", heads_ * clusters_ * d_head_,
-                                   {Initializer::Kind::normal, 1}, {heads_, clusters_, d_head_})),
-      counts_(Parameter::make_vector("counts", heads_ * clusters_, {Initializer::Kind::constant, 1},
-                                     {heads_, clusters_})) {
+      seed_(config.seed) {
   SCALING_CHECK(clusters_ > 0 && window_ >= 0);
-  sums_.mean_decay = counts_.mean_decay = knobs.routing_decay;
+  declare_centroids(knobs.routing_decay);
+}
+
+void RoutingAttention::declare_centroids(double decay) {
+  sums_ = Parameter::make_vector("sums", heads_ * clusters_ * d_head_,
+                                 {Initializer::Kind::normal, 1}, {heads_, clusters_, d_head_});
+  counts_ = Parameter::make_vector("counts", heads_ * clusters_, {Initializer::Kind::constant, 1},
+                                   {heads_, clusters_});
+  sums_.mean_decay = counts_.mean_decay = decay;
+}
+
+void RoutingAttention::take_heads(Range heads) {
+  SCALING_CHECK(heads_ == all_heads_ && heads.begin >= 0 && heads.size() > 0);
+  SCALING_CHECK(heads.end <= all_heads_);
+  first_ = heads.begin;
+  heads_ = heads.size();
+  declare_centroids(sums_.mean_decay);
 }
 
 void RoutingAttention::visit_parameters(const ParameterVisitor& visit) {
@@ -147,7 +162,7 @@ void RoutingAttention::forward(Pass& pass, const Mat& q, const Mat& k, const Mat
   const std::int64_t length = pass.length(q), pairs = pass.examples * heads_;
   SCALING_CHECK(q.rows() == pass.examples * length && k.rows() == q.rows() && v.rows() == q.rows());
   SCALING_CHECK(length <= std::numeric_limits<std::int32_t>::max());
-  SCALING_CHECK(q.cols() == heads_ * d_head_ && k.cols() == q.cols() && v.cols() == q.cols());
+  SCALING_CHECK(q.cols() == all_heads_ * d_head_ && k.cols() == q.cols() && v.cols() == q.cols());
   auto& own = static_cast<Kept&>(kept);
   own.take_stream(pass);
   const RoutingSizes sizes = sizes_of(length, mask.causal);
@@ -167,7 +182,9 @@ void RoutingAttention::forward(Pass& pass, const Mat& q, const Mat& k, const Mat
   parallel_for(pairs, [&](std::int64_t begin, std::int64_t end) {
     RoutingHead& head = own.scratch[std::size_t(begin)];
     for (std::int64_t pair = begin; pair < end; ++pair) {
-      const auto of = [&](auto& all) { return rows_of(all, pair, heads_, length, d_head_); };
+      const auto of = [&](auto& all) {
+        return rows_of(all, pair, first_, heads_, length, d_head_);
+      };
       const RoutingCall call = call_of(pass, mask, own, pair, length);
       head.load(call, of(q), of(k));
       if (!pass.recalls_decisions()) head.choose(call);
@@ -195,7 +212,9 @@ void RoutingAttention::backward(Pass& pass, const Mat& q, const Mat& k, const Ma
   parallel_for(pairs, [&](std::int64_t begin, std::int64_t end) {
     RoutingHead& head = own.scratch[std::size_t(begin)];
     for (std::int64_t pair = begin; pair < end; ++pair) {
-      const auto of = [&](auto& all) { return rows_of(all, pair, heads_, length, d_head_); };
+      const auto of = [&](auto& all) {
+        return rows_of(all, pair, first_, heads_, length, d_head_);
+      };
       const RoutingCall call = call_of(pass, mask, own, pair, length);
       head.load(call, of(q), of(k));
       head.backward(call, of(v), of(do_));
@@ -210,7 +229,9 @@ void RoutingAttention::backward(Pass& pass, const Mat& q, const Mat& k, const Ma
     RoutingHead& scratch = own.scratch[std::size_t(begin)];
     for (std::int64_t head = begin; head < end; ++head) {
       for (std::int64_t pair = head; pair < pairs; pair += heads_) {
-        const auto of = [&](auto& all) { return rows_of(all, pair, heads_, length, d_head_); };
+        const auto of = [&](auto& all) {
+          return rows_of(all, pair, first_, heads_, length, d_head_);
+        };
         const RoutingCall call = call_of(pass, mask, own, pair, length);
         scratch.load(call, of(q), of(k));
         scratch.add_statistics(call, counts_.gradient + head * clusters_,

@@ -41,7 +41,8 @@ struct RoutingKnobs {
 /// rounded up; never more than there are), and softmax attention runs among what one centroid has
 /// taken, itself included, under a causal mask up to the query. A query that several centroids have
 /// taken gets the mean of what it finds there, one that none has taken gets zeros and is counted
-/// (uncovered()). Padding belongs to no cluster. All heads are routed.
+/// (uncovered()). Padding belongs to no cluster. All of its heads are routed: half of a layer's, as
+/// in the paper, by sharing them with another attention.
 ///
 /// Who belongs to a cluster depends on all positions, under a causal mask on later ones too: a
 /// later item can take an earlier one's place. Their keys and values do not enter.
@@ -55,7 +56,7 @@ class RoutingAttention : public SelfAttention {
  public:
   using Options = RoutingKnobs;
   /// A step goes to the one nearest centroid of its item, forward to all that have taken it.
-  static constexpr Traits kTraits{.step = StepIs::approximate};
+  static constexpr Traits kTraits{.step = StepIs::approximate, .shares_heads = true};
   static void validate(const ModelConfig& config);
   static void shrink(ModelConfig& config);
   /// Parameters: sums (heads, clusters, d_head) and counts (heads, clusters). Without memory for
@@ -74,6 +75,7 @@ class RoutingAttention : public SelfAttention {
   };
 
   void visit_parameters(const ParameterVisitor& visit) override;
+  void take_heads(Range heads) override;
   std::int64_t workspace_floats(int, int) const override { return 0; }
   std::unique_ptr<Activations> make_activations() const override;
   using SelfAttention::forward;
@@ -116,6 +118,7 @@ class RoutingAttention : public SelfAttention {
   struct Cache;
 
   RoutingAttention(const ModelConfig& config, const RoutingKnobs& knobs);
+  void declare_centroids(double decay);
   std::int64_t window_of(std::int64_t length) const;
   void make_directions(Mat& directions) const;
   void make_means(Mat& means) const;
@@ -124,7 +127,8 @@ class RoutingAttention : public SelfAttention {
   RoutingCall call_of(const Pass& pass, const AttentionMask& mask, Kept& kept, std::int64_t pair,
                       std::int64_t length) const;
 
-  std::int64_t heads_, d_head_, max_length_, clusters_, window_;
+  std::int64_t first_ = 0, heads_, all_heads_;  // of the layer's heads, the first of its own
+  std::int64_t d_head_, max_length_, clusters_, window_;
   double commitment_;
   std::uint64_t seed_;
   Parameter sums_, counts_;

@@ -86,7 +86,7 @@ void RoutingAttention::step(const StepContext& ctx, AttentionCache& of_branch, c
     if (ctx.position == 0) {  // of a new decode
       std::fill_n(cache.counts.begin() + std::ptrdiff_t(unit * clusters_), clusters_, 0);
     }
-    const std::int64_t at = unit * d_head_;
+    const std::int64_t at = (unit / heads_ * all_heads_ + first_ + unit % heads_) * d_head_;
     step_head(ctx, cache, unit, q + at, k + at, v + at, o + at);
   }
   ctx.sync();

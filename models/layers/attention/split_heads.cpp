@@ -2,6 +2,8 @@
 #include "models/layers/attention/split_heads.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -64,13 +66,38 @@ std::unique_ptr<Activations> SplitAttention::make_activations() const {
 void SplitAttention::forward(Pass& pass, const Mat& q, const Mat& k, const Mat& v,
                              const AttentionMask& mask, Activations& kept, Mat& o) const {
   auto& own = static_cast<Kept&>(kept);
+  if (pass.recalls_decisions()) hand_out_choices(own);
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     // Each draws from one stream, so that the first one's says which were theirs.
     own.parts[i]->stream = own.stream + i;
     parts_[i]->forward(pass, q, k, v, mask, *own.parts[i], o);
     if (i == 0) own.stream = own.parts[i]->stream;
-    SCALING_CHECK(own.parts[i]->stream == own.stream + i && own.parts[i]->chosen.empty());
+    SCALING_CHECK(own.parts[i]->stream == own.stream + i);
   }
+  if (!pass.recalls_decisions()) gather_choices(own);
+}
+
+void SplitAttention::gather_choices(Kept& kept) {
+  kept.chosen.clear();
+  const bool choose = std::any_of(kept.parts.begin(), kept.parts.end(),
+                                  [](const auto& part) { return !part->chosen.empty(); });
+  if (!choose) return;
+  for (const auto& part : kept.parts) {
+    SCALING_CHECK(part->chosen.size() <= std::size_t(std::numeric_limits<std::int32_t>::max()));
+    kept.chosen.push_back(std::int32_t(part->chosen.size()));
+    kept.chosen.insert(kept.chosen.end(), part->chosen.begin(), part->chosen.end());
+  }
+}
+
+void SplitAttention::hand_out_choices(Kept& kept) {
+  if (kept.chosen.empty()) return;
+  auto at = kept.chosen.begin();
+  for (const auto& part : kept.parts) {
+    const std::int32_t size = *at++;
+    part->chosen.assign(at, at + size);
+    at += size;
+  }
+  SCALING_CHECK(at == kept.chosen.end());
 }
 
 void SplitAttention::backward(Pass& pass, const Mat& q, const Mat& k, const Mat& v,

@@ -10,8 +10,9 @@ namespace scaling {
 
 /// Each part has taken heads of its own (SelfAttention::take_heads) and leaves the columns of
 /// others alone, so that nothing is copied. Caches, work and what is kept are the sums of the
-/// parts'. In training each draws its own dropout, from a stream after that of the part before.
-/// Parameters: those of the parts, the first one's behind "heads0." and so on.
+/// parts', but for what they choose, which is held twice, as theirs and as this layer's. In
+/// training each draws its own dropout, from a stream after that of the part before. Parameters:
+/// those of the parts, the first one's behind "heads0." and so on.
 class SplitAttention : public SelfAttention {
  public:
   /// At least one; together they have every head once.
@@ -39,6 +40,9 @@ class SplitAttention : public SelfAttention {
  private:
   struct Kept;
   struct Cache;
+  /// What the parts chose becomes what the layer did: of each how much, and that.
+  static void gather_choices(Kept& kept);
+  static void hand_out_choices(Kept& kept);
   std::vector<std::unique_ptr<SelfAttention>> parts_;
 };
 
