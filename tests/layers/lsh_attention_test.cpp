@@ -12,6 +12,7 @@
 #include "kernels/check.h"
 #include "models/layers/attention/lsh.h"
 #include "tests/helpers.h"
+#include "tests/layers/attention_definition.h"
 #include "tests/layers/layer_harness.h"
 #include "tests/training/training_harness.h"
 
@@ -31,6 +32,8 @@ double dot(const Mat& a, const Mat& b) {
 
 struct Knobs {
   std::int64_t chunk, rounds, buckets, before, after;
+  LshGraph graph = LshGraph::chunks;
+  LshCount count = LshCount::every_time;
 };
 
 ModelConfig config_of(const Knobs& knobs) {
@@ -41,6 +44,8 @@ ModelConfig config_of(const Knobs& knobs) {
   set_field(c, "lsh_buckets", knobs.buckets);
   set_field(c, "lsh_chunks_before", knobs.before);
   set_field(c, "lsh_chunks_after", knobs.after);
+  set_field(c, "lsh_graph", print_value(knobs.graph));
+  set_field(c, "lsh_count", print_value(knobs.count));
   validate(c);
   return c;
 }
@@ -161,21 +166,37 @@ Mat define(const Input& in, const AttentionMask& mask, const Knobs& knobs,
     }
     std::sort(sorted.begin(), sorted.end());
     const std::int64_t chunks = (n + knobs.chunk - 1) / knobs.chunk;
+    // Whether an entry meets another, and how often a position meets another in all.
+    const auto meets = [&](std::int64_t entry, std::int64_t other) {
+      const auto [ours, t] = sorted[std::size_t(entry)];
+      const auto [theirs, j] = sorted[std::size_t(other)];
+      bool in_view = false;
+      for (std::int64_t i = -knobs.before; i <= knobs.after; ++i) {
+        const std::int64_t chunk = entry / knobs.chunk + i + chunks * (knobs.before + 1);
+        in_view |= other / knobs.chunk == chunk % chunks;
+      }
+      const bool is_alike = ours / length == theirs / length;
+      return in_view && (knobs.graph == LshGraph::chunks || is_alike || j == t);
+    };
+    Double times = Double::Zero(length, length);
+    for (std::int64_t entry = 0; entry < n; ++entry) {
+      for (std::int64_t other = 0; other < n; ++other) {
+        times(sorted[std::size_t(entry)].second, sorted[std::size_t(other)].second) +=
+            meets(entry, other);
+      }
+    }
     std::vector<std::vector<double>> normalizers(static_cast<std::size_t>(length));
     std::vector<std::vector<Eigen::RowVectorXd>> outputs(static_cast<std::size_t>(length));
     for (std::int64_t entry = 0; entry < n; ++entry) {
       const std::int64_t t = sorted[std::size_t(entry)].second;
-      std::set<std::int64_t> visible;
-      for (std::int64_t i = -knobs.before; i <= knobs.after; ++i) {
-        visible.insert((entry / knobs.chunk + i + chunks * (knobs.before + 1)) % chunks);
-      }
       double largest = -HUGE_VAL, sum = 0;
       Eigen::RowVectorXd out = Eigen::RowVectorXd::Zero(d);
       for (const bool is_second : {false, true}) {
         for (std::int64_t other = 0; other < n; ++other) {
-          if (!visible.count(other / knobs.chunk)) continue;
+          if (!meets(entry, other)) continue;
           const std::int64_t j = sorted[std::size_t(other)].second;
-          const double logit = s.logit(t, j) + penalty(mask, t, j);
+          const double taken_off = knobs.count == LshCount::once ? std::log(times(t, j)) : 0;
+          const double logit = s.logit(t, j) + penalty(mask, t, j) - taken_off;
           if (!is_second) {
             largest = std::max(largest, logit);
           } else {
@@ -234,11 +255,61 @@ TEST(LshAttentionTest, OneChunkIsExactAttention) {
   }
 }
 
+/// The paper's graph where nothing is cut off: a query meets whoever shares a bucket with it in any
+/// round, each once, and so does a step of a decode.
+TEST(LshAttentionTest, BucketsOnceAreWhoeverSharesOne) {
+  const std::int64_t length = 40, rounds = 3;
+  for (const std::int64_t buckets : {2, 8}) {
+    const Knobs knobs{1000, rounds, buckets, 0, 0, LshGraph::buckets, LshCount::once};
+    const LshAttention layer(config_of(knobs));
+    const Input in(length);
+    Kept kept;
+    Pass pass = evaluation();
+    Mat o;
+    layer.forward(pass, in.q, in.k, in.v, {.causal = true}, kept, o);
+    const std::int64_t heads = small_config().n_heads, d = small_config().d_head();
+    double pairs = 0;
+    for (std::int64_t head = 0; head < heads; ++head) {
+      const Shared s(in, head);
+      const auto bucket = [&](std::int64_t round, std::int64_t t) {
+        return kept.chosen[std::size_t((head * rounds + round) * length + t)];
+      };
+      for (std::int64_t t = 0; t < length; ++t) {
+        double sum = 0;
+        Eigen::RowVectorXd expected = Eigen::RowVectorXd::Zero(d);
+        for (std::int64_t j = 0; j < t; ++j) {
+          std::int64_t times = 0;
+          for (std::int64_t round = 0; round < rounds; ++round) {
+            times += bucket(round, t) == bucket(round, j);
+          }
+          pairs += double(times);
+          if (times == 0) continue;
+          sum += std::exp(s.logit(t, j));
+          expected += std::exp(s.logit(t, j)) * s.v.row(j);
+        }
+        expected = sum > 0 ? Eigen::RowVectorXd(expected / sum) : Eigen::RowVectorXd(s.v.row(t));
+        expect_close(o.row(t).segment(head * d, d), expected.cast<float>(), "o");
+      }
+    }
+    EXPECT_EQ(layer.work_of(kept, length, true).pairs, pairs);
+    const AttentionInput same = [&] {
+      AttentionInput all(length, length, in.q.cols());
+      all.q = in.q, all.k = in.k, all.v = in.v;
+      return all;
+    }();
+    expect_close(decode_attention(layer, same), o, "steps");
+  }
+}
+
 TEST(LshAttentionTest, ManyChunksAreTheDefinition) {
   for (const std::int64_t length : {1, 5, 16, 23, 64}) {
     for (const Knobs& knobs :
          {Knobs{4, 1, 4, 1, 0}, Knobs{4, 3, 6, 1, 0}, Knobs{4, 3, 6, 0, 0}, Knobs{5, 2, 4, 1, 1},
-          Knobs{3, 2, 0, 0, 2}, Knobs{1, 2, 8, 2, 1}, Knobs{8, 2, 256, 1, 0}}) {
+          Knobs{3, 2, 0, 0, 2}, Knobs{1, 2, 8, 2, 1}, Knobs{8, 2, 256, 1, 0},
+          Knobs{4, 3, 4, 1, 0, LshGraph::chunks, LshCount::once},
+          Knobs{5, 2, 2, 1, 1, LshGraph::buckets},
+          Knobs{4, 3, 4, 1, 0, LshGraph::buckets, LshCount::once},
+          Knobs{7, 4, 2, 0, 1, LshGraph::buckets, LshCount::once}}) {
       for (const bool causal : {false, true}) {
         for (const bool is_padded : {false, true}) {
           SCOPED_TRACE("length " + std::to_string(length) + " chunk " +

@@ -578,6 +578,8 @@ TEST(ConfigTest, AShapeTakesSizesOnly) {
                          {"attention", "lsh"},
                          {"encoder_attention", "window"},
                          {"cross_attention", "linformer"},
+                         {"lsh_graph", "buckets"},
+                         {"lsh_count", "once"},
                          {"position_encoding", "fixed_base"},
                          {"normaliser", "entmax15"},
                          {"entmax_alpha", "1.7"},

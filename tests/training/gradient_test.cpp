@@ -135,6 +135,12 @@ std::vector<Case> cases() {
   set_field(chunks, "lsh_chunk", 2);
   set_field(chunks, "lsh_chunks_after", 1);
   all.push_back({"lsh_chunks_padding", "attention", "lsh", chunks, 0, false, true});
+  // As in the paper: of its own bucket alone, each key once.
+  set_field(chunks, "lsh_graph", "buckets");
+  set_field(chunks, "lsh_count", "once");
+  all.push_back({"lsh_buckets_padding", "attention", "lsh", chunks, 0, false, true});
+  set_field(chunks, "lsh_buckets", 2);
+  all.push_back({"lsh_buckets_causal", "attention", "lsh", chunks, 0.25f, true, false});
   ModelConfig features = soft;
   set_field(features, "performer_features", 7);  // a block of directions and part of one
   set_field(features, "performer_redraw", "never");

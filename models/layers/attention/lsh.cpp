@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "kernels/check.h"
 #include "kernels/parallel.h"
@@ -16,6 +17,24 @@ namespace {
 template <class M>
 auto rows_of(M& all, std::int64_t pair, std::int64_t heads, std::int64_t length, std::int64_t d) {
   return all.block(pair / heads * length, pair % heads * d, length, d);
+}
+
+/// Queries and keys of each code that queries have.
+void visit_alike(std::span<const std::int32_t> queries, std::span<const std::int64_t> query_codes,
+                 const std::vector<std::int32_t>& keys, const std::vector<std::int64_t>& key_codes,
+                 const LshAttention::ViewVisitor& visit) {
+  const auto of_code = [](std::span<const std::int32_t> all, std::span<const std::int64_t> codes,
+                          std::int64_t code) {
+    std::vector<std::int32_t> some;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (codes[i] == code) some.push_back(all[i]);
+    }
+    return some;
+  };
+  const std::set<std::int64_t> codes(query_codes.begin(), query_codes.end());
+  for (const std::int64_t code : codes) {
+    visit(of_code(queries, query_codes, code), of_code(keys, key_codes, code));
+  }
 }
 
 std::vector<std::int64_t> sizes_of(const LshAttention::Kept& kept) {
@@ -73,6 +92,8 @@ LshAttention::LshAttention(const ModelConfig& config, const LshKnobs& knobs)
       buckets_(knobs.lsh_buckets),
       before_(knobs.lsh_chunks_before),
       after_(knobs.lsh_chunks_after),
+      graph_(knobs.lsh_graph),
+      count_(knobs.lsh_count),
       seed_(config.seed) {
   SCALING_CHECK(chunk_ > 0 && rounds_ > 0 && before_ >= 0 && after_ >= 0);
   SCALING_CHECK(buckets_ >= 0 && buckets_ % 2 == 0);
@@ -100,7 +121,9 @@ LshCall LshAttention::call_of(const Pass& pass, const AttentionMask& mask, Kept&
           .seen = mask.keys ? mask.keys + pair / heads_ * length : nullptr,
           .cut = cut_of(length),
           .hashing = hashing_of(length),
-          .buckets = kept.chosen.data() + pair * rounds_ * length};
+          .buckets = kept.chosen.data() + pair * rounds_ * length,
+          .graph = graph_,
+          .count = count_};
 }
 
 void LshAttention::hash(const LshCall& call, std::uint64_t rotation_stream, LshHead& head) const {
@@ -173,8 +196,18 @@ void LshAttention::visit_views(const Kept& kept, std::int64_t pair, std::int64_t
   const LshCut cut = cut_of(length);
   SCALING_CHECK(std::int64_t(kept.chosen.size()) >= (pair + 1) * cut.entries());
   LshChunks chunks;
-  chunks.sort(cut, kept.chosen.data() + pair * cut.entries(), hashing_of(length).buckets() + 1);
+  const std::int32_t* buckets = kept.chosen.data() + pair * cut.entries();
   std::vector<std::int32_t> keys;
+  if (graph_ == LshGraph::buckets) {
+    chunks.sort_with_codes(cut, buckets, hashing_of(length).buckets() + 1);
+    std::vector<std::int64_t> codes;
+    for (std::int64_t chunk = 0; chunk < cut.chunks(); ++chunk) {
+      chunks.collect_view(chunk, seen, keys, codes);
+      visit_alike(chunks.positions_of(chunk), chunks.codes_of(chunk), keys, codes, visit);
+    }
+    return;
+  }
+  chunks.sort(cut, buckets, hashing_of(length).buckets() + 1);
   for (std::int64_t chunk = 0; chunk < cut.chunks(); ++chunk) {
     chunks.collect_view(chunk, seen, keys);
     visit(chunks.positions_of(chunk), keys);

@@ -22,6 +22,8 @@ struct LshKnobs {
   std::int64_t lsh_buckets = 0;        // of a round, even; 0: two a chunk
   std::int64_t lsh_chunks_before = 1;  // that a chunk sees beside itself
   std::int64_t lsh_chunks_after = 0;
+  LshGraph lsh_graph = LshGraph::chunks;
+  LshCount lsh_count = LshCount::every_time;
 
   template <class Self, class Visitor>
   static void fields(Self& k, Visitor&& visit) {
@@ -31,6 +33,10 @@ struct LshKnobs {
     visit("lsh_buckets", k.lsh_buckets, "buckets of a round, an even number; 0: two a chunk", size);
     visit("lsh_chunks_before", k.lsh_chunks_before, "chunks that a chunk sees before itself", size);
     visit("lsh_chunks_after", k.lsh_chunks_after, "chunks that a chunk sees after itself", size);
+    visit("lsh_graph", k.lsh_graph,
+          "whom a position sees in these: chunks, all of them, or buckets, its own bucket's");
+    visit("lsh_count", k.lsh_count,
+          "what a key weighs that several rounds bring: every_time, as often, or once");
   }
 };
 
@@ -41,7 +47,9 @@ struct LshKnobs {
 /// round twice is seen once), of whatever bucket, except itself, padding and, under a causal mask,
 /// what is later. Only a position that sees nothing else in any round sees itself; a padding
 /// position that sees nothing is zero. Rounds are combined by their normalisers, so that a key met
-/// twice counts twice.
+/// twice counts twice. lsh_graph=buckets leaves of these what is in its bucket in the same round;
+/// lsh_count=once takes log N off the score of a key that a position meets N times: both are the
+/// paper's, for which all scores of the chunks are computed all the same.
 ///
 /// Who is in view depends on the hashes of all positions, under a causal mask of later ones too;
 /// their keys and values do not enter.
@@ -89,15 +97,16 @@ class LshAttention : public SelfAttention {
   /// random hashes, for decodes that pretend.
   std::unique_ptr<AttentionCache> make_cache(int tokens, std::int64_t capacity) const override;
   std::uint64_t cache_bytes(int tokens, std::int64_t capacity) const override;
-  /// Attends exactly, but to slots() positions at most: the current one (which is masked if there
-  /// is any other), those that share a bucket with it in any round, most recent first, then the
-  /// most recent others. The cache's keys become normalised qk.
+  /// Attends exactly, but to slots() positions at most, each once: the current one (which is masked
+  /// if there is any other), those that share a bucket with it in any round, most recent first,
+  /// then, unless lsh_graph is buckets, the most recent others. The cache's keys become normalised
+  /// qk.
   void step(const StepContext& ctx, AttentionCache& cache, const float* q, const float* k,
             const float* v, float* o) const override;
   /// Automatic buckets are counted for a capacity of `length`.
   Cost step_cost(int tokens, std::int64_t length) const override;
-  /// Every key in view, in each round; of causal calls half, since what hashes alike is spread over
-  /// the whole sequence.
+  /// Every key in view, in each round, of whatever bucket; of causal calls half, since what hashes
+  /// alike is spread over the whole sequence.
   AttentionWork work(std::int64_t length, bool causal) const override;
   AttentionWork work_of(const Activations& kept, std::int64_t length, bool causal) const override;
   double activation_floats() const override { return double(heads_ * (d_head_ + rounds_ + 1)); }
@@ -131,6 +140,8 @@ class LshAttention : public SelfAttention {
                  const float* k, const float* v, float* o) const;
 
   std::int64_t heads_, d_head_, chunk_, rounds_, buckets_, before_, after_;
+  LshGraph graph_;
+  LshCount count_;
   std::uint64_t seed_;
 };
 

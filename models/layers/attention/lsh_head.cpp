@@ -94,10 +94,24 @@ void LshHead::size(const LshCall& call, bool for_backward) {
   dvalues_.resize(view, d);
 }
 
+void LshHead::sort(const LshCall& call) {
+  const std::int64_t buckets = call.hashing.buckets() + 1;
+  if (call.adjusts()) {
+    chunks_.sort_with_codes(call.cut, call.buckets, buckets);
+  } else {
+    chunks_.sort(call.cut, call.buckets, buckets);
+  }
+}
+
 /// Queries of a chunk, keys and values in their view, and who sees whom.
 void LshHead::gather(const LshCall& call, std::int64_t chunk) {
   query_positions_ = chunks_.positions_of(chunk);
-  chunks_.collect_view(chunk, call.seen, key_positions_);
+  if (call.adjusts()) {
+    query_codes_ = chunks_.codes_of(chunk);
+    chunks_.collect_view(chunk, call.seen, key_positions_, key_codes_);
+  } else {
+    chunks_.collect_view(chunk, call.seen, key_positions_);
+  }
   const std::int64_t d = qk_.cols();
   for (std::size_t j = 0; j < key_positions_.size(); ++j) {
     const std::int32_t t = key_positions_[j];
@@ -139,6 +153,31 @@ float LshHead::own_share(const LshCall& call, std::int64_t entry) const {
   return share;
 }
 
+/// Of a query's scores: those of keys that it does not meet, and what is taken off others because
+/// they are met again.
+void LshHead::adjust(const LshCall& call, std::int64_t i, float* scores) const {
+  if (!call.adjusts()) return;
+  const bool alike = call.graph == LshGraph::buckets;
+  const std::int64_t t = query_at(i);
+  for (std::int32_t j = 0; j < sights_[std::size_t(i)].end; ++j) {
+    const auto key = std::size_t(j);
+    if (alike && key_codes_[key] != query_codes_[std::size_t(i)]) {
+      scores[j] = kNever;
+    } else if (call.count == LshCount::once) {
+      const std::int64_t times = chunks_.times_met(t, key_positions_[key], alike);
+      if (times > 1) scores[j] -= std::log(float(times));
+    }
+  }
+}
+
+/// The vectorised exp never quite reaches zero.
+void LshHead::clear_others(const LshCall& call, std::int64_t i, float* values) const {
+  if (call.graph != LshGraph::buckets) return;
+  for (std::int32_t j = 0; j < sights_[std::size_t(i)].end; ++j) {
+    if (key_codes_[std::size_t(j)] != query_codes_[std::size_t(i)]) values[j] = 0;
+  }
+}
+
 /// Scores of a group to exp(score - the query's largest), dropped out; notes normalisers.
 void LshHead::softmax(const LshCall& call, std::int64_t first_entry, const Group& group) {
   for (std::int64_t row = 0; row < group.size; ++row) {
@@ -148,6 +187,7 @@ void LshHead::softmax(const LshCall& call, std::int64_t first_entry, const Group
     float& normalizer = normalizers_[std::size_t(i)];
     // Whole vectors: what hangs over is hidden too.
     Row whole(scores, padded(sight.end));
+    adjust(call, i, scores);
     std::fill(scores + sight.hidden, scores + sight.hidden_end, kNever);
     std::fill(scores + sight.end, scores + whole.size(), kNever);
     const float largest = sight.end > 0 ? whole.maxCoeff() : kNever;
@@ -160,6 +200,7 @@ void LshHead::softmax(const LshCall& call, std::int64_t first_entry, const Group
     // The vectorised exp never quite reaches zero.
     std::fill(scores + sight.hidden, scores + sight.hidden_end, 0.0f);
     std::fill(scores + sight.end, scores + std::max(whole.size(), group.keys), 0.0f);
+    clear_others(call, i, scores);
     const float sum = whole.sum();
     normalizer = largest + std::log(sum);
     inverse_sums_[std::size_t(i)] = 1 / sum;
@@ -191,7 +232,7 @@ void LshHead::combine(const LshCall& call, std::int64_t first_entry, float* norm
 
 void LshHead::forward(const LshCall& call, float* normalizers) {
   size(call, /*for_backward=*/false);
-  chunks_.sort(call.cut, call.buckets, call.hashing.buckets() + 1);
+  sort(call);
   std::fill_n(normalizers, call.cut.length, kNone);
   const std::int64_t d = qk_.cols(), width = scores_.cols();
   o_.setZero(call.cut.length, d);
@@ -234,11 +275,13 @@ void LshHead::softmax_backward(const LshCall& call, std::int64_t first_entry, co
     }
     const std::int64_t whole = padded(sight.end);
     Row p(scores, whole), g(gradients, whole);
+    adjust(call, i, scores);
     std::fill(scores + sight.hidden, scores + sight.hidden_end, kNever);
     std::fill(scores + sight.end, scores + whole, kNever);
     std::fill(gradients + sight.end, gradients + whole, 0.0f);
     p = (p - normalizers[t]).exp();
     std::fill(scores + sight.hidden, scores + sight.hidden_end, 0.0f);
+    clear_others(call, i, scores);
     drop_row(call, first_entry + i, sight.end, gradients);
     g = p * (g - deltas_[std::size_t(t)]);
     drop_row(call, first_entry + i, sight.end, scores);
@@ -295,7 +338,7 @@ void LshHead::backward_of_lengths() {
 void LshHead::backward(const LshCall& call, const HeadRows& o, const HeadRows& dout,
                        const float* normalizers) {
   size(call, /*for_backward=*/true);
-  chunks_.sort(call.cut, call.buckets, call.hashing.buckets() + 1);
+  sort(call);
   const std::int64_t length = call.cut.length, d = qk_.cols();
   dout_ = dout;
   for (std::int64_t t = 0; t < length; ++t) deltas_[std::size_t(t)] = o.row(t).dot(dout_.row(t));
@@ -326,7 +369,7 @@ double LshHead::floats(const LshCut& cut, const LshHashing& hashing, std::int64_
 }
 
 std::vector<std::int64_t> LshHead::sizes() const {
-  std::vector<std::int64_t> all = {chunks_.elements(), size_of(key_positions_),
+  std::vector<std::int64_t> all = {chunks_.elements(), size_of(key_positions_), size_of(key_codes_),
                                    3 * size_of(sights_)};
   for (const Mat* m :
        {&qk_, &unit_, &v_, &o_, &dout_, &dqk_, &dunit_, &dv_, &rotation_, &rotated_, &queries_,

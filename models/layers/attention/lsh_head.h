@@ -2,6 +2,7 @@
 // their view (paper 4.4, steps 1 to 6). One thread's work, on contiguous copies.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -16,6 +17,15 @@ inline constexpr float kLshEpsilon = 1e-6f;
 /// Rows of one example and columns of one head in a matrix of all.
 using HeadRows = Eigen::Ref<const Mat, 0, Eigen::OuterStride<>>;
 
+/// Whom a position sees of the chunks in its view: all, of whatever bucket, as the released code,
+/// or those of its own bucket in the same round, as the paper.
+enum class LshGraph { chunks, buckets };
+constexpr std::array<const char*, 2> names_of(LshGraph) { return {"chunks", "buckets"}; }
+/// What a key weighs that is met several times: so many times as much, as in the released code, or
+/// once, as in the paper.
+enum class LshCount { every_time, once };
+constexpr std::array<const char*, 2> names_of(LshCount) { return {"every_time", "once"}; }
+
 /// What forward and backward of a head must agree on.
 struct LshCall {
   const Pass& pass;
@@ -26,6 +36,10 @@ struct LshCall {
   LshCut cut;
   LshHashing hashing;
   std::int32_t* buckets = nullptr;  ///< (rounds, length); padding's is behind all others
+  LshGraph graph = LshGraph::chunks;
+  LshCount count = LshCount::every_time;
+  /// Whether scores depend on more than who is in view.
+  bool adjusts() const { return graph != LshGraph::chunks || count != LshCount::every_time; }
 };
 
 /// The buffers of one head after another.
@@ -63,11 +77,14 @@ class LshHead {
   };
 
   void size(const LshCall& call, bool for_backward);
+  void sort(const LshCall& call);
   void gather(const LshCall& call, std::int64_t chunk);
   Group group_of(std::int64_t first) const;
   std::int64_t query_at(std::int64_t i) const { return query_positions_[std::size_t(i)]; }
   float own_share(const LshCall& call, std::int64_t entry) const;
   void drop_row(const LshCall& call, std::int64_t entry, std::int64_t keys, float* row) const;
+  void adjust(const LshCall& call, std::int64_t i, float* scores) const;
+  void clear_others(const LshCall& call, std::int64_t i, float* values) const;
   void softmax(const LshCall& call, std::int64_t first_entry, const Group& group);
   void combine(const LshCall& call, std::int64_t first_entry, float* normalizers);
   void softmax_backward(const LshCall& call, std::int64_t first_entry, const Group& group,
@@ -85,6 +102,8 @@ class LshHead {
   // The chunk at hand.
   std::span<const std::int32_t> query_positions_;
   std::vector<std::int32_t> key_positions_;
+  std::vector<std::int64_t> key_codes_;  // where scores are adjusted
+  std::span<const std::int64_t> query_codes_;
   std::vector<Sight> sights_;                      // of queries
   Mat queries_, outputs_, dqueries_;               // (chunk, d_head)
   Mat keys_, values_, dkeys_, dvalues_;            // (view, d_head)

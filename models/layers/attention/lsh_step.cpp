@@ -109,7 +109,7 @@ void LshAttention::step_head(const StepContext& ctx, Cache& cache, std::int64_t 
     std::copy_n(v, d_head_, o);
     return;
   }
-  if (others == position) {
+  if (others == position && graph_ == LshGraph::chunks) {
     ctx.kernels.attend(qk, {keys, values, position, d_head_}, scores, o);
     return;
   }
@@ -117,10 +117,15 @@ void LshAttention::step_head(const StepContext& ctx, Cache& cache, std::int64_t 
   std::int32_t* chosen = cache.chosen.data() + first * std::min(slots(), cache.capacity);
   std::int64_t n = 0;
   for (const bool alike : {true, false}) {
+    if (!alike && graph_ == LshGraph::buckets) continue;
     for (std::int64_t at = position - 1; at >= 0 && n < others; --at) {
       if (shares_bucket(all_buckets + at * rounds_, buckets, rounds_) != alike) continue;
       chosen[n++] = std::int32_t(at);
     }
+  }
+  if (n == 0) {
+    std::copy_n(v, d_head_, o);
+    return;
   }
   ctx.kernels.attend(qk, {keys, values, n, d_head_, chosen}, scores, o);
 }
@@ -140,8 +145,9 @@ void LshAttention::step(const StepContext& ctx, AttentionCache& of_branch, const
 Cost LshAttention::step_cost(int tokens, std::int64_t length) const {
   const double width = double(heads_ * d_head_), chosen = double(std::min(slots(), length));
   const double directions = width * double(rounds_ * hashing_of(length).columns());
-  // While all fit, nobody looks at buckets.
-  const double compared = length > slots() ? double(rounds_ * heads_ * length) * tokens : 0;
+  // While all fit, nobody looks at buckets, unless they alone are met.
+  const bool compares = length > slots() || graph_ == LshGraph::buckets;
+  const double compared = compares ? double(rounds_ * heads_ * length) * tokens : 0;
   const double cached = 2 * chosen * width * tokens;
   return {
       {"attention", 0, 4 * (cached + compared + directions), 2 * cached + 2 * directions * tokens}};
