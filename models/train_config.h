@@ -84,7 +84,7 @@ struct TrainConfig {
   double future_weight = 1;    // of each further token's loss, if the model predicts several
   std::int64_t position_offsets =
       0;                          // drawn from, in training; 0: positions start at 0 (paper 4.7)
-  double start_from_zero = 0.05;  // share of batches that start at 0 all the same
+  double start_from_zero = 0.05;  // share of batches, or examples, that start at 0 all the same
   std::int64_t evaluate_every = 200;
   std::int64_t evaluate_batches = 20;
   std::int64_t checkpoint_every = 200;
@@ -171,9 +171,10 @@ struct TrainConfig {
     visit("future_weight", c.future_weight,
           "with future_tokens: factor on each further token's loss against the one before");
     visit("position_offsets", c.position_offsets,
-          "training batches start at a position drawn from so many; 0: all at 0");
+          "training batches, with position_encoding fixed_base examples, start at a position drawn "
+          "from so many; 0: all at 0");
     visit("start_from_zero", c.start_from_zero,
-          "with position_offsets: share of training batches that start at 0 all the same");
+          "with position_offsets: share of batches, or examples, that start at 0 all the same");
     visit("evaluate_every", c.evaluate_every, "steps between evaluations");
     visit("evaluate_batches", c.evaluate_batches, "batches of the fixed validation set");
     visit("checkpoint_every", c.checkpoint_every, "steps between checkpoints");

@@ -43,7 +43,8 @@ std::int64_t first_position(const Pass& pass, const std::array<std::uint32_t, 4>
   return std::int64_t((std::uint64_t(bits[1]) * std::uint64_t(pass.position_offsets)) >> 32);
 }
 
-void draw_starts(Pass& pass, const PositionVectors& positions, EmbeddingKept& kept) {
+void draw_starts(Pass& pass, const PositionVectors& positions, std::int64_t streams,
+                 EmbeddingKept& kept) {
   kept.first = 0;
   kept.starts.clear();
   const bool is_table = positions.encoding == PositionEncoding::table;
@@ -54,7 +55,7 @@ void draw_starts(Pass& pass, const PositionVectors& positions, EmbeddingKept& ke
     return;
   }
   for (std::int64_t e = 0; e < pass.examples; ++e) {
-    const auto bits = pass.draws(kept.start.stream, std::uint64_t(e));
+    const auto bits = pass.draws(kept.start.stream, std::uint64_t(e / streams));
     kept.starts.push_back({first_position(pass, bits), bits[3] >= kDigitsDroppedBelow});
   }
 }
@@ -124,7 +125,7 @@ void add_fixed_base_gradient(const PositionVectors& positions, const EmbeddingKe
 }  // namespace
 
 void embed(Pass& pass, const Parameter& tokens, const PositionVectors& positions,
-           const std::vector<int>& ids, EmbeddingKept& kept, Mat& x) {
+           const std::vector<int>& ids, EmbeddingKept& kept, Mat& x, std::int64_t streams) {
   SCALING_CHECK(tokens.data != nullptr && tokens.layout == Layout::rows);
   SCALING_CHECK(positions.weights.data != nullptr);
   const std::int64_t d = tokens.cols, rows = std::int64_t(ids.size());
@@ -136,7 +137,7 @@ void embed(Pass& pass, const Parameter& tokens, const PositionVectors& positions
     kept.features.take_stream(pass);
     apply_dropout(pass, kept.features.stream, kept.mask);
   }
-  draw_starts(pass, positions, kept);
+  draw_starts(pass, positions, streams, kept);
   require_end(positions, kept.first, length);
   for (const EmbeddingKept::Start& start : kept.starts) require_end(positions, start.first, length);
   x.resize(rows, d);

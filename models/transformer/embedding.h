@@ -22,15 +22,16 @@ struct EmbeddingKept {
     std::int64_t first = 0;  ///< number of the first position
     bool has_digits = true;  ///< not, once in a hundred: nothing but what marks the first position
   };
-  std::vector<Start> starts;  ///< one an example
+  std::vector<Start> starts;  ///< one a sequence
 };
 
 /// x = dropout(tokens[id]) + positions(first + t), (ids.size(), d) with rows as models/pass.h says.
 /// The dropout has the masks that kept says. Of a table of positions, another drops features for
 /// the whole batch. `first` is 0 but where a training pass has position_offsets. Ids are clipped to
-/// the table of tokens. Throws UserError if the sequences end behind what positions there are.
+/// the table of tokens. Of `streams` sequences each an example's begin alike. Throws UserError if
+/// the sequences end behind what positions there are.
 void embed(Pass& pass, const Parameter& tokens, const PositionVectors& positions,
-           const std::vector<int>& ids, EmbeddingKept& kept, Mat& x);
+           const std::vector<int>& ids, EmbeddingKept& kept, Mat& x, std::int64_t streams = 1);
 /// Adds to the gradients of both, each sum in one order; dx is spoilt.
 void embed_backward(const Pass& pass, const Parameter& tokens, const PositionVectors& positions,
                     const std::vector<int>& ids, const EmbeddingKept& kept, Mat& dx);

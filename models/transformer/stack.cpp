@@ -234,7 +234,7 @@ void Stack::add_streams_backward(const Pass& pass, std::int64_t count, const Mat
 void Stack::forward(Pass& pass, const Parameter& embedding, const BlockInputs& inputs,
                     const std::vector<int>& ids, Kept& kept) const {
   pass.ids = ids.data();
-  embed(pass, embedding, positions, ids, kept.embedding, kept.embedded);
+  embed(pass, embedding, positions, ids, kept.embedding, kept.embedded, inputs.self.streams);
   if (inputs.self.streams > 1) add_streams(pass, inputs.self.streams, kept.embedded);
   const Concatenation* joined = inputs.joined;
   const Mat *acc = &kept.embedded, *ctx = acc;

@@ -78,13 +78,26 @@ def row_figures(experiment, row):
 
 
 def numbers(records, _own):
-    return undecided(curve_verdicts.judged(records, curve_verdicts.OF_FRONTIER)) | {
+    found = undecided(curve_verdicts.judged(records, curve_verdicts.OF_FRONTIER))
+    for experiment in experiments(records):
+        value = undecided_rows(experiment)
+        found |= {f"quality.{name}.undecided": value for name in names_of(experiment) if value}
+    return found | {
         f"quality.{name}.{row}.{ending}": value
         for experiment in experiments(records)
         for name in names_of(experiment)
         for row in experiment.rows
         for ending, value in row_figures(experiment, row).items()
     }
+
+
+def undecided_rows(experiment):
+    """Value: of the rows that are judged against twins of their own, how many have no decision; None of none."""
+    said = contrasts.of_experiment(experiment)
+    own = [said[one.name] for one in contrasts.named(experiment) if one.is_own]
+    inputs = [one.contrast.value for one in own if one.contrast.value]
+    number = float(sum(not one.is_sure for one in own))
+    return combine(number, "1", number, number, inputs) if inputs else None
 
 
 def names_of(experiment):

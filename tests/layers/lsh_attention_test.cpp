@@ -695,6 +695,11 @@ TEST(LshAttentionTest, CostStopsGrowingWithTheSlots) {
   const Phase many = total(layer.step_cost(3, 1000));
   EXPECT_EQ(many.bytes, 4 * (3 * (2 * 64 * d + 2 * heads * 1000) + directions));
   EXPECT_EQ(many.flops, 3 * (4 * 64 * d + 2 * directions));
+  // Of eight buckets in two rounds 15 of 64 positions share one, until there is room for no more.
+  const LshAttention alike(config_of({16, 2, 8, 1, 0, LshGraph::buckets}));
+  const Phase some = total(alike.step_cost(1, 128));
+  EXPECT_DOUBLE_EQ(some.bytes, 4 * (2 * 30 * d + 2 * heads * 128 + directions));
+  EXPECT_EQ(total(alike.step_cost(3, 1000)).bytes, many.bytes);
 }
 
 // -- refusals -------------------------------------------------------------------------------------

@@ -259,7 +259,8 @@ TEST(Pricing, AttentionsWeighWhatTheySayOfThemselvesAndTheirThreads) {
     set_field(c, knob, value);
   }
   std::vector<std::string> all = implementations_of("attention");
-  all.insert(all.end(), {"window+full", "longformer:longformer_projections=own"});
+  all.insert(all.end(), {"window+full", "window+routing", "longformer:longformer_projections=own",
+                         "lsh:lsh_graph=buckets:lsh_count=once:lsh_rounds=8"});
   for (const std::string& name : all) {
     c.attention = name;
     const TrainedLayer<SelfAttention> t(make_self_attention(c));

@@ -137,6 +137,22 @@ TEST(FixedBase, EveryExampleDrawsItsStartAndOneInAHundredLosesItsDigits) {
   EXPECT_GT(differ, kDraws);
 }
 
+/// Sequences that predict different tokens of one example stand at the same places.
+TEST(FixedBase, StreamsOfAnExampleBeginAlike) {
+  const Vectors v;
+  EmbeddingKept kept;
+  Mat x;
+  Pass pass = pass_from(3, 1'000'000, 0, true);
+  pass.examples = 4;
+  const std::vector<int> ids(std::size_t(4 * kLength), 3);
+  embed(pass, v.tokens, v.positions, ids, kept, x, 2);
+  ASSERT_EQ(kept.starts.size(), 4u);
+  EXPECT_EQ(kept.starts[0].first, kept.starts[1].first);
+  EXPECT_EQ(kept.starts[2].first, kept.starts[3].first);
+  EXPECT_NE(kept.starts[1].first, kept.starts[2].first);
+  EXPECT_EQ(Mat(x.topRows(kLength)), Mat(x.middleRows(kLength, kLength)));
+}
+
 /// What a row is given goes to the vectors in proportion to its digits: x is linear in them.
 TEST(FixedBase, GradientsAreTheSlopes) {
   Vectors v;

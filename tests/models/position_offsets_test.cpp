@@ -312,6 +312,36 @@ TEST(PositionOffsets, ATrainedRunReachesLaterRowsAndResumesBitForBit) {
   EXPECT_TRUE(moved_behind(offset));
 }
 
+/// Digits in four bases in place of a table: their vectors learn, and whoever stops goes on alike.
+TEST(PositionOffsets, DigitsAreTrainedAndResumeBitForBit) {
+  const Folder folder;
+  ModelConfig model = small_terraformer();
+  model.position_encoding = PositionEncoding::fixed_base;
+  TrainConfig config = small_training("copy");
+  config.position_offsets = 200'000'000;
+  config.start_from_zero = 0.5;
+  const auto after = [&](const std::string& name, const std::vector<std::int64_t>& stops) {
+    std::vector<float> values;
+    for (const std::int64_t stop : stops) {
+      Training run(model, config, folder / name);
+      run.trainer->resume();
+      run.train(stop);
+      Parameter& vectors = run.named("decoder_positions");
+      values.assign(vectors.values(), vectors.values() + vectors.count());
+    }
+    return values;
+  };
+  const std::vector<float> fresh = after("fresh", {0}), whole = after("whole", {6});
+  EXPECT_EQ(after("parts", {2, 3, 6}), whole);
+  const auto d = std::ptrdiff_t(model.d_model);
+  ASSERT_EQ(std::ptrdiff_t(whole.size()), 5 * d);
+  for (std::ptrdiff_t i = 0; i < 5; ++i) {
+    EXPECT_FALSE(
+        std::equal(whole.begin() + i * d, whole.begin() + (i + 1) * d, fresh.begin() + i * d))
+        << i;
+  }
+}
+
 TEST(PositionOffsets, TablesNeedRoomForTheLastStart) {
   TrainConfig config = small_training("copy");
   EXPECT_EQ(needs_of(config).positions(config), 24);  // evaluation: 2 * 8 + 2, padded

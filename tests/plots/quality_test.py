@@ -323,6 +323,17 @@ class BudgetTest(made_up.WithCurves):
         self.assertEqual([t.get_text() for t in below.get_xticklabels()], ["1.54", "5.12", "15.4"])
         quality.draw(self.load(self.falling(0.3, 0.2, 0.1, seeds=(1,))))
 
+    def test_rows_without_a_decision_are_counted_and_the_largest_budget_is_figure_1(self):
+        def of(**made):
+            items = [dict(r, experiment="fig1_16m") for r in trained("fig1", **made)]
+            return summarise.summary(self.load(items))
+
+        found = of(noise=0.002)
+        self.assertEqual(found["quality.fig1_16m.undecided"]["value"], 0)
+        self.assertEqual(found["quality.fig1.undecided"]["value"], 0)
+        self.assertEqual(found["quality.fig1.ff_n16.gap"], found["quality.fig1_16m.ff_n16.gap"])
+        self.assertEqual(of(seeds=(1,))["quality.fig1.undecided"]["value"], 2)
+
     def test_one_budget_has_a_table_and_no_trend(self):
         self.assertEqual(quality.figures(self.load(trained()), []), {})
         with self.assertRaises(chart.Missing):

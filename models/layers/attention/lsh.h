@@ -103,7 +103,8 @@ class LshAttention : public SelfAttention {
   /// qk.
   void step(const StepContext& ctx, AttentionCache& cache, const float* q, const float* k,
             const float* v, float* o) const override;
-  /// Automatic buckets are counted for a capacity of `length`.
+  /// Automatic buckets are counted for a capacity of `length`; with lsh_graph=buckets, which are
+  /// taken to be equally full, an expectation.
   Cost step_cost(int tokens, std::int64_t length) const override;
   /// Every key in view, in each round, of whatever bucket; of causal calls half, since what hashes
   /// alike is spread over the whole sequence.

@@ -359,13 +359,15 @@ void LshHead::backward(const LshCall& call, const HeadRows& o, const HeadRows& d
   backward_of_lengths();
 }
 
-double LshHead::floats(const LshCut& cut, const LshHashing& hashing, std::int64_t d) {
+double LshHead::floats(const LshCut& cut, const LshHashing& hashing, std::int64_t d, bool adjusts) {
   const std::int64_t columns = cut.rounds * hashing.columns(), view = cut.view();
   // Rows, their gradients and what they are divided by; positions in the order of all rounds.
   const std::int64_t of_sequence = cut.length * (8 * d + 2) + cut.entries();
   const std::int64_t of_chunk = (3 * cut.chunk + 4 * view) * d + view +
                                 2 * std::min(kQueriesAtOnce, cut.chunk) * padded(view);
-  return double(of_sequence + of_chunk + (d + kRowsHashedAtOnce) * columns);
+  // Codes and chunks of all entries; codes, and pairs while they are sorted, of a view.
+  const std::int64_t of_codes = adjusts ? 3 * cut.entries() + 6 * view : 0;
+  return double(of_sequence + of_chunk + of_codes + (d + kRowsHashedAtOnce) * columns);
 }
 
 std::vector<std::int64_t> LshHead::sizes() const {

@@ -64,7 +64,8 @@ class LshHead {
   /// Numbers in each buffer.
   std::vector<std::int64_t> sizes() const;
   /// About their sum after a forward and backward over one sequence.
-  static double floats(const LshCut& cut, const LshHashing& hashing, std::int64_t d_head);
+  static double floats(const LshCut& cut, const LshHashing& hashing, std::int64_t d_head,
+                       bool adjusts);
 
  private:
   /// Keys that a query sees: [0, end) of the view but for [hidden, hidden_end).

@@ -143,7 +143,13 @@ void LshAttention::step(const StepContext& ctx, AttentionCache& of_branch, const
 }
 
 Cost LshAttention::step_cost(int tokens, std::int64_t length) const {
-  const double width = double(heads_ * d_head_), chosen = double(std::min(slots(), length));
+  const double width = double(heads_ * d_head_);
+  double chosen = double(std::min(slots(), length));
+  if (graph_ == LshGraph::buckets) {
+    // Who shares a bucket in some round, if all buckets are as full.
+    const double apart = 1 - 1 / double(hashing_of(length).buckets());
+    chosen = std::min(chosen, double(length) * (1 - std::pow(apart, double(rounds_))));
+  }
   const double directions = width * double(rounds_ * hashing_of(length).columns());
   // While all fit, nobody looks at buckets, unless they alone are met.
   const bool compares = length > slots() || graph_ == LshGraph::buckets;

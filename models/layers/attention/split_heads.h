@@ -10,9 +10,9 @@ namespace scaling {
 
 /// Each part has taken heads of its own (SelfAttention::take_heads) and leaves the columns of
 /// others alone, so that nothing is copied. Caches, work and what is kept are the sums of the
-/// parts', but for what they choose, which is held twice, as theirs and as this layer's. In
-/// training each draws its own dropout, from a stream after that of the part before. Parameters:
-/// those of the parts, the first one's behind "heads0." and so on.
+/// parts', but for what they choose, which is held twice, as theirs and as this layer's, and priced
+/// once. In training each draws its own dropout, from a stream after that of the part before.
+/// Parameters: those of the parts, the first one's behind "heads0." and so on.
 class SplitAttention : public SelfAttention {
  public:
   /// At least one; together they have every head once.
