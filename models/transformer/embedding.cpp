@@ -72,6 +72,11 @@ void require_end(const PositionVectors& positions, std::int64_t first, std::int6
                              "--position_offsets"));
 }
 
+/// Of a sequence of a batch; in evaluation all begin at 0.
+EmbeddingKept::Start start_of(const EmbeddingKept& kept, std::int64_t sequence) {
+  return kept.starts.empty() ? EmbeddingKept::Start{} : kept.starts[std::size_t(sequence)];
+}
+
 /// What row `row` of a batch has of its position.
 void add_position(const PositionVectors& positions, const EmbeddingKept& kept, std::int64_t row,
                   std::int64_t length, float* to) {
@@ -80,8 +85,7 @@ void add_position(const PositionVectors& positions, const EmbeddingKept& kept, s
     add_row(positions.weights.view(), kept.first + t, kept.mask.data(), to);
     return;
   }
-  const EmbeddingKept::Start start =
-      kept.starts.empty() ? EmbeddingKept::Start{} : kept.starts[std::size_t(row / length)];
+  const EmbeddingKept::Start start = start_of(kept, row / length);
   // Position 0 has no digits but zeros.
   positions.add(start.has_digits ? start.first + t : 0, t == 0, to);
 }
@@ -106,8 +110,7 @@ void add_fixed_base_gradient(const PositionVectors& positions, const EmbeddingKe
   // Columns are shared among the threads, since all rows add to all bases.
   parallel_for(d, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = 0; row < dx.rows(); ++row) {
-      const EmbeddingKept::Start start =
-          kept.starts.empty() ? EmbeddingKept::Start{} : kept.starts[std::size_t(row / length)];
+      const EmbeddingKept::Start start = start_of(kept, row / length);
       const std::int64_t t = row % length;
       const float* from = dx.data() + row * d;
       float* to = positions.weights.gradient;

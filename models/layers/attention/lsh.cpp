@@ -219,8 +219,7 @@ double LshAttention::hashing_flops(std::int64_t length) const {
 }
 
 double LshAttention::thread_floats(std::int64_t length) const {
-  const bool adjusts = graph_ != LshGraph::chunks || count_ != LshCount::every_time;
-  return LshHead::floats(cut_of(length), hashing_of(length), d_head_, adjusts);
+  return LshHead::floats(cut_of(length), hashing_of(length), d_head_, adjusts(graph_, count_));
 }
 
 AttentionWork LshAttention::work(std::int64_t length, bool causal) const {

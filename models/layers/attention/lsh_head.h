@@ -26,6 +26,11 @@ constexpr std::array<const char*, 2> names_of(LshGraph) { return {"chunks", "buc
 enum class LshCount { every_time, once };
 constexpr std::array<const char*, 2> names_of(LshCount) { return {"every_time", "once"}; }
 
+/// Whether scores depend on more than who is in view.
+constexpr bool adjusts(LshGraph graph, LshCount count) {
+  return graph != LshGraph::chunks || count != LshCount::every_time;
+}
+
 /// What forward and backward of a head must agree on.
 struct LshCall {
   const Pass& pass;
@@ -38,8 +43,7 @@ struct LshCall {
   std::int32_t* buckets = nullptr;  ///< (rounds, length); padding's is behind all others
   LshGraph graph = LshGraph::chunks;
   LshCount count = LshCount::every_time;
-  /// Whether scores depend on more than who is in view.
-  bool adjusts() const { return graph != LshGraph::chunks || count != LshCount::every_time; }
+  bool adjusts() const { return scaling::adjusts(graph, count); }
 };
 
 /// The buffers of one head after another.
