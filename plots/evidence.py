@@ -42,6 +42,8 @@ class Decode(NamedTuple):
     read: float  # GB/s over the fixed GiB, right after it
     values: dict  # every column by its name
     before: float | None = None  # GB/s over the same, right before it; None: nothing was read then
+    # GB/s over as much as the row itself reads, and of that what memory gave at least; None: not known.
+    own: tuple | None = None
 
 
 class States(NamedTuple):
@@ -58,11 +60,19 @@ class States(NamedTuple):
         return "fast" if read > self.border else "slow"
 
     def of(self, decode):
-        """The state that memory was in throughout a decode; empty if the reads before and after it do not both say so."""
+        """The state that memory was in throughout a decode; empty if the reads before and after it do not both say so.
+
+        Empty too if the row's own reads deny it, which caches do not explain: a library's threads that run on after its
+        decode take memory from the fixed reads beside it, and make a fast state look slow.
+        """
         name = self.name(decode.read)
         if self.border is None:
             return name
-        return name if decode.before is not None and self.name(decode.before) == name else ""
+        if decode.before is None or self.name(decode.before) != name:
+            return ""
+        most, least = decode.own or (None, None)
+        denied = decode.own and (least > self.border if name == "slow" else most <= self.border)
+        return "" if denied else name
 
     def of_reading(self, read):
         """The state of a reading beside no decode: that of decodes with such reads; empty if none has them."""
@@ -77,15 +87,18 @@ class Ratio(NamedTuple):
     high: float
     rounds: int
     blocks: int
+    sittings: int = 1
 
 
 def decodes_of(record):
     """The decodes of a closing record, in their order; none if it has none."""
     held = record.get("samples") or {}
     columns = held.get("columns", [])
+    uncached = record.get("uncached")
     found = []
     for row in held.get("rows", []):
         values = dict(zip(columns, row))
+        own = values.get("read_gbps") if uncached is not None else None
         found.append(
             Decode(
                 held.get("group", ""),
@@ -94,6 +107,7 @@ def decodes_of(record):
                 values["state_read_gbps"],
                 values,
                 values.get("read_before_gbps") or None,
+                (own, own * uncached) if own else None,
             )
         )
     return found
@@ -224,11 +238,15 @@ def interval(blocks):
 
 
 def paired(above, below, column, state=None):
-    """Median over rounds of above / below in a column, both of the round in the same state.
+    """Median over rounds of above / below, as ratios_of has them; None if there is no such round."""
+    return of_rounds(ratios_of(above, below, column, state))
+
+
+def ratios_of(above, below, column, state=None):
+    """[(group, at, above / below)] of a column in each round, both of it in the same state.
 
     above, below: Decodes of rows that took turns. state: (States, name), or None for all rounds. Of a round in which
     one of them has several lines, each of these counts, over the median of the other.
-    None if there is no such round.
     """
     theirs = by_round(_within(below, state))
     ratios = []
@@ -243,7 +261,7 @@ def paired(above, below, column, state=None):
             tops = [statistics.median(tops)] * len(bottoms)
         when = statistics.fmean(statistics.fmean(d.at for d in each) for each in (ours, other))
         ratios += [(at[0], when, top / bottom) for top, bottom in zip(tops, bottoms)]
-    return _of_groups(ratios)
+    return ratios
 
 
 def _within(decodes, state):
@@ -269,11 +287,16 @@ def apart(above, below):
 
 def alone(decodes, column, state=None):
     """Median of one row's column in a state, with its interval; None if it was never in it."""
-    return _of_groups([(d.group, d.at, d.values[column]) for d in _within(decodes, state)])
+    return of_rounds(values_of(decodes, column, state))
 
 
-def _of_groups(rounds):
-    """interval of [(group, at, value)]; each group has its own clock, and blocks of its own."""
+def values_of(decodes, column, state=None):
+    """[(group, at, value)] of one row's column in a state."""
+    return [(d.group, d.at, d.values[column]) for d in _within(decodes, state)]
+
+
+def of_rounds(rounds):
+    """interval of [(group, at, value)]; each group has its own clock, and blocks of its own. None of none."""
     if not rounds:
         return None
     groups = {}

@@ -369,8 +369,8 @@ def _of_memory(found):
         barriers = [value.value for value in met]
         if max(barriers) > 2 * min(barriers):
             text += (
-                " The threads met the sooner where memory was slower: there they share a core complex "
-                "and its one way to memory."
+                " The threads met the sooner where memory was slower, as threads that share a core complex "
+                "and its one way to memory would."
                 if barriers[1] < barriers[0]
                 else " The threads met the sooner where memory was faster."
             )

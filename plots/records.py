@@ -110,6 +110,7 @@ class Records:
                 except ValueError as error:
                     self.damaged.append(f"{name}:{number}: {error}")
         legacy.fill_reads_before(found)
+        _note_uncached(found, _machine(folder).get("l3_bytes"))
         return found
 
     def _add(self, record):
@@ -188,10 +189,7 @@ class Records:
     def machine(self):
         """What machine.json says of the machine; of sittings the first's, since they are of one; {} without one."""
         folders = [self.folder / "sittings" / s.name for s in self.sittings] or [self.folder]
-        try:
-            return json.loads((folders[0] / "machine.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
+        return _machine(folders[0])
 
     @property
     def is_published(self):
@@ -254,6 +252,30 @@ class Records:
                 "commit": record["commit"],
             }
         return {"context": context, "benchmarks": list(runs.values())}
+
+
+def _machine(folder):
+    """A folder's machine.json; {} without one."""
+    try:
+        return json.loads((folder / "machine.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+
+
+def _note_uncached(records, cache):
+    """In each record that holds decodes: `uncached`, what share of its reads no last-level cache of so many bytes can have given.
+
+    records: of one sitting. Where that is not known there is none.
+    """
+    bytes_of = {
+        (r["experiment"], r["row"], r["threads"]): r["value"]
+        for r in records
+        if r["metric"] == "token_bytes" and r["value"]
+    }
+    for record in records:
+        read = bytes_of.get((record["experiment"], record["row"], record["threads"]))
+        if cache and read and record.get("samples"):
+            record["uncached"] = max(0.0, 1 - cache / read)
 
 
 def is_quick(record):

@@ -3,7 +3,8 @@
 The closing record of a decode holds its decodes, that of a peer its batches, which are alike. From them every time, floor and efficiency is made
 again, of those decodes alone that were kept and beside which the reads of the fixed GiB say that memory was in
 that state. A number is the median of its sittings' medians; its interval goes from the lowest lower
-end to the highest upper end, so that every sitting counts that was in the state for long enough.
+end to the highest upper end, so that every sitting counts. Those that were in the state too shortly for an interval
+of their own count together, as one.
 """
 
 import functools
@@ -155,21 +156,24 @@ class InState:
         """
         if threads != self.threads_here or metric not in COLUMNS:
             return None
-        ratios = []
+        rounds, apart = [], []
         below_by = {r["sitting"]: r for r in closings(self._records, experiment, below, threads)}
         for theirs in closings(self._records, experiment, above, threads):
             ours = below_by.get(theirs["sitting"])
             if ours is None:
                 continue
-            found = evidence.paired(
-                _kept(theirs), _kept(ours), metric, self._state()
-            ) or evidence.apart(*(self._values(closing, metric) for closing in (theirs, ours)))
+            found = evidence.ratios_of(_kept(theirs), _kept(ours), metric, self._state())
             if found:
-                ratios.append(found)
+                rounds.append(found)
+            elif ratio := evidence.apart(
+                *(evidence.of_rounds(self._rounds(one, metric)) for one in (theirs, ours))
+            ):
+                apart.append(ratio)
+        ratios = together(rounds) + apart
         records = [self.get(experiment, row, threads, metric) for row in (above, below)]
         if not ratios or not all(records):
             return None
-        ratios = long_enough(ratios)
+        ratios = [one for one in ratios if one.rounds >= FEWEST] or ratios
         pooled = _pool(ratios)
         status = rec.worst(
             ["untrusted"] * pooled["doubtful"]
@@ -178,7 +182,7 @@ class InState:
         value = combine(
             pooled["value"], "x", pooled["low"], pooled["high"], [of_record(r) for r in records]
         )
-        return value._replace(status=status, sittings=len(ratios))
+        return value._replace(status=status, sittings=sum(one.sittings for one in ratios))
 
     def _state(self):
         return self.states, self.state
@@ -230,11 +234,9 @@ class InState:
         held = closings(self._records, experiment, row, self.threads_here)
         for metric in (*COLUMNS, *EFFICIENCIES):
             here.pop(metric, None)
-            each = [
-                values for closing in held if (values := self._values(closing, metric)) is not None
-            ]
+            each = [rounds for closing in held if (rounds := self._rounds(closing, metric))]
             if metric in found and each:
-                here[metric] = self._record(found[metric], metric, long_enough(each), ceilings)
+                here[metric] = self._record(found[metric], metric, together(each), ceilings)
         for limit in ("read_gbps", "fma_gflops"):
             if limit in here and limit in ceilings:
                 here[limit] = dict(found[limit], value=ceilings[limit])
@@ -250,8 +252,8 @@ class InState:
             self.gaps[experiment, row, self.threads_here] = f"no decode in the {self.state} state"
         return here
 
-    def _values(self, closing, metric):
-        """Of one sitting, with interval; None if there is nothing in this state."""
+    def _rounds(self, closing, metric):
+        """[(group, at, value)] of one sitting in this state."""
         kept = _kept(closing)
         if metric in EFFICIENCIES:
             floor, time = EFFICIENCIES[metric]
@@ -261,7 +263,7 @@ class InState:
                 if floor in d.values
             ]
         kept = [d for d in kept if metric in d.values]
-        return evidence.alone(kept, metric, self._state())
+        return evidence.values_of(kept, metric, self._state())
 
     def _ceilings(self, experiment, row):
         """Limits and the fixed read beside a row's decodes of this state, {} if it has none."""
@@ -287,7 +289,7 @@ class InState:
             status="untrusted" if pooled["doubtful"] else _status(record, metric),
             beats_floor=False,  # what is measured or counted wrongly, however sure it looks
             state=self.state,
-            sittings=len(each),
+            sittings=sum(one.sittings for one in each),
             blocks=min(one.blocks for one in each),
             ceilings=(record.get("ceilings") or {}) | ceilings,
         )
@@ -297,23 +299,30 @@ def _kept(closing):
     return [d for d in evidence.decodes_of(closing) if d.values["kept"] and d.read]
 
 
-def long_enough(each):
-    """Those of sittings with the fewest rounds of an interval in a state at least; all if none has."""
-    return [one for one in each if one.rounds >= FEWEST] or each
+def together(each):
+    """[Ratio] of [[(group, at, value)]], a sitting's rounds each: of a sitting alone that has enough for an interval, of
+    all the others together; these not at all if they are too few even so and another is long enough."""
+    long = [rounds for rounds in each if len(rounds) >= FEWEST]
+    short = [rounds for rounds in each if len(rounds) < FEWEST]
+    found = [evidence.of_rounds(rounds) for rounds in long]
+    rest = evidence.of_rounds(sum(short, []))
+    if rest and (rest.rounds >= FEWEST or not found):
+        found.append(rest._replace(sittings=len(short)))
+    return found
 
 
 def _pool(each):
     """Median of sittings, range of their intervals; doubtful if one is too wide or they disagree.
 
-    One round in all has no interval: its ends are infinite.
+    Fewer rounds in all than an interval takes have none: its ends are infinite.
     """
     values = [one.value for one in each]
     middle = statistics.median(values)
-    is_single = sum(one.rounds for one in each) == 1
+    are_few = sum(one.rounds for one in each) < FEWEST
     return {
         "value": middle,
-        "low": -math.inf if is_single else min(one.low for one in each),
-        "high": math.inf if is_single else max(one.high for one in each),
+        "low": -math.inf if are_few else min(one.low for one in each),
+        "high": math.inf if are_few else max(one.high for one in each),
         "doubtful": max(values) - min(values) > 2 * CERTAIN * middle
         or any(
             one.rounds < FEWEST

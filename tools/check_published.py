@@ -6,8 +6,8 @@
   threads    in the middle decode of a row some task waited for a processor in no more than a tenth of the time
   records    every time, floor and efficiency of a decode is the median of its decodes, with their quartiles, and a peer's
              of its batches
-  summary    every time of summary.json is the median, over sittings with enough decodes in its state, of their medians,
-             within its interval; so is every speed-up over our own dense row, of the ratios of rounds that both rows were in,
+  summary    every time of summary.json is the median, over sittings, of their medians in its state, of sittings that were in
+             it too shortly of their decodes together, within its interval; so is every speed-up over our own dense row, of the ratios of rounds that both rows were in,
              and its interval at least about as wide as resampling these rounds plainly makes it, where there are enough (how
              many were not looked at so is said); and summary.json is what plots/summarise.py makes of these records today
 
@@ -148,8 +148,17 @@ def was_in(machine, state):
     return lambda decode: machine.of(decode) == state
 
 
+def by_length(each):
+    """[(values, sittings)] of sittings' values: each long enough by itself, the others together as one if that is long
+    enough too or no other is."""
+    long = [(values, 1) for values in each if len(values) >= states.FEWEST]
+    short = [values for values in each if len(values) < states.FEWEST]
+    rest = [value for values in short for value in values]
+    return long + [(rest, len(short))] * (bool(rest) and (len(rest) >= states.FEWEST or not long))
+
+
 def medians(records, experiment, row, threads, column, in_state):
-    """Of each sitting with enough kept decodes in a state, of all if none has; in_state(decode) says yes or no."""
+    """[(median, sittings)] of kept decodes in a state, as by_length takes sittings; in_state(decode) says yes or no."""
     each = [
         values
         for closing in states.closings(records, experiment, row, threads)
@@ -161,8 +170,7 @@ def medians(records, experiment, row, threads, column, in_state):
             ]
         )
     ]
-    long = [values for values in each if len(values) >= states.FEWEST]
-    return [statistics.median(values) for values in long or each]
+    return [(statistics.median(values), sittings) for values, sittings in by_length(each)]
 
 
 def ends_of(entry):
@@ -172,23 +180,23 @@ def ends_of(entry):
 
 
 def of_time(name, found, entry):
-    """[finding] on an id of summary.json, or none, and the medians of its sittings."""
+    """[finding] on an id of summary.json, or none; found: [(median, sittings)]."""
     if bool(found) != bool(entry):
         return [f"{name}: in one of summary.json and the decodes alone"]
     if not entry:
         return []
-    middle = statistics.median(found)
+    middle = statistics.median([value for value, _ in found])
     low, high = ends_of(entry)
     holds = (
         not differ(middle, entry["value"])
         and low <= entry["value"] <= high
-        and entry["sittings"] == len(found)
+        and entry["sittings"] == sum(sittings for _, sittings in found)
     )
     return [] if holds else [f"{name}: {entry}, its decodes give {middle}"]
 
 
 def times_of(records, threads, machine):
-    """{id without prefix: medians of sittings} of every time that decodes stand behind."""
+    """{id without prefix: [(median, sittings)]} of every time that decodes stand behind."""
     found = {}
     for state in machine.centres:
         in_state = was_in(machine, state)
@@ -211,12 +219,15 @@ def times_of(records, threads, machine):
                 for library, times in each.items():
                     name = f"peers.{shape}.{library}{peers.suffix_of(kind)}.block_ms{SUFFIX[state]}"
                     known = filter(None, times)
-                    found[name] = min(known, key=statistics.median, default=[])
+                    found[name] = min(
+                        known, key=lambda each: statistics.median(v for v, _ in each), default=[]
+                    )
     return found
 
 
 def turns(records, experiment, above, below, threads, column, in_state):
-    """[(at, above / below)] of each sitting's rounds that both rows were in, in a state and kept; of rows with a line each."""
+    """[([(group, at, above / below)], sittings)] of rounds that both rows were in, in a state and kept, as by_length takes
+    sittings; of rows with a line each."""
 
     def lines(closing):
         mine = {}
@@ -241,8 +252,7 @@ def turns(records, experiment, above, below, threads, column, in_state):
         ]
         if ratios:
             found.append(sorted(ratios))
-    long = [ratios for ratios in found if len(ratios) >= states.FEWEST]
-    return long or found
+    return [(sorted(ratios), sittings) for ratios, sittings in by_length(found)]
 
 
 def resampled(ratios):
@@ -309,9 +319,10 @@ def of_summary(records, summary):
         for name, each in speedups_of(records, threads, machine).items():
             entry = summary.get(prefix + name)
             # In a sitting without such rounds the figure is a ratio of medians.
-            if entry and not entry.get("whose") and entry["sittings"] == len(each):
+            sittings = sum(number for _, number in each)
+            if entry and not entry.get("whose") and entry["sittings"] == sittings:
                 ratios += 1
-                found += of_speedup(prefix + name, each, entry)
+                found += of_speedup(prefix + name, [rounds for rounds, _ in each], entry)
     if json.loads(json.dumps(summarise.summary(records))) != summary:
         found.append("summary.json is not what plots/summarise.py makes of these records")
     return found, checked, ratios

@@ -159,6 +159,18 @@ class Pairs(unittest.TestCase):
         others = [d._replace(group="other turns") for d in self.below]
         self.assertIsNone(evidence.paired(self.above, others, "token_ms"))
 
+    def test_a_slow_read_that_the_rows_own_reads_deny_is_of_no_state(self):
+        slow = next(n for n, d in enumerate(self.above) if self.states.name(d.read) == "slow")
+        # GB/s over the row's own bytes, and what memory gave of that at least.
+        for own, rounds in (((75.0, 74.0), 99), ((75.0, 52.0), 100), ((50.0, 49.0), 100)):
+            above = list(self.above)
+            above[slow] = above[slow]._replace(own=own)
+            found = evidence.paired(above, self.below, "token_ms", (self.states, "slow"))
+            self.assertEqual(found.rounds, rounds, own)
+        above[0] = above[0]._replace(own=(50.0, 50.0))  # nor is a fast one
+        found = evidence.paired(above, self.below, "token_ms", (self.states, "fast"))
+        self.assertEqual(found.rounds, 99)
+
     def test_a_decode_during_which_the_state_changed_is_of_none(self):
         for before in (50.0, None):  # slow, or nobody knows
             above = list(self.above)

@@ -1,5 +1,6 @@
 """How plots/ reads records: which counts, what is damage, what settings make two alike."""
 
+import json
 import pathlib
 import re
 import sys
@@ -10,6 +11,7 @@ ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(ROOT / "plots")]
 
 import draw  # noqa: E402
+import evidence  # noqa: E402
 import knobs  # noqa: E402
 import make_report  # noqa: E402
 import paper  # noqa: E402
@@ -28,6 +30,21 @@ class ReaderTest(WithFolder):
     def test_equal_dates_take_the_later_line(self):
         records = self.load([record("e", "r", "m", 1.0), record("e", "r", "m", 3.0)])
         self.assertEqual(records.get("e", "r", 2, "m")["value"], 3.0)
+
+    def test_decodes_know_what_no_cache_can_have_given(self):
+        samples = {
+            "columns": ["round", "at_s", "kept", "state_read_gbps", "read_gbps"],
+            "rows": [[0, 0.0, 1, 40.0, 80.0]],
+        }
+        items = [
+            record("e", "r", "token_bytes", 400.0),
+            record("e", "r", "token_ms", 1.0, samples=samples),
+        ]
+        for cache, own in ((100, (80.0, 60.0)), (500, (80.0, 0.0)), (None, None)):
+            (self.folder / "machine.json").write_text(json.dumps({"l3_bytes": cache}))
+            closing = self.load(items).get("e", "r", 2, "token_ms")
+            (decode,) = evidence.decodes_of(closing)
+            self.assertEqual(decode.own, own)
 
     def test_damaged_lines_are_named_by_file_and_line(self):
         records = self.load([record("e", "r", "m", 1.0)], '{"experiment": "e\n[1]\n{"row": "r"}\n')

@@ -165,7 +165,7 @@ class Sittings(WithFolder):
         view, _ = states.views(records, 2)[0]
         pooled = view.get("table1_800m", "baseline", 2, "token_ms")
         each = [
-            view._values(closing, "token_ms")
+            evidence.of_rounds(view._rounds(closing, "token_ms"))
             for closing in records.sittings_of("table1_800m", "baseline", 2, "token_ms")
         ]
         self.assertEqual(len(each), 3)
@@ -181,6 +181,11 @@ class Sittings(WithFolder):
         for state in ("", "@slow"):
             self.assertEqual(after[name + state]["sittings"], 3)
             self.assertEqual(after[name + state]["high"], before[name + state]["high"])
+        code, said = self.check()
+        self.assertEqual(code, 0, said)
+        self.add(5, rounds=8)  # together they have eight
+        after = self.summary()
+        self.assertEqual(after[name]["sittings"], 5)
         code, said = self.check()
         self.assertEqual(code, 0, said)
 
@@ -266,13 +271,28 @@ class Sittings(WithFolder):
         self.assertFalse(decode.counts(records, place | {"status": "untrusted"}))
         self.assertTrue(decode.counts(records, place | {"status": "ok"}))
 
-    def test_one_round_has_no_interval(self):
-        one, other = (evidence.Ratio(1.0 + 0.01 * n, 1.0, 1.1, 1, 1) for n in range(2))
+    def test_fewer_rounds_than_an_interval_takes_have_none(self):
+        one, other = (evidence.Ratio(1.0 + 0.01 * n, 1.0, 1.1, 3, 1) for n in range(2))
         pooled = states._pool([one])
         self.assertEqual((pooled["low"], pooled["high"]), (-math.inf, math.inf))
         self.assertEqual(pooled["value"], 1.0)
         self.assertTrue(pooled["doubtful"])
         self.assertEqual(states._pool([one, other])["high"], 1.1)
+
+    def test_short_sittings_count_together(self):
+        def sitting(name, *values):
+            return [(name, float(at), value) for at, value in enumerate(values)]
+
+        long = sitting("a", *range(1, 8))
+        short = [sitting("b", 10.0, 11.0, 12.0), sitting("c", 13.0, 14.0, 15.0)]
+        found = states.together([long, *short])
+        self.assertEqual([one.value for one in found], [4.0, 12.5])
+        self.assertEqual([one.sittings for one in found], [1, 2])
+        # Too few even together, they are left out beside a long one, and are all there is without.
+        self.assertEqual([one.value for one in states.together([long, short[0]])], [4.0])
+        (alone,) = states.together(short[:1])
+        self.assertEqual((alone.value, alone.rounds), (11.0, 3))
+        self.assertEqual(states.together([]), [])
 
     def test_what_stands_on_fewer_sittings_is_marked_or_found(self):
         def leave(number, _, row):
@@ -300,7 +320,7 @@ class Sittings(WithFolder):
         self.assertIn("token speed-up, fast | token speed-up, slow", lines[0])
         self.assertTrue(any("| 800M, sparse FF+QKV | 2.02 | 2.02 | 5× [" in line for line in lines))
         said = " ".join(headline.sentences(found))
-        self.assertIn("there they share a core complex", said)
+        self.assertIn("as threads that share a core complex", said)
         text = make_report.make(rec.Records(self.folder))
         self.assertIn("**One token, all threads (2), slow state**", text)
         self.assertIn("medians of 3 sittings", text)
