@@ -15,6 +15,10 @@ namespace scaling {
 namespace {
 
 constexpr std::uint64_t kHugePage = 2ull << 20;
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25  // of headers from 6.1 on
+#endif
+
 constexpr std::uint64_t kReserve = 512ull << 20;
 constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
 
@@ -127,6 +131,11 @@ Arena& Arena::operator=(Arena&& other) noexcept {
   std::swap(capacity_, other.capacity_);
   std::swap(used_, other.used_);
   return *this;
+}
+
+void Arena::gather_pages() const {
+  // Of whole huge pages alone: what lies behind is not in use.
+  if (base_) madvise(base_, used_ / kHugePage * kHugePage, MADV_COLLAPSE);
 }
 
 void* Arena::take(std::uint64_t bytes) {

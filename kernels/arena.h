@@ -31,6 +31,9 @@ class Arena {
   Arena& operator=(Arena&& other) noexcept;
 
   void* take(std::uint64_t bytes);
+  /// Of what is filled by now: asks for huge pages where the system had none whole when pages were
+  /// placed. Takes a while where there are many such; advice only, of Linux 6.1.
+  void gather_pages() const;
   std::uint64_t capacity() const { return capacity_; }
   std::uint64_t used() const { return used_; }
   const void* data() const { return base_; }

@@ -187,29 +187,44 @@ double read_rate(Team& team, const void* data, std::uint64_t bytes, ReadStreams 
   return double(n) * double(sizeof(float)) * double(repeats) / seconds;
 }
 
-/// Seconds of a step from line to line, in an order that no prefetching follows; each line holds
-/// where the next one is. line(i): offset of the i-th of them.
-template <class Line>
-double chase(char* memory, const Line& line) {
-  std::vector<std::uint64_t> order(kLoadLines);
+/// 0 to n - 1 in an order that no prefetching follows, the same every time.
+std::vector<std::uint64_t> shuffled(std::uint64_t n) {
+  std::vector<std::uint64_t> order(n);
   Rng random(1, 0);
-  for (std::uint64_t i = 0; i < kLoadLines; ++i) {
+  for (std::uint64_t i = 0; i < n; ++i) {
     const std::uint64_t j = random.below(std::uint32_t(i + 1));
     order[i] = order[j];
     order[j] = i;
   }
+  return order;
+}
+
+/// Seconds of the fastest of a few passes, of which the first fills the caches.
+template <class Pass>
+double least_of_passes(const Pass& pass) {
+  constexpr int kPasses = 12;
+  double least = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < kPasses; ++i) {
+    const auto start = Clock::now();
+    pass();
+    least = std::min(least, seconds_since(start));
+  }
+  return least;
+}
+
+/// Seconds of a step from line to line; each line holds where the next one is. line(i): offset of
+/// the i-th of them.
+template <class Line>
+double chase(char* memory, const Line& line) {
+  const std::vector<std::uint64_t> order = shuffled(kLoadLines);
   for (std::uint64_t i = 0; i < kLoadLines; ++i) {
     const std::uint64_t next = line(order[(i + 1) % kLoadLines]);
     std::memcpy(memory + line(order[i]), &next, sizeof next);
   }
-  constexpr int kPasses = 12;  // the first fills the caches
   std::uint64_t at = line(order[0]);
-  double least = std::numeric_limits<double>::infinity();
-  for (int pass = 0; pass < kPasses; ++pass) {
-    const auto start = Clock::now();
+  const double least = least_of_passes([&] {
     for (std::uint64_t i = 0; i < kLoadLines; ++i) std::memcpy(&at, memory + at, sizeof at);
-    least = std::min(least, seconds_since(start));
-  }
+  });
   sink = float(at);
   return least / double(kLoadLines);
 }
@@ -253,6 +268,28 @@ double measure_load(void* memory, Lines lines) {
     if (lines == Lines::neighbours) return i * kLineBytes;
     return i * kPageBytes + i / 64 % (kPageBytes / kLineBytes) * kLineBytes;
   });
+}
+
+double measure_load_apart(const void* data, std::uint64_t bytes) {
+  constexpr std::uint64_t kStretch = 2 << 20, kPages = kStretch / kPageBytes;
+  const std::uint64_t stretches = std::min(kLoadLines / kPages, bytes / kStretch);
+  if (stretches == 0) return std::numeric_limits<double>::quiet_NaN();
+  const std::uint64_t step = stretches == 1 ? 0 : (bytes - kStretch) / (stretches - 1);
+  std::vector<const char*> lines;
+  for (const std::uint64_t i : shuffled(stretches * kPages)) {
+    const std::uint64_t stretch = i / kPages * step / kPageBytes * kPageBytes;
+    const std::uint64_t in_page = i / 64 % (kPageBytes / kLineBytes) * kLineBytes;
+    lines.push_back(static_cast<const char*>(data) + stretch + i % kPages * kPageBytes + in_page);
+  }
+  // What was loaded is a part of the next address, though always none: so loads wait.
+  const volatile std::uint64_t none = 0;
+  const std::uint64_t mask = none;
+  std::uint64_t last = 0;
+  const double least = least_of_passes([&] {
+    for (const char* const line : lines) std::memcpy(&last, line + (last & mask), sizeof last);
+  });
+  sink = float(last);
+  return least / double(lines.size());
 }
 
 double measure_barrier(Team& team) {

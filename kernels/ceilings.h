@@ -41,6 +41,10 @@ inline constexpr std::uint64_t kPageBytes = 4096, kLoadLines = 8192;
 /// together from small ones below what the system sees, as by a hypervisor that has no others: then
 /// every row in another page waits for page tables.
 double measure_load(void* memory, Lines lines);
+/// The same of lines apart in memory that is in use and only read: one in each kPageBytes of
+/// sixteen stretches of 2 MiB, evenly spread over [data, data + bytes), of fewer where it holds
+/// fewer; not a number where it holds none.
+double measure_load_apart(const void* data, std::uint64_t bytes);
 
 /// Seconds that the team takes to meet once at its barrier, mean of a thousand times.
 double measure_barrier(Team& team);

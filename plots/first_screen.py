@@ -30,7 +30,9 @@ def write(report):
         "sittings": ", ".join(f"{s.name} ({s.kind}, {s.minutes:g} min)" for s in records.sittings),
         "commit": _commits_text(commits),
         "memory": _memory(records),
-        "its pages": machine.pages(records),
+        "its pages": " ".join(
+            filter(None, (machine.pages(records), machine.weights_text(records)))
+        ),
     }
     _facts(report, facts, optional=("sittings", "memory", "its pages"))
     if len(_distinct("cpu", timed)) > 1:

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <thread>
 
 #include "experiments/instruments/cold_memory.h"
 #include "experiments/study/interrupt.h"
@@ -50,6 +51,7 @@ void note(const Conditions& found, Columns& columns) {
   columns[kPressure] = found.pressure;
   columns[kSwitches] = found.switches;
   columns[kLoad] = found.load;
+  columns[kHugePages] = found.huge_pages;
 }
 
 }  // namespace
@@ -152,6 +154,7 @@ Trial DecodeCandidate::decode(int number) {
     }
   }
   trial.values = columns(middle(token), middle(block));
+  if (!has_long_tokens_) trial.values.insert(trial.values.end(), token.begin(), token.end());
   trial.values[kBegan] = 0;
   trial.values[kReadBefore] = read_before;
   const auto set = [&trial](const auto& what) {
@@ -160,9 +163,15 @@ Trial DecodeCandidate::decode(int number) {
   };
   set([&](Columns& values) { values[kRowsTouched] = touched.mean(); });
   if (meter_) {
+    let_threads_sleep();
     const Conditions found = meter_->stop(ceiling_team_);
+    const Arena& weights = loaded_.model->arena();
+    const double load_apart = measure_load_apart(weights.data(), weights.used());
     trial.values[kReadAfter] = found.read_gbps;
-    set([&](Columns& values) { note(found, values); });
+    set([&](Columns& values) {
+      note(found, values);
+      values[kLoadApart] = load_apart;
+    });
   }
   return trial;
 }
@@ -181,7 +190,14 @@ Columns DecodeCandidate::columns(double token_seconds, double block_seconds) con
   return columns;
 }
 
+/// A library's threads turn on the spot for some milliseconds after a product (OpenMP's,
+/// OpenBLAS's), and would take memory from what is read next.
+void DecodeCandidate::let_threads_sleep() const {
+  if (library_threads_ > 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+}
+
 DecodeCandidate::Look DecodeCandidate::look() {
+  let_threads_sleep();
   const Ceilings found = ceilings();
   return {found, read_gbps()};
 }

@@ -45,7 +45,8 @@ enum class DecodeProtocol { steady, paper };
 constexpr std::array<const char*, 2> names_of(DecodeProtocol) { return {"steady", "paper"}; }
 
 /// Columns of a decode, or of one long token. Behind them a block's seconds in each of its parts:
-/// of a decode, those of the last token before the timed ones.
+/// of a decode, those of the last token before the timed ones; and behind these, of a decode of
+/// short tokens, each token's seconds.
 enum DecodeColumn : std::size_t {
   kTokenSeconds,
   kBlockSeconds,
@@ -58,6 +59,8 @@ enum DecodeColumn : std::size_t {
   kPressure,
   kSwitches,
   kLoad,
+  kHugePages,
+  kLoadApart,  ///< seconds of a load from the row's own weights, each from another page
   kPartSeconds
 };
 /// Token and block.
@@ -88,6 +91,7 @@ class DecodeCandidate {
     double read_gbps;
   };
   Look look();
+  void let_threads_sleep() const;
   double read_gbps();
   /// One number a timed token to that of the decode.
   double middle(const std::vector<double>& values) const;

@@ -187,15 +187,40 @@ nlohmann::ordered_json samples_of(const DecodeModel& decoded, const Trials& tria
                                     rounded(overlap_ms(block)(part)),
                                     rounded(part.ceilings.read_bytes_per_second / 1e9),
                                     rounded(part.ceilings.fma_flops_per_second / 1e9)};
-      for (std::size_t c = kReadBefore; c <= kLoad; ++c) row.push_back(rounded(part.values[c]));
+      for (std::size_t c = kReadBefore; c <= kHugePages; ++c) {
+        row.push_back(rounded(part.values[c]));
+      }
+      row.push_back(rounded(1e9 * part.values[kLoadApart]));
+      auto tokens = nlohmann::ordered_json::array();
+      for (std::size_t c = kPartSeconds + kParts; c < part.values.size(); ++c) {
+        tokens.push_back(rounded(1e3 * part.values[c]));
+      }
+      row.push_back(std::move(tokens));
       rows.push_back(std::move(row));
     }
   }
   return {{"columns",
-           {"round", "at_s", "kept", kTokenMs, kBlockMs, "token_floor_ms", "block_floor_ms",
-            "token_overlap_floor_ms", "block_overlap_floor_ms", "read_gbps", "fma_gflops",
-            "read_before_gbps", "state_read_gbps", "barrier_us", "steal", "pressure", "switches",
-            "load"}},
+           {"round",
+            "at_s",
+            "kept",
+            kTokenMs,
+            kBlockMs,
+            "token_floor_ms",
+            "block_floor_ms",
+            "token_overlap_floor_ms",
+            "block_overlap_floor_ms",
+            "read_gbps",
+            "fma_gflops",
+            "read_before_gbps",
+            "state_read_gbps",
+            "barrier_us",
+            "steal",
+            "pressure",
+            "switches",
+            "load",
+            "huge_pages",
+            "load_apart_ns",
+            "held_tokens_ms"}},
           {"rows", std::move(rows)}};
 }
 

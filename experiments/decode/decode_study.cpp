@@ -270,6 +270,7 @@ class DecodeStudy : public ModelStudy {
               " of weights");
     model.model->allocate(team(most_threads_),
                           find_kernel_set(model.row.decode.kernels).dense_layout);
+    model.model->arena().gather_pages();
     std::vector<int> source;
     for (std::int64_t i = 0; i < model.row.decode.source_length; ++i) {
       source.push_back(int(1 + i % (model.row.model.vocab_size - 1)));

@@ -48,6 +48,15 @@ ProcessorTime processor_time(const char* stat_line) {
   return time;
 }
 
+double huge_page_share(std::istream& rollup) {
+  double own = 0, huge = kUnknown;
+  for (std::string word; rollup >> word;) {
+    if (word == "Anonymous:") rollup >> own;
+    if (word == "AnonHugePages:") rollup >> huge;
+  }
+  return own > 0 ? huge / own : kUnknown;
+}
+
 ConditionsMeter::ConditionsMeter(Team& team, std::uint64_t bytes) {
   require_memory(bytes, "the memory that is read to tell the machine's state",
                  "free some, or choose fewer blocks (--blocks)");
@@ -85,6 +94,8 @@ Conditions ConditionsMeter::stop(Team& team) {
   found.pressure = (after.waited_us - before_.waited_us) / microseconds;
   found.switches = after.switches - before_.switches;
   found.load = std::strtod(first_line("/proc/loadavg").c_str(), nullptr);
+  std::ifstream rollup("/proc/self/smaps_rollup");
+  found.huge_pages = huge_page_share(rollup);
   found.read_gbps = read_gbps(team);
   found.barrier_us = 1e6 * measure_barrier(team);
   return found;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <istream>
 #include <map>
 
 #include "kernels/arena.h"
@@ -19,7 +20,11 @@ struct Conditions {
   double pressure = 0;    ///< share of the time in which some task waited for a processor
   double switches = 0;    ///< times that this process lost a processor against its will
   double load = 0;        ///< the last minute's, at the end
+  double huge_pages = 0;  ///< share of this process's own memory that is in huge pages, at the end
 };
+
+/// That share, of the lines of /proc/self/smaps_rollup; not a number if they do not tell.
+double huge_page_share(std::istream& rollup);
 
 /// Processor time by the kernel's counters, in ticks: of all, and of it what was stolen.
 struct ProcessorTime {

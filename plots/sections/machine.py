@@ -9,10 +9,11 @@ from typing import NamedTuple
 import numpy
 
 import chart
+import evidence
 import states
 from report import cell, header, line, number
 from section import Section, of
-from values import measured, setting
+from values import combine, measured, of_record, setting
 
 MARKERS = "osD^v<>pPX*h"
 LOADS = "load", "load_apart"
@@ -20,6 +21,9 @@ SHARES = (5, 25, 50, 75, 95)  # percentiles of reads
 SMALL_PAGES = (
     1.5  # of a neighbour's load: from there on a load in another page tells of a small one
 )
+
+
+SHOWN = 5  # rows that a sentence names
 
 
 class Run(NamedTuple):
@@ -106,18 +110,61 @@ def pages(records):
     beside, apart = (number(value.value, " ns") for value in found)
     small = SMALL_PAGES * found[0].value
     if found[1].value < small <= found[1].high:
-        return f"small underneath in some sittings (a load in another 4 KiB takes up to {number(found[1].high)} ns, one beside {beside})"
+        return f"small underneath in some sittings (a load in another 4 KiB takes up to {number(found[1].high)} ns, one beside {beside})."
     if found[1].value < small:
-        return f"huge (a load in another 4 KiB takes {apart}, one beside {beside})"
+        return f"huge (a load in another 4 KiB takes {apart}, one beside {beside})."
     return (
         f"**small underneath what the system calls huge** (a load in another 4 KiB takes {apart}, one beside {beside}), as a "
-        "hypervisor may have it: every row in another page waits for page tables; what that costs a layer is not measured"
+        "hypervisor may have it: every row in another page waits for page tables; what that costs a layer is not measured."
     )
+
+
+def of_weights(records):
+    """(Value, [row]) of a load from another page of a row's own weights, beside its decodes: the median over rows and decodes,
+    to its 5th and 95th percentile, and the rows beside whose decodes the longest took SMALL_PAGES of the shortest, so that
+    pages changed between them. None where it was not measured."""
+    every, changed, inputs = [], [], []
+    for experiment, row, threads in records.places():
+        for closing in states.closings(records, experiment, row, threads):
+            each = [
+                ns
+                for decode in evidence.decodes_of(closing)
+                if decode.values["kept"] and (ns := decode.values.get("load_apart_ns"))
+            ]
+            if each:
+                every += each
+                inputs.append(of_record(closing)._replace(status="ok"))
+                if max(each) >= SMALL_PAGES * min(each):
+                    changed.append(f"{experiment}, {row}")
+    if not every:
+        return None
+    low, middle, high = numpy.percentile(every, (5, 50, 95))
+    return combine(float(middle), "ns", float(low), float(high), inputs), sorted({*changed})
+
+
+def weights_text(records):
+    """The same in words; empty where it was not measured."""
+    found = of_weights(records)
+    if not found:
+        return ""
+    value, changed = found
+    text = (
+        f"In the rows' own weights such a load took {number(value.value, ' ns')} beside decodes, "
+        f"{number(value.low)} to {number(value.high, ' ns')} but for one in twenty at either end"
+    )
+    if not changed:
+        return f"{text}."
+    named = "; ".join(f"`{row}`" for row in changed[:SHOWN])
+    more = f" and {len(changed) - SHOWN} others" if len(changed) > SHOWN else ""
+    return f"{text}; **pages changed between the decodes of {named}{more}**."
 
 
 def numbers(records, _own):
     found = loads(records)
-    return {f"memory.{name}_ns": value for name, value in zip(LOADS, found or ())}
+    weights = of_weights(records)
+    return {f"memory.{name}_ns": value for name, value in zip(LOADS, found or ())} | (
+        {"memory.load_apart_in_weights_ns": weights[0]} if weights else {}
+    )
 
 
 def numbers_at(records, _own, threads):

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <sstream>
 
 #include "kernels/ceilings.h"
 
@@ -19,6 +20,15 @@ TEST(Conditions, StolenTimeIsTheEighthField) {
   EXPECT_EQ(processor_time("").all, 0);
 }
 
+TEST(Conditions, HugePagesAreAShareOfAnonymousMemory) {
+  std::istringstream told("Rss: 4000 kB\nAnonymous: 3200 kB\nKSM: 0 kB\nAnonHugePages: 2048 kB\n");
+  EXPECT_DOUBLE_EQ(huge_page_share(told), 0.64);
+  for (const char* const lines : {"", "Anonymous: 3200 kB\n", "AnonHugePages: 2048 kB\n"}) {
+    std::istringstream lacking(lines);
+    EXPECT_TRUE(std::isnan(huge_page_share(lacking))) << lines;
+  }
+}
+
 TEST(Conditions, AreMeasuredByTheTeamThatIsAsked) {
   Team team(2), one(1);
   ConditionsMeter meter(team, 8 << 20);
@@ -30,7 +40,7 @@ TEST(Conditions, AreMeasuredByTheTeamThatIsAsked) {
     EXPECT_GT(found.barrier_us, 0);
     EXPECT_GE(found.switches, 0);
     EXPECT_GE(found.load, 0);
-    for (const double share : {found.steal, found.pressure}) {
+    for (const double share : {found.steal, found.pressure, found.huge_pages}) {
       EXPECT_TRUE(std::isnan(share) || (share >= 0 && share <= 1.1)) << share;
     }
   }

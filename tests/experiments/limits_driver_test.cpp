@@ -74,6 +74,9 @@ TEST(Ceilings, LoadsGoOnceThroughALineOfEveryPage) {
   auto* const memory = static_cast<char*>(arena.take(kLoadLines * kPageBytes));
   EXPECT_GT(measure_load(memory, Lines::neighbours), 0);
   EXPECT_GT(measure_load(memory, Lines::apart), 0);
+  EXPECT_GT(measure_load_apart(memory, kLoadLines * kPageBytes), 0);
+  EXPECT_GT(measure_load_apart(memory, (2 << 20) + 1), 0);
+  EXPECT_TRUE(std::isnan(measure_load_apart(memory, (2 << 20) - 1)));
   std::set<std::uint64_t> pages;
   constexpr std::uint64_t kSets = 1024;  // of a cache of half a MiB or more
   std::vector<std::uint64_t> in_set(kSets);

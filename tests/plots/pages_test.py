@@ -11,6 +11,7 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1] / "plots")]
 import first_screen  # noqa: E402
 import records as rec  # noqa: E402
 import report as report_cells  # noqa: E402
+import states  # noqa: E402
 import summarise  # noqa: E402
 from made_up import record  # noqa: E402
 from sections import machine  # noqa: E402
@@ -65,6 +66,29 @@ class Pages(WithFolder):
         report = report_cells.Report(records)
         first_screen.write(report)
         self.assertNotIn("its pages", report.text())
+
+    def test_loads_from_weights_tell_whether_pages_changed_between_decodes(self):
+        def decodes(row, *times):
+            columns = ["round", "at_s", "kept", "state_read_gbps", "load_apart_ns", *states.COLUMNS]
+            ones = [1.0] * len(states.COLUMNS)
+            rows = [[i, float(i), 1, 40.0, ns, *ones] for i, ns in enumerate(times)]
+            samples = {"columns": columns, "rows": rows}
+            return record("e", row, "token_ms", 1.0, samples=samples)
+
+        records = self.load([decodes("baseline", 5.0, 5.1, 5.2), decodes("ff", 5.0, 14.0, 5.3)])
+        value, changed = machine.of_weights(records)
+        self.assertAlmostEqual(value.value, 5.15)
+        self.assertEqual(changed, ["e, ff"])
+        self.assertIn("5.15 ns beside decodes", machine.weights_text(records))
+        self.assertIn("**pages changed between the decodes of `e, ff`**", self.said(records))
+        self.assertEqual(machine.numbers(records, [])["memory.load_apart_in_weights_ns"], value)
+        records = self.load([decodes("baseline", 5.0, 5.1, 5.2)])
+        self.assertNotIn("changed", self.said(records))
+
+    def said(self, records):
+        report = report_cells.Report(records)
+        first_screen.write(report)
+        return report.text()
 
     def test_both_loads_have_ids_and_a_line_in_the_table(self):
         records = self.load(loads(4.3, 12.8))
