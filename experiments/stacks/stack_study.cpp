@@ -29,12 +29,17 @@ constexpr int kFurtherSteps = 3;
 struct StackKnobs {
   std::string depths = "2,4,8,12,16,24", batches = "1,2,4,8,16";
   int repeats = 7;
+  std::int64_t whole_blocks = 0;
 
   template <class Self, class Visitor>
   static void fields(Self& k, Visitor&& visit) {
     visit("depths", k.depths, "decoder blocks", Trait{.quick = "2,4,8"});
     visit("batches", k.batches, "sequences", Trait{.quick = "1,2,4"});
     visit("repeats", k.repeats, "timed steps", Trait{.quick = "3"});
+    visit(
+        "whole_blocks", k.whole_blocks,
+        "decoder blocks of the model that these depths are a part of: a report extrapolates to so "
+        "many; 0: none");
   }
 };
 
@@ -122,6 +127,10 @@ class StackStudy : public ModelStudy {
     if (knobs_.repeats < 1) {
       throw UserError("--repeats is " + std::to_string(knobs_.repeats) + " but must be at least 1");
     }
+    if (knobs_.whole_blocks < 0) {
+      throw UserError("--whole_blocks is " + std::to_string(knobs_.whole_blocks) +
+                      " but must be a number of blocks, or 0 for no such model");
+    }
     quick_ = options.quick;
     const std::vector<ModelRow> rows = model_rows(file);
     std::vector<Point> points;
@@ -175,9 +184,9 @@ class StackStudy : public ModelStudy {
   /// row: its name without depth and batch.
   Point point_at(const StackPoint& one, const std::string& row, int threads) const {
     const std::string depth = print_value(one.row.model.decoder_layers);
-    Point point =
-        point_of(one.row, threads, settings_of(one.row),
-                 {{"quick", print_value(quick_)}, {"repeats", print_value(knobs_.repeats)}});
+    Settings how = {{"quick", print_value(quick_)}, {"repeats", print_value(knobs_.repeats)}};
+    if (knobs_.whole_blocks) how.emplace_back("whole_blocks", print_value(knobs_.whole_blocks));
+    Point point = point_of(one.row, threads, settings_of(one.row), how);
     point.flags = {{"rows", row},
                    {"depths", depth},
                    {"batches", print_value(one.row.batch)},

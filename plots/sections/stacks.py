@@ -3,10 +3,11 @@
 import functools
 
 import chart
+import records as rec
 from claims import FULL, Verdict, factor_text, missing
 from report import cell, header, line, sizes
 from section import Section, of
-from values import of_record, ratio, scaled, setting
+from values import combine, of_record, ratio, scaled, setting
 
 STACKS = ("plain", "stored", "reversible")
 MEGABYTES = 1e-6
@@ -34,6 +35,19 @@ PANELS = (
     ("step_ms", "decoder_layers", 1, "training step, ms"),
 )
 WORDS = {"decoder_layers": "decoder blocks", "batch": "sequences"}
+# Of a model of which a few blocks were measured: its metric, a factor, the unit, whether it is a token's share.
+WHOLE = {
+    "step_s": ("step_ms", 1e-3, "s", False),
+    "ms_token": ("step_ms", 1, "ms", True),
+    "peak_gb": ("peak_memory_bytes", 1e-9, "GB", False),
+    "kept_kb_token": ("stack_bytes", 1e-3, "kB", True),
+}
+WHOLE_TITLES = {
+    "step_s": "training step, s",
+    "ms_token": "ms a token",
+    "peak_gb": "peak resident memory, GB",
+    "kept_kb_token": "kept by the stack, kB a token",
+}
 FLAT = 1.1  # growth of what is kept, from the shallowest to the deepest stack, that is none
 
 
@@ -174,16 +188,76 @@ def error_table(report, experiment):
     ]
 
 
+def whole_blocks(records, experiment):
+    """Of the model that measured depths are a part of; 0 where they are all there is."""
+    return max((setting(r, "whole_blocks", 0) for r in records.history(experiment)), default=0)
+
+
+def whole(records, experiment, family):
+    """{ending: Value} of the whole model: what its other blocks take is added as the straight line through the shallowest
+    and the deepest measured has it. Empty where nothing is extrapolated, or of one depth."""
+    blocks = whole_blocks(records, experiment)
+    found = {}
+    for ending, (metric, factor, unit, is_per_token) in WHOLE.items():
+        points = curve(records, experiment, family, metric, "decoder_layers")
+        if not blocks or len(points) < 2:
+            continue
+        (least, one), (most, other) = points[0], points[-1]
+        weight = (blocks - least) / (most - least)  # of the deepest; the shallowest has the rest
+        ends = [
+            weight * mine - (weight - 1) * its
+            for mine, its in (
+                (other.value, one.value),
+                (other.low, one.high),
+                (other.high, one.low),
+            )
+        ]
+        if is_per_token:
+            record = next(reversed(records.history(experiment)))
+            factor = factor / (setting(record, "batch") * setting(record, "max_length"))
+        value, low, high = (factor * end for end in ends)
+        value = combine(value, unit, low, high, (one, other))
+        worse = rec.worst((value.status, "extrapolated"))
+        found[ending] = value._replace(status=worse, extrapolated=True)
+    return found
+
+
+def whole_table(report, experiment):
+    """A line a family; empty where nothing is extrapolated."""
+    records = report.records
+    each = {family: whole(records, experiment, family) for family in families(records, experiment)}
+    each = {family: found for family, found in each.items() if found}
+    if not each:
+        return []
+    return [
+        *header("", *WHOLE_TITLES.values()),
+        *(
+            line(
+                f"`{family}`",
+                *(cell(report, found.get(ending), interval=True) for ending in WHOLE_TITLES),
+            )
+            for family, found in each.items()
+        ),
+    ]
+
+
 def numbers(records, own):
-    return {
+    found = {
         name: value
         for about in own
         for name, value in figures_of(records, about.name, about.id).items()
+    }
+    return found | {
+        f"{about.id}.{family}.whole_{ending}": value
+        for about in own
+        for family in families(records, about.name)
+        for ending, value in whole(records, about.name, family).items()
     }
 
 
 def verdicts(records, own):
     """On memory over depth."""
+    own = [about for about in own if not whole_blocks(records, about.name)]
     claim = "Reversible blocks keep activations from growing with depth (§4.2)"
     found = numbers(records, own[:1])
     growth, plain, cost = (
@@ -254,6 +328,14 @@ def write_one(report, experiment, title):
     report.add(
         f"**Against depth**{held(report.records, experiment, 'batch', 'sequences')}", "", *by_depth
     )
+    extrapolated = whole_table(report, experiment)
+    if extrapolated:
+        report.add(
+            f"**All {whole_blocks(report.records, experiment)} blocks, extrapolated** by the straight line through these depths, "
+            "weights and their gradients included, an optimiser's state not",
+            "",
+            *extrapolated,
+        )
     by_batch = stack_table(report, experiment, "batch", "sequences")
     if by_batch:
         report.add(

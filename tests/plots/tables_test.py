@@ -10,6 +10,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "plots")]
 
 import make_report  # noqa: E402
+import records as rec  # noqa: E402
 import summarise  # noqa: E402
 from made_up import STACKS, TABLE1, TABLE2, ceilings, record, row, stack  # noqa: E402
 from sections import machine, stacks, table_figures  # noqa: E402
@@ -136,6 +137,33 @@ class ReversibilityTest(WithFolder):
         ]
         found = summarise.figures(self.load(STACKS + peaks))
         self.assertAlmostEqual(found["reversible.peak_share"].value, 0.25)
+
+    def test_the_whole_model_is_the_line_through_what_was_measured(self):
+        self.assertFalse([k for k in summarise.figures(self.load(STACKS)) if ".whole_" in k])
+        items = [
+            dict(r, config=r["config"] | {"whole_blocks": 24, "max_length": 250})
+            for depth in (1, 2)
+            for r in stack("dense_plain", depth, 4, step_ms=1e3 + 500 * depth, stack_bytes=2e6)
+        ]
+        records = self.load(items)
+        found = summarise.figures(records)
+        step = found["reversible.dense_plain.whole_step_s"]
+        self.assertAlmostEqual(step.value, 1 + 0.5 * 24)
+        self.assertEqual((step.unit, step.status, step.extrapolated), ("s", "extrapolated", True))
+        self.assertAlmostEqual(found["reversible.dense_plain.whole_ms_token"].value, 13)
+        self.assertAlmostEqual(found["reversible.dense_plain.whole_kept_kb_token"].value, 2)
+        self.assertNotIn("reversible.dense_plain.whole_peak_gb", found)
+        text = make_report.make(records)
+        self.assertIn("**All 24 blocks, extrapolated**", text)
+        # An uncertain step of either depth counts as far as the line carries it.
+        uncertain = [
+            dict(r, spread=5.0, repeats=9) if r["metric"] == "step_ms" else r for r in items
+        ]
+        wide = summarise.figures(self.load(uncertain))["reversible.dense_plain.whole_step_s"]
+        half = rec.interval(uncertain[0])[1] - uncertain[0]["value"]
+        self.assertAlmostEqual(wide.high - wide.value, 1e-3 * half * (23 + 22))
+        own = records.of(stacks.SECTION.owns)
+        self.assertIn("not measured", stacks.verdicts(records, own)[0].verdict)
 
     def test_what_is_not_swept_has_no_panel(self):
         def panels(items):
