@@ -92,6 +92,8 @@ class SelfAttention : public Layer {
   /// matrices and steps keep their width. Once, before anything else. For those whose traits say
   /// that they share heads.
   virtual void take_heads(Range heads);
+  /// Streams of draws that a forward takes (Pass::new_stream), one right after the other.
+  virtual int drawn_streams() const { return 1; }
 
   // Of attentions that project positions themselves, beside what the layer's projection makes.
   /// Whether it does, so that the next three must be called.

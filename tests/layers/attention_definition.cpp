@@ -1,7 +1,10 @@
 // The definition itself, and runs of a layer to hold against it.
 #include "tests/layers/attention_definition.h"
 
+#include <gtest/gtest.h>
+
 #include <cmath>
+#include <utility>
 
 namespace scaling {
 
@@ -10,6 +13,24 @@ void expect_same(const AttentionResult& ours, const AttentionResult& expected) {
   expect_close(ours.dq, expected.dq, "dq");
   expect_close(ours.dk, expected.dk, "dk");
   expect_close(ours.dv, expected.dv, "dv");
+}
+
+void expect_last_heads(const SelfAttention& part, const SelfAttention& whole, std::int64_t others,
+                       const Pass& pass, const AttentionInput& in, const AttentionMask& mask) {
+  const AttentionResult expected = run_attention(whole, pass, in, mask);
+  AttentionResult r;
+  for (Mat* m : {&r.o, &r.dq, &r.dk, &r.dv}) m->setConstant(in.q.rows(), in.q.cols(), 7);
+  const auto kept = part.make_activations();
+  Pass again = pass;
+  part.forward(again, in.q, in.k, in.v, mask, *kept, r.o);
+  part.backward(again, in.q, in.k, in.v, mask, *kept, in.dout, r.dq, r.dk, r.dv);
+  const std::int64_t own = in.q.cols() - others;
+  for (const auto& [ours, theirs] :
+       {std::pair(&r.o, &expected.o), std::pair(&r.dq, &expected.dq),
+        std::pair(&r.dk, &expected.dk), std::pair(&r.dv, &expected.dv)}) {
+    EXPECT_TRUE(ours->rightCols(own) == theirs->rightCols(own));
+    EXPECT_TRUE((ours->leftCols(others).array() == 7).all());
+  }
 }
 
 Eigen::VectorXd normalised(const Eigen::VectorXd& logits, double alpha) {

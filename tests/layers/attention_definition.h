@@ -39,6 +39,11 @@ AttentionResult run_attention(const Layer& layer, Pass pass, const AttentionInpu
   return r;
 }
 
+/// That `part`, which has taken a layer's last heads, makes of them to the bit what `whole` does,
+/// which has all, forward and backward, and leaves the first `others` columns as they are.
+void expect_last_heads(const SelfAttention& part, const SelfAttention& whole, std::int64_t others,
+                       const Pass& pass, const AttentionInput& in, const AttentionMask& mask);
+
 /// alpha-entmax of a row, softmax for an alpha of 1: the threshold by halving its interval.
 Eigen::VectorXd normalised(const Eigen::VectorXd& logits, double alpha);
 

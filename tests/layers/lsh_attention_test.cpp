@@ -713,5 +713,22 @@ TEST(LshAttentionTest, BadKnobsAreNamed) {
   EXPECT_NE(refusal_of({128, 2, 0, -1, 0}).find("lsh_chunks_before -1"), std::string::npos);
 }
 
+/// Where heads are shared, it has some: what it makes of them is what the whole layer does.
+TEST(LshAttention, SomeHeadsOfALayerAreWhatTheyAreInAllOfThem) {
+  const ModelConfig c = config_of({4, 2, 4, 1, 0});
+  const std::int64_t width = c.d_model, head = c.d_head(), length = 22;
+  const LshAttention whole(c);
+  LshAttention part(c);
+  part.take_heads({1, c.n_heads});
+  EXPECT_LT(part.activation_floats(), whole.activation_floats());
+  EXPECT_LT(part.cache_bytes(2, length), whole.cache_bytes(2, length));
+  const AttentionInput two(2 * length, 2 * length, width), one(length, length, width);
+  for (const bool causal : {false, true}) {
+    expect_last_heads(part, whole, head, training_pass(2), two, {.causal = causal});
+  }
+  EXPECT_TRUE(decode_attention(part, one).rightCols(width - head) ==
+              decode_attention(whole, one).rightCols(width - head));
+}
+
 }  // namespace
 }  // namespace scaling

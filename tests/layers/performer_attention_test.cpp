@@ -591,5 +591,23 @@ TEST(PerformerAttentionTest, BadKnobsAreNamed) {
   EXPECT_THROW(set_field(c, "performer_directions", "nonsense"), UserError);
 }
 
+/// Where heads are shared, it has some: what it makes of them is what the whole layer does.
+TEST(PerformerAttention, SomeHeadsOfALayerAreWhatTheyAreInAllOfThem) {
+  constexpr std::int64_t kHead = kWidth / kHeads, kLength = kChunk + 9;
+  for (const ModelConfig& c : {config(), fixed_config()}) {
+    const PerformerAttention whole(c);
+    PerformerAttention part(c);
+    part.take_heads({1, kHeads});
+    EXPECT_LT(part.activation_floats(), whole.activation_floats());
+    EXPECT_LT(part.cache_bytes(2, kLength), whole.cache_bytes(2, kLength));
+    const AttentionInput two(2 * kLength, 2 * kLength, kWidth), one(kLength, kLength, kWidth);
+    for (const bool causal : {false, true}) {
+      expect_last_heads(part, whole, kHead, training_pass(2), two, {.causal = causal});
+    }
+    expect_close(decode_attention(part, one).rightCols(kWidth - kHead),
+                 decode_attention(whole, one).rightCols(kWidth - kHead), "decode");
+  }
+}
+
 }  // namespace
 }  // namespace scaling

@@ -357,20 +357,7 @@ TEST(RoutingAttentionTest, SomeHeadsOfALayerAreWhatTheyAreInAllOfThem) {
   const std::int64_t n = 40, own = kWidth - kHead;
   const AttentionInput in(n, n, kWidth);
   for (const bool causal : {false, true}) {
-    const AttentionMask mask{.causal = causal};
-    const AttentionResult expected = run_attention(*whole.layer, training_pass(), in, mask);
-    AttentionResult r;
-    for (Mat* m : {&r.o, &r.dq, &r.dk, &r.dv}) m->setConstant(n, kWidth, 7);
-    const auto kept = part.layer->make_activations();
-    Pass pass = training_pass();
-    part.layer->forward(pass, in.q, in.k, in.v, mask, *kept, r.o);
-    part.layer->backward(pass, in.q, in.k, in.v, mask, *kept, in.dout, r.dq, r.dk, r.dv);
-    for (const auto& [ours, theirs] :
-         {std::pair(&r.o, &expected.o), std::pair(&r.dq, &expected.dq),
-          std::pair(&r.dk, &expected.dk), std::pair(&r.dv, &expected.dv)}) {
-      EXPECT_TRUE(ours->rightCols(own) == theirs->rightCols(own)) << causal;
-      EXPECT_TRUE((ours->leftCols(kHead).array() == 7).all()) << causal;
-    }
+    expect_last_heads(*part.layer, *whole.layer, kHead, training_pass(), in, {.causal = causal});
   }
   const float* of_whole = whole.parameter("sums").gradient + 4 * kHead;
   const float* of_part = part.parameter("sums").gradient;

@@ -90,8 +90,8 @@ TEST(AttentionList, WhatCannotBeIsRefusedWithBothNumbers) {
   c.encoder_layers = 1;
   expect_refused(c, {"encoder_layers 1", "2 attentions"});
   expect_refused(config("full+full+full+full"), {"n_heads 6", "4"});
-  expect_refused(config("full+lsh"), {"lsh", "window"});
-  expect_refused(config("performer+full"), {"performer", "window"});
+  expect_refused(config("full+sparsefinder_kmeans"), {"sparsefinder_kmeans", "window"});
+  expect_refused(config("sparsefinder_distance+full"), {"sparsefinder_distance", "window"});
   EXPECT_EQ(refusal(config("full,banded")), "");
   EXPECT_EQ(refusal(config("full+window+banded")), "");
 }
@@ -234,6 +234,7 @@ const std::vector<std::string> kMixed = {
     "window+full",
     "full,longformer+bigbird+banded",
     "routing:routing_clusters=1+window,full",
+    "window+performer,lsh:lsh_chunk=64+full",
     "longformer:longformer_projections=own:longformer_global=3,full",
     "window:normaliser=entmax15+full:normaliser=sparsemax,full"};
 

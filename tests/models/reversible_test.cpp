@@ -83,6 +83,7 @@ std::vector<Case> cases() {
   all.push_back({"heads_shared", with(terraformer(), {{"attention", "full+banded,window+full"}})});
   all.push_back({"heads_routed", with(terraformer(), {{"attention", "window+routing"},
                                                       {"routing_clusters", "3"}})});
+  all.push_back({"heads_hashed", with(terraformer(), {{"attention", "performer+lsh"}})});
   all.push_back({"ff_qkv_loss_lsh", with(sparse, {{"attention", "lsh"}})});
   all.push_back({"hard", with(sparse, {{"hard_probability", "1"}})});
   all.push_back(

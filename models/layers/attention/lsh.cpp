@@ -14,9 +14,11 @@
 namespace scaling {
 namespace {
 
+/// first: the head of `all` that is the first of `heads`.
 template <class M>
-auto rows_of(M& all, std::int64_t pair, std::int64_t heads, std::int64_t length, std::int64_t d) {
-  return all.block(pair / heads * length, pair % heads * d, length, d);
+auto rows_of(M& all, std::int64_t pair, std::int64_t first, std::int64_t heads, std::int64_t length,
+             std::int64_t d) {
+  return all.block(pair / heads * length, (first + pair % heads) * d, length, d);
 }
 
 /// Queries and keys of each code that queries have.
@@ -86,6 +88,7 @@ LshAttention::LshAttention(const ModelConfig& config)
 
 LshAttention::LshAttention(const ModelConfig& config, const LshKnobs& knobs)
     : heads_(config.n_heads),
+      all_heads_(config.n_heads),
       d_head_(config.d_head()),
       chunk_(knobs.lsh_chunk),
       rounds_(knobs.lsh_rounds),
@@ -97,6 +100,13 @@ LshAttention::LshAttention(const ModelConfig& config, const LshKnobs& knobs)
       seed_(config.seed) {
   SCALING_CHECK(chunk_ > 0 && rounds_ > 0 && before_ >= 0 && after_ >= 0);
   SCALING_CHECK(buckets_ >= 0 && buckets_ % 2 == 0);
+}
+
+void LshAttention::take_heads(Range heads) {
+  SCALING_CHECK(heads_ == all_heads_ && heads.begin >= 0 && heads.size() > 0);
+  SCALING_CHECK(heads.end <= all_heads_);
+  first_ = heads.begin;
+  heads_ = heads.size();
 }
 
 LshHashing LshAttention::hashing_of(std::int64_t length) const {
@@ -116,7 +126,7 @@ LshCall LshAttention::call_of(const Pass& pass, const AttentionMask& mask, Kept&
                               std::int64_t pair, std::int64_t length) const {
   return {.pass = pass,
           .stream = kept.stream,
-          .index = pair,
+          .index = pair / heads_ * all_heads_ + first_ + pair % heads_,
           .causal = mask.causal,
           .seen = mask.keys ? mask.keys + pair / heads_ * length : nullptr,
           .cut = cut_of(length),
@@ -131,7 +141,7 @@ void LshAttention::hash(const LshCall& call, std::uint64_t rotation_stream, LshH
   if (call.pass.training) {
     draw_normals(call.pass.seed, rotation_stream, call.index, n, head.rotation(call));
   } else {
-    draw_normals(seed_, kFixedRotations, call.index % heads_, n, head.rotation(call));
+    draw_normals(seed_, kFixedRotations, call.index % all_heads_, n, head.rotation(call));
   }
   head.hash(call);
 }
@@ -141,7 +151,7 @@ void LshAttention::forward(Pass& pass, const Mat& q, const Mat& k, const Mat& v,
   const std::int64_t length = pass.length(q), pairs = pass.examples * heads_;
   SCALING_CHECK(q.rows() == pass.examples * length && k.rows() == q.rows() && v.rows() == q.rows());
   SCALING_CHECK(length <= std::numeric_limits<std::int32_t>::max());
-  SCALING_CHECK(q.cols() == heads_ * d_head_ && k.cols() == q.cols() && v.cols() == q.cols());
+  SCALING_CHECK(q.cols() == all_heads_ * d_head_ && k.cols() == q.cols() && v.cols() == q.cols());
   auto& own = static_cast<Kept&>(kept);
   own.take_stream(pass);
   if (!pass.recomputes) pass.new_stream();  // that of the rotations
@@ -152,18 +162,21 @@ void LshAttention::forward(Pass& pass, const Mat& q, const Mat& k, const Mat& v,
     own.chosen.resize(decisions);
   }
   own.normalizers.resize(std::size_t(pairs * length));
-  own.o.resize(q.rows(), q.cols());
+  own.o.resize(q.rows(), heads_ * d_head_);
   if (own.scratch.size() < std::size_t(pairs)) own.scratch.resize(std::size_t(pairs));
   o.resize(q.rows(), q.cols());
   parallel_for(pairs, [&](std::int64_t begin, std::int64_t end) {
     LshHead& head = own.scratch[std::size_t(begin)];
     for (std::int64_t pair = begin; pair < end; ++pair) {
-      const auto of = [&](auto& all) { return rows_of(all, pair, heads_, length, d_head_); };
+      const auto of = [&](auto& all) {
+        return rows_of(all, pair, first_, heads_, length, d_head_);
+      };
+      const auto of_own = [&](auto& all) { return rows_of(all, pair, 0, heads_, length, d_head_); };
       const LshCall call = call_of(pass, mask, own, pair, length);
       head.load(of(q), of(k), of(v));
       if (!pass.recalls_decisions()) hash(call, own.rotation_stream(), head);
       head.forward(call, own.normalizers.data() + pair * length);
-      of(o) = of(own.o) = head.o();
+      of(o) = of_own(own.o) = head.o();
     }
   });
 }
@@ -181,9 +194,12 @@ void LshAttention::backward(Pass& pass, const Mat& q, const Mat& k, const Mat& v
   parallel_for(pairs, [&](std::int64_t begin, std::int64_t end) {
     LshHead& head = own.scratch[std::size_t(begin)];
     for (std::int64_t pair = begin; pair < end; ++pair) {
-      const auto of = [&](auto& all) { return rows_of(all, pair, heads_, length, d_head_); };
+      const auto of = [&](auto& all) {
+        return rows_of(all, pair, first_, heads_, length, d_head_);
+      };
+      const auto of_own = [&](auto& all) { return rows_of(all, pair, 0, heads_, length, d_head_); };
       head.load(of(q), of(k), of(v));
-      head.backward(call_of(pass, mask, own, pair, length), of(own.o), of(do_),
+      head.backward(call_of(pass, mask, own, pair, length), of_own(own.o), of(do_),
                     own.normalizers.data() + pair * length);
       of(dq) = of(dk) = head.dprojection();
       of(dv) = head.dv();

@@ -59,12 +59,14 @@ class LshAttention : public SelfAttention {
  public:
   using Options = LshKnobs;
   /// A step chooses among all that went before, forward among neighbours in a sorted list.
-  static constexpr Traits kTraits{.step = StepIs::approximate};
+  static constexpr Traits kTraits{.step = StepIs::approximate, .shares_heads = true};
   static void validate(const ModelConfig& config);
   explicit LshAttention(const ModelConfig& config);
 
   /// The buckets of one round: lsh_buckets, or if that is 0 two a chunk.
   LshHashing hashing_of(std::int64_t length) const;
+  void take_heads(Range heads) override;
+  int drawn_streams() const override { return 2; }
 
   /// What make_activations makes. chosen: buckets, (examples * heads, rounds, length); padding is
   /// in one of its own behind all others.
@@ -140,7 +142,8 @@ class LshAttention : public SelfAttention {
   void step_head(const StepContext& ctx, Cache& cache, std::int64_t unit, const float* q,
                  const float* k, const float* v, float* o) const;
 
-  std::int64_t heads_, d_head_, chunk_, rounds_, buckets_, before_, after_;
+  std::int64_t first_ = 0, heads_, all_heads_;  // of the layer's heads, the first of its own
+  std::int64_t d_head_, chunk_, rounds_, buckets_, before_, after_;
   LshGraph graph_;
   LshCount count_;
   std::uint64_t seed_;

@@ -48,7 +48,7 @@ std::unique_ptr<AttentionCache> LshAttention::make_cache(int tokens, std::int64_
   const std::int64_t columns = rounds_ * cache->hashing.columns(), units = tokens * heads_;
   cache->rotations.resize(std::size_t(heads_ * d_head_ * columns));
   for (std::int64_t head = 0; head < heads_; ++head) {
-    draw_normals(seed_, kFixedRotations, head, d_head_ * columns,
+    draw_normals(seed_, kFixedRotations, first_ + head, d_head_ * columns,
                  cache->rotations.data() + head * d_head_ * columns);
   }
   cache->buckets.resize(std::size_t(units * capacity * rounds_));
@@ -136,7 +136,7 @@ void LshAttention::step(const StepContext& ctx, AttentionCache& of_branch, const
   SCALING_CHECK(ctx.position < cache.capacity);
   const Range share = ctx.share(ctx.tokens * heads_);
   for (std::int64_t unit = share.begin; unit < share.end; ++unit) {
-    const std::int64_t at = unit * d_head_;
+    const std::int64_t at = (unit / heads_ * all_heads_ + first_ + unit % heads_) * d_head_;
     step_head(ctx, cache, unit, q + at, k + at, v + at, o + at);
   }
   ctx.sync();

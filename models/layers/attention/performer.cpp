@@ -42,12 +42,22 @@ void PerformerAttention::shrink(ModelConfig& config) {
 }
 
 PerformerAttention::PerformerAttention(const ModelConfig& config)
-    : heads_(config.n_heads), d_head_(config.d_head()), seed_(config.seed) {
+    : heads_(config.n_heads),
+      all_heads_(config.n_heads),
+      d_head_(config.d_head()),
+      seed_(config.seed) {
   const auto knobs = config.options<PerformerKnobs>();
   features_ = knobs.performer_features;
   kind_ = knobs.performer_directions;
   redraws_ = knobs.performer_redraw == FeatureRedraw::each_step;
   SCALING_CHECK(features_ > 0);
+}
+
+void PerformerAttention::take_heads(Range heads) {
+  SCALING_CHECK(heads_ == all_heads_ && heads.begin >= 0 && heads.size() > 0);
+  SCALING_CHECK(heads.end <= all_heads_);
+  first_ = heads.begin;
+  heads_ = heads.size();
 }
 
 std::unique_ptr<Activations> PerformerAttention::make_activations() const {
@@ -62,7 +72,7 @@ void PerformerAttention::draw(const Pass& pass, Kept& kept) const {
   const std::uint64_t stream = anew ? kept.stream : kFixedDirections;
   parallel_for(heads_, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t head = begin; head < end; ++head) {
-      draw_directions(kind_, seed, stream, head, features_, d_head_,
+      draw_directions(kind_, seed, stream, first_ + head, features_, d_head_,
                       kept.directions.row(head * features_).data());
     }
   });
@@ -82,7 +92,8 @@ void PerformerAttention::for_heads(const Pass& pass, const AttentionMask& mask, 
     PerformerHead& scratch = kept.scratch[std::size_t(begin)];
     for (std::int64_t pair = begin; pair < end; ++pair) {
       const std::int64_t example = pair / heads_, head = pair % heads_;
-      const Part part = {example * length, head * d_head_, length, d_head_};
+      const Part own = {example * length, head * d_head_, length, d_head_};
+      const Part part = {own.row, (first_ + head) * d_head_, length, d_head_};
       const PerformerCall call{.pass = pass,
                                .directions = kept.directions.row(head * features_).data(),
                                .features = features_,
@@ -93,7 +104,7 @@ void PerformerAttention::for_heads(const Pass& pass, const AttentionMask& mask, 
                                .largest = kept.largest.data() + pair * length,
                                .inverses = kept.inverses.data() + pair * length,
                                .shifts = kept.shifts[std::size_t(pair)]};
-      fn(call, part, scratch);
+      fn(call, part, own, scratch);
     }
   });
 }
@@ -102,7 +113,7 @@ void PerformerAttention::forward(Pass& pass, const Mat& q, const Mat& k, const M
                                  const AttentionMask& mask, Activations& kept, Mat& o) const {
   const std::int64_t length = pass.length(q), pairs = pass.examples * heads_;
   SCALING_CHECK(q.rows() == pass.examples * length && k.rows() == q.rows() && v.rows() == q.rows());
-  SCALING_CHECK(q.cols() == heads_ * d_head_ && k.cols() == q.cols() && v.cols() == q.cols());
+  SCALING_CHECK(q.cols() == all_heads_ * d_head_ && k.cols() == q.cols() && v.cols() == q.cols());
   auto& own = static_cast<Kept&>(kept);
   own.take_stream(pass);
   if (!pass.recomputes) pass.new_stream();  // directions have two
@@ -111,17 +122,18 @@ void PerformerAttention::forward(Pass& pass, const Mat& q, const Mat& k, const M
   own.inverses.resize(own.largest.size());
   if (own.shifts.size() < std::size_t(pairs)) own.shifts.resize(std::size_t(pairs));
   if (own.scratch.size() < std::size_t(pairs)) own.scratch.resize(std::size_t(pairs));
-  own.o.resize(q.rows(), q.cols());
+  own.o.resize(q.rows(), heads_ * d_head_);
   o.resize(q.rows(), q.cols());
-  for_heads(pass, mask, own, length,
-            [&](const PerformerCall& call, const Part& of, PerformerHead& head) {
-              const std::int64_t chunks =
-                  call.causal ? (length + PerformerCall::kChunk - 1) / PerformerCall::kChunk : 1;
-              call.shifts.ends.reserve(std::size_t(chunks));
-              call.shifts.maxima.reserve(std::size_t(chunks * features_));
-              head.forward(call, of(q), of(k), of(v), of(own.o));
-              of(o) = of(own.o);
-            });
+  for_heads(
+      pass, mask, own, length,
+      [&](const PerformerCall& call, const Part& of, const Part& of_own, PerformerHead& head) {
+        const std::int64_t chunks =
+            call.causal ? (length + PerformerCall::kChunk - 1) / PerformerCall::kChunk : 1;
+        call.shifts.ends.reserve(std::size_t(chunks));
+        call.shifts.maxima.reserve(std::size_t(chunks * features_));
+        head.forward(call, of(q), of(k), of(v), of_own(own.o));
+        of(o) = of_own(own.o);
+      });
 }
 
 void PerformerAttention::backward(Pass& pass, const Mat& q, const Mat& k, const Mat& v,
@@ -132,11 +144,12 @@ void PerformerAttention::backward(Pass& pass, const Mat& q, const Mat& k, const 
   SCALING_CHECK(std::int64_t(own.largest.size()) == q.rows() * heads_ && own.o.rows() == q.rows());
   SCALING_CHECK(do_.rows() == q.rows() && do_.cols() == q.cols());
   for (Mat* d : {&dq, &dk, &dv}) d->resize(q.rows(), q.cols());
-  for_heads(pass, mask, own, length,
-            [&](const PerformerCall& call, const Part& of, PerformerHead& head) {
-              head.backward(call, of(q), of(k), of(v), of(std::as_const(own.o)), of(do_), of(dq),
-                            of(dk), of(dv));
-            });
+  for_heads(
+      pass, mask, own, length,
+      [&](const PerformerCall& call, const Part& of, const Part& of_own, PerformerHead& head) {
+        head.backward(call, of(q), of(k), of(v), of_own(std::as_const(own.o)), of(do_), of(dq),
+                      of(dk), of(dv));
+      });
 }
 
 AttentionWork PerformerAttention::work(std::int64_t length, bool) const {

@@ -44,11 +44,13 @@ struct PerformerKnobs {
 class PerformerAttention : public SelfAttention {
  public:
   using Options = PerformerKnobs;
-  static constexpr Traits kTraits{.has_graph = false};
+  static constexpr Traits kTraits{.has_graph = false, .shares_heads = true};
   /// Throws UserError if there are no features.
   static void validate(const ModelConfig& config);
   static void shrink(ModelConfig& config);
   explicit PerformerAttention(const ModelConfig& config);
+  void take_heads(Range heads) override;
+  int drawn_streams() const override { return 2; }
 
   std::int64_t workspace_floats(int, int) const override { return 0; }
   std::unique_ptr<Activations> make_activations() const override;
@@ -73,7 +75,7 @@ class PerformerAttention : public SelfAttention {
   double activation_floats() const override;
   double thread_floats(std::int64_t length) const override;
 
-  /// w of all heads in evaluation, (heads * features, d_head).
+  /// w of its heads in evaluation, (heads * features, d_head).
   Mat fixed_directions() const;
 
  private:
@@ -86,12 +88,14 @@ class PerformerAttention : public SelfAttention {
   void draw(const Pass& pass, Kept& kept) const;
   void step_head(Cache& cache, std::int64_t unit, const float* q, const float* k, const float* v,
                  float* o) const;
-  /// fn(call, rows) for all heads of all examples, where rows(mat) are the head's.
+  /// fn(call, rows, own rows, scratch) for all of its heads of all examples, where rows(mat) are
+  /// the head's of a matrix of the layer, own rows(mat) of one of its heads alone.
   template <class Fn>
   void for_heads(const Pass& pass, const AttentionMask& mask, Kept& kept, std::int64_t length,
                  Fn&& fn) const;
 
-  std::int64_t heads_, d_head_, features_;
+  std::int64_t first_ = 0, heads_, all_heads_;  // of the layer's heads, the first of its own
+  std::int64_t d_head_, features_;
   FeatureDirections kind_;
   bool redraws_;
   std::uint64_t seed_;

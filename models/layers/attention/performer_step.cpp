@@ -120,7 +120,7 @@ void PerformerAttention::step(const StepContext& ctx, AttentionCache& of_branch,
       std::fill_n(cache.weights.data() + unit * features_, features_, 0.0f);
       std::fill_n(cache.maxima.data() + unit * features_, features_, kNoExponent);
     }
-    const std::int64_t at = unit * d_head_;
+    const std::int64_t at = (unit / heads_ * all_heads_ + first_ + unit % heads_) * d_head_;
     step_head(cache, unit, q + at, k + at, v + at, o + at);
   }
   ctx.sync();

@@ -67,12 +67,13 @@ void SplitAttention::forward(Pass& pass, const Mat& q, const Mat& k, const Mat& 
                              const AttentionMask& mask, Activations& kept, Mat& o) const {
   auto& own = static_cast<Kept&>(kept);
   if (pass.recalls_decisions()) hand_out_choices(own);
+  std::uint64_t earlier = 0;  // streams of the parts before, so that the first one's tells all
   for (std::size_t i = 0; i < parts_.size(); ++i) {
-    // Each draws from one stream, so that the first one's says which were theirs.
-    own.parts[i]->stream = own.stream + i;
+    own.parts[i]->stream = own.stream + earlier;
     parts_[i]->forward(pass, q, k, v, mask, *own.parts[i], o);
     if (i == 0) own.stream = own.parts[i]->stream;
-    SCALING_CHECK(own.parts[i]->stream == own.stream + i);
+    SCALING_CHECK(own.parts[i]->stream == own.stream + earlier);
+    earlier += std::uint64_t(parts_[i]->drawn_streams());
   }
   if (!pass.recalls_decisions()) gather_choices(own);
 }
