@@ -7,9 +7,10 @@
   records    every time, floor and efficiency of a decode is the median of its decodes, with their quartiles, and a peer's
              of its batches
   summary    every time of summary.json is the median, over sittings, of their medians in its state, of sittings that were in
-             it too shortly of their decodes together, within its interval; so is every speed-up over our own dense row, of the ratios of rounds that both rows were in,
-             and its interval at least about as wide as resampling these rounds plainly makes it, where there are enough (how
-             many were not looked at so is said); and summary.json is what plots/summarise.py makes of these records today
+             it too shortly of their decodes together, within its interval; so is every speed-up over our own dense row, of
+             the ratios of rounds that both rows were in. Both intervals hold about all that resampling these rounds plainly
+             comes to, where they are many, or every round, where they are few; how many were looked at so is said. And
+             summary.json is what plots/summarise.py makes of these records today
 
 Prints each finding and ends with 1 if there is any.
 """
@@ -21,6 +22,7 @@ import pathlib
 import random
 import statistics
 import sys
+from typing import NamedTuple
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "plots"))
 import evidence
@@ -157,20 +159,26 @@ def by_length(each):
     return long + [(rest, len(short))] * (bool(rest) and (len(rest) >= states.FEWEST or not long))
 
 
-def medians(records, experiment, row, threads, column, in_state):
-    """[(median, sittings)] of kept decodes in a state, as by_length takes sittings; in_state(decode) says yes or no."""
+def rounds_of(records, experiment, row, threads, column, in_state):
+    """[([(group, at, value)], sittings)] of kept decodes in a state, as by_length takes sittings; in_state(decode) says yes
+    or no."""
     each = [
         values
         for closing in states.closings(records, experiment, row, threads)
         if (
             values := [
-                d.values[column]
+                (d.group, d.at, d.values[column])
                 for d in evidence.decodes_of(closing)
                 if d.values["kept"] and d.read and in_state(d)
             ]
         )
     ]
-    return [(statistics.median(values), sittings) for values, sittings in by_length(each)]
+    return by_length(each)
+
+
+def median_of(each):
+    """Over sittings, of [([(group, at, value)], sittings)]."""
+    return statistics.median(statistics.median(v for *_, v in rounds) for rounds, _ in each)
 
 
 def ends_of(entry):
@@ -179,31 +187,41 @@ def ends_of(entry):
     return -math.inf if low is None else low, math.inf if high is None else high
 
 
-def of_time(name, found, entry):
-    """[finding] on an id of summary.json, or none; found: [(median, sittings)]."""
-    if bool(found) != bool(entry):
-        return [f"{name}: in one of summary.json and the decodes alone"]
+def of_figure(name, each, entry):
+    """[finding] on an id of summary.json, or none; each: [([(group, at, value)], sittings)]; and whether its interval was
+    looked at by more than its middle."""
+    if bool(each) != bool(entry):
+        return [f"{name}: in one of summary.json and the decodes alone"], False
     if not entry:
-        return []
-    middle = statistics.median([value for value, _ in found])
+        return [], False
+    middle = median_of(each)
     low, high = ends_of(entry)
     holds = (
         not differ(middle, entry["value"])
         and low <= entry["value"] <= high
-        and entry["sittings"] == sum(sittings for _, sittings in found)
+        and entry["sittings"] == sum(sittings for _, sittings in each)
     )
-    return [] if holds else [f"{name}: {entry}, its decodes give {middle}"]
+    if not holds:
+        return [f"{name}: {entry}, its decodes give {middle}"], False
+    known = [ends for rounds, _ in each if (ends := plain_ends(rounds))]
+    if len(known) < len(each):
+        return [], False
+    ends = (min(one[0] for one in known), max(one[1] for one in known))
+    room = LOOSE * (ends[1] - ends[0]) + ROOM * middle
+    if low > ends[0] + room or high < ends[1] - room:
+        return [f"{name}: {entry}, resampling its rounds gives {ends}"], True
+    return [], True
 
 
 def times_of(records, threads, machine):
-    """{id without prefix: [(median, sittings)]} of every time that decodes stand behind."""
+    """{id without prefix: [(rounds, sittings)]} of every time that decodes stand behind."""
     found = {}
     for state in machine.centres:
         in_state = was_in(machine, state)
         for about in records.of(tables.decode.is_table):
             for row in records.rows(about.name):
                 for kind in states.KINDS:
-                    found[f"{about.id}.{row}.{kind}_ms{SUFFIX[state]}"] = medians(
+                    found[f"{about.id}.{row}.{kind}_ms{SUFFIX[state]}"] = rounds_of(
                         records, about.name, row, threads, f"{kind}_ms", in_state
                     )
         for shape in peers.SHAPES:
@@ -214,14 +232,12 @@ def times_of(records, threads, machine):
                 ):
                     at = (record["experiment"], record["row"], threads)
                     if any(map(evidence.has_reads, states.closings(records, *at))):
-                        times = medians(records, *at, "block_ms", in_state)
+                        times = rounds_of(records, *at, "block_ms", in_state)
                         each.setdefault(library, []).append(times)
                 for library, times in each.items():
                     name = f"peers.{shape}.{library}{peers.suffix_of(kind)}.block_ms{SUFFIX[state]}"
                     known = filter(None, times)
-                    found[name] = min(
-                        known, key=lambda each: statistics.median(v for v, _ in each), default=[]
-                    )
+                    found[name] = min(known, key=median_of, default=[])
     return found
 
 
@@ -255,16 +271,20 @@ def turns(records, experiment, above, below, threads, column, in_state):
     return [(sorted(ratios), sittings) for ratios, sittings in by_length(found)]
 
 
-def resampled(ratios):
-    """(low, high) of the median of [(group, at, ratio)]: stretches of ten seconds drawn anew, ten times as often as for the
-    figure itself and by other numbers; None of too few stretches to draw from."""
+def plain_ends(rounds):
+    """(low, high) of the median of [(group, at, value)]. Of many stretches of ten seconds these drawn anew, ten times as
+    often as for the figure itself and by other numbers; of two at most all of the range; None of a few, of which the
+    figure's is Student's or widened."""
     stretches, place = [], {}
-    for group, at, ratio in ratios:
+    for group, at, value in sorted(rounds):
         key = (group, int((at - place.setdefault(group, at)) // evidence.BLOCK_SECONDS))
         if not stretches or stretches[-1][0] != key:
             stretches.append((key, []))
-        stretches[-1][1].append(ratio)
+        stretches[-1][1].append(value)
     count = len(stretches)
+    if count < evidence.FEWEST_BLOCKS:
+        values = [value for *_, value in rounds]
+        return min(values), max(values)
     if count < 2 * evidence.FEWEST_RESAMPLED:
         return None
     draw = random.Random(count)
@@ -273,21 +293,6 @@ def resampled(ratios):
         for _ in range(DRAWS)
     )
     return middles[round(0.025 * DRAWS)], middles[round(0.975 * DRAWS) - 1]
-
-
-def of_speedup(name, each, entry):
-    """[finding] on a speed-up that no library divides, or none; each: a sitting's rounds."""
-    middle = statistics.median([statistics.median([r for *_, r in ratios]) for ratios in each])
-    low, high = ends_of(entry)
-    if differ(middle, entry["value"]) or not low <= middle <= high:
-        return [f"{name}: {entry}, its rounds give {middle}"]
-    known = [ends for ratios in each if (ends := resampled(ratios))]
-    if known and len(known) == len(each):
-        ends = (min(one[0] for one in known), max(one[1] for one in known))
-        room = LOOSE * (ends[1] - ends[0]) + ROOM * middle
-        if low > ends[0] + room or high < ends[1] - room:
-            return [f"{name}: {entry}, resampling its rounds gives {ends}"]
-    return []
 
 
 def speedups_of(records, threads, machine):
@@ -305,27 +310,41 @@ def speedups_of(records, threads, machine):
     return found
 
 
+class Looked(NamedTuple):
+    """How many figures of a summary were made again, and of how many the interval was looked at, too."""
+
+    times: int = 0
+    speedups: int = 0
+    intervals: int = 0
+
+
 def of_summary(records, summary):
-    """Findings on the figures of summary.json, made again here from the decodes alone; how many times and speed-ups they are."""
-    found, checked, ratios = [], 0, 0
+    """Findings on the figures of summary.json, made again here from the decodes alone, and a Looked."""
+    found, looked = [], Looked()
     for threads, prefix in ((records.all_threads(), ""), (1, "threads1.")):
         machine = states.of_machine(records, threads)
         if machine is None:
             continue
-        for name, times in times_of(records, threads, machine).items():
+        for name, each in times_of(records, threads, machine).items():
             entry = summary.get(prefix + name)
-            checked += bool(times and entry)
-            found += of_time(prefix + name, times, entry)
+            said, deeper = of_figure(prefix + name, each, entry)
+            found += said
+            looked = looked._replace(
+                times=looked.times + bool(each and entry), intervals=looked.intervals + deeper
+            )
         for name, each in speedups_of(records, threads, machine).items():
             entry = summary.get(prefix + name)
             # In a sitting without such rounds the figure is a ratio of medians.
             sittings = sum(number for _, number in each)
             if entry and not entry.get("whose") and entry["sittings"] == sittings:
-                ratios += 1
-                found += of_speedup(prefix + name, [rounds for rounds, _ in each], entry)
+                said, deeper = of_figure(prefix + name, each, entry)
+                found += said
+                looked = looked._replace(
+                    speedups=looked.speedups + 1, intervals=looked.intervals + deeper
+                )
     if json.loads(json.dumps(summarise.summary(records))) != summary:
         found.append("summary.json is not what plots/summarise.py makes of these records")
-    return found, checked, ratios
+    return found, looked
 
 
 def main():
@@ -340,7 +359,7 @@ def main():
         sys.exit(f"{path} does not exist; ./run_all.sh --publish makes it")
     records = rec.Records(arguments.folder)
     summary = json.loads(path.read_text(encoding="utf-8"))
-    on_summary, checked, ratios = of_summary(records, summary)
+    on_summary, looked = of_summary(records, summary)
     found = (
         of_sittings(arguments.folder, arguments.least)
         + of_headline(summary, arguments.least)
@@ -352,8 +371,9 @@ def main():
         print(finding)
     known = sum(name.removesuffix(headline.SLOW).endswith("_speedup") for name in summary)
     print(
-        f"{len(records.sittings)} sittings, {len(records.places())} rows, {checked} times and {ratios} of {known} speed-ups "
-        "of the summary: " + (f"{len(found)} findings" if found else "nothing found")
+        f"{len(records.sittings)} sittings, {len(records.places())} rows, {looked.times} times and {looked.speedups} of "
+        f"{known} speed-ups of the summary, {looked.intervals} of their intervals: "
+        + (f"{len(found)} findings" if found else "nothing found")
     )
     sys.exit(bool(found))
 

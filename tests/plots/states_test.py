@@ -361,25 +361,37 @@ class Sittings(WithFolder):
         code, said = self.check()
         self.assertEqual(code, 0, said)
         self.assertIn(
-            "3 sittings, 2 rows, 8 times and 4 of 8 speed-ups of the summary: nothing found", said
+            "8 times and 4 of 8 speed-ups of the summary, 12 of their intervals: nothing found",
+            said,
         )
 
-    def test_the_checker_resamples_speed_ups_by_itself(self):
+    def test_the_checker_resamples_by_itself(self):
         draw = random.Random(3)
-        ratios = [("turns", 2.0 * n, 5 * (1 + 0.2 * draw.gauss(0, 1))) for n in range(200)]
-        blocks = evidence.blocks_of([(at, ratio) for _, at, ratio in ratios])
-        value, low, high, *_ = evidence.interval(blocks)
-        entry = {"value": value, "low": low, "high": high}
-        self.assertEqual(check_published.of_speedup("x", [ratios], entry), [])
-        half = (high - low) / 2
-        for wrong in (
-            {"low": value - 0.2 * half, "high": value + 0.2 * half},
-            {"value": value * 1.001},
-            {"low": value * 1.0001, "high": value * 2},
-        ):
-            self.assertTrue(check_published.of_speedup("x", [ratios], entry | wrong), wrong)
-        none = {"value": value, "low": None, "high": None}
-        self.assertEqual(check_published.of_speedup("x", [ratios], none), [])
+        # Of few stretches of ten seconds the interval is the whole range.
+        for count in (200, 7):
+            rounds = [("turns", 2.0 * n, 5 * (1 + 0.2 * draw.gauss(0, 1))) for n in range(count)]
+            blocks = evidence.blocks_of([(at, value) for _, at, value in rounds])
+            value, low, high, *_ = evidence.interval(blocks)
+            entry = {"value": value, "low": low, "high": high, "sittings": 1}
+
+            def checked(entry, rounds=rounds):
+                return check_published.of_figure("x", [(rounds, 1)], entry)
+
+            self.assertEqual(checked(entry), ([], True))
+            half = (high - low) / 2
+            for wrong in (
+                {"low": value - 0.2 * half, "high": value + 0.2 * half},
+                {"value": value * 1.001},
+                {"low": value * 1.0001, "high": value * 2},
+                {"sittings": 2},
+            ):
+                self.assertTrue(checked(entry | wrong)[0], wrong)
+            none = {"value": value, "low": None, "high": None, "sittings": 1}
+            self.assertEqual(checked(none)[0], [])
+            self.assertTrue(checked(None)[0])
+        some = [("turns", 2.0 * n, 5.0) for n in range(20)]  # four stretches: not looked at
+        entry = {"value": 5.0, "low": 5.0, "high": 5.0, "sittings": 1}
+        self.assertEqual(check_published.of_figure("x", [(some, 1)], entry), ([], False))
 
     def test_sweeps_alone_have_no_headline_to_stand_behind(self):
         for number in (1, 2, 3):
