@@ -46,7 +46,7 @@ WORDS = (
     "Each row is a model of one size decoded token by token by one thread, one sequence; *nats* are of the "
     "curve of the same name in `{experiment}` ({tokens} tokens, seeds in their interval), *above* those of the "
     "baseline seed by seed: rows are compared by these; beside, where Figure 1 has the row, the same after more "
-    "tokens, which may order rows otherwise. *On the frontier*: "
+    "tokens, which may order rows otherwise.{bf16} *On the frontier*: "
     "no other row is both faster and better, in the means and at {tokens} tokens. The ladder, dense over row: what the layer promises "
     "in FLOPs, in weights read and in the sum of its phases' limits, and what a token gains: *measured* is the median of "
     "ratios within rounds where the rows took turns, and so not the quotient of the two times shown. {same}"
@@ -61,6 +61,11 @@ TWINS = (
 )
 
 
+OF_BF16 = " What bf16 changed in the nats of the trained models' decode paths is added to theirs."
+BF16 = ".bf16"  # ends the name of a row that decodes a trained row's weights in bf16
+DOT = "_dot"  # before that: activations too
+
+
 class Point(NamedTuple):
     row: str
     nats: Value
@@ -72,10 +77,19 @@ def rows_of(records, experiment):
     return [row for row in records.rows(experiment) if not row.endswith(OWN)]
 
 
+def trained(row):
+    """The row of the curves that a timed one decodes."""
+    return row.removesuffix(BF16).removesuffix(DOT) if row.endswith(BF16) else row
+
+
 def curves_of(records, rows):
     """The Experiment of training that has the most of the rows, of several that of the most tokens; or None."""
     found = [
-        (sum(e.result(row, "log_perplexity") is not None for row in rows), e.tokens(e.baseline), e)
+        (
+            sum(e.result(trained(row), "log_perplexity") is not None for row in rows),
+            e.tokens(e.baseline),
+            e,
+        )
         for e in training_curves.experiments(records).values()
         if quality.BUDGET.fullmatch(e.name) or e.name.startswith("frontier")
     ]
@@ -84,8 +98,17 @@ def curves_of(records, rows):
 
 
 def nats_of(curves, row):
-    """Value of a row, its tokens and seeds in it; None if it was not trained."""
-    return quality.row_figures(curves, row).get("log_perplexity") if curves else None
+    """Value of a row, its tokens and seeds in it; None if it was not trained.
+
+    Of one in bf16 with what that changed in the trained models' decode paths, where they were decoded so.
+    """
+    nats = quality.row_figures(curves, trained(row)).get("log_perplexity") if curves else None
+    if nats is None or not row.endswith(BF16):
+        return nats
+    kind = "bf16_dot" if row.endswith(DOT + BF16) else "bf16"
+    shift = decode_paths.difference(curves, trained(row), f"decode_log_perplexity.{kind}")
+    by = shift.value if shift else 0.0
+    return nats._replace(value=nats.value + by, low=nats.low + by, high=nats.high + by)
 
 
 def larger_budgets(records, experiment, curves):
@@ -96,7 +119,7 @@ def larger_budgets(records, experiment, curves):
         for budget in quality.by_budget(records)
         if budget.tokens(budget.baseline) > tokens
         and (budget.data, budget.baseline) == (curves.data, curves.baseline)
-        and sum(budget.gap(row) is not None for row in rows_of(records, experiment)) > 1
+        and sum(budget.gap(trained(row)) is not None for row in rows_of(records, experiment)) > 1
     ]
 
 
@@ -124,11 +147,11 @@ def hull(found):
 def differing(records, experiment, curves, row):
     """Knobs in which the timed row is not the model that was trained, of those that its components read."""
     record = records.get(experiment, row, 1, "token_ms")
-    trained = knobs.settings(next(iter(curves.by_seed(row, "log_perplexity").values())))
+    learnt = knobs.settings(next(iter(curves.by_seed(trained(row), "log_perplexity").values())))
     return [
         knob
         for knob in SAME
-        if knob in trained and setting(record, knob) not in (None, trained[knob])
+        if knob in learnt and setting(record, knob) not in (None, learnt[knob])
     ]
 
 
@@ -137,7 +160,7 @@ def is_own_width(records, experiment, curves):
     rows = [row for row in rows_of(records, experiment) if nats_of(curves, row)]
     return bool(rows) and all(
         setting(records.get(experiment, row, 1, "token_ms"), "d_model")
-        == curves.setting(row, "d_model")
+        == curves.setting(trained(row), "d_model")
         for row in rows
         if records.get(experiment, row, 1, "token_ms")
     )
@@ -187,7 +210,7 @@ def of_all(curves, both):
         return {}
     number, inputs = len(both), [point.nats for point in both]
     found = {"rows": combine(number, "1", number, number, inputs)}
-    each = [decode_paths.farthest(curves, point.row, DECODED) for point in both]
+    each = [decode_paths.farthest(curves, trained(point.row), DECODED) for point in both]
     if None not in each:
         most = max(each)
         found["decode_difference"] = combine(most, "nats/token", most, most, inputs)
@@ -221,8 +244,8 @@ def table(report, experiment, curves):
             line(
                 f"`{row}`",
                 nats_cell(nats, ""),
-                nats_cell(quality.row_figures(curves, row).get("gap") if nats else None),
-                *(nats_cell(quality.row_figures(e, row).get("gap")) for e in larger),
+                nats_cell(quality.row_figures(curves, trained(row)).get("gap") if nats else None),
+                *(nats_cell(quality.row_figures(e, trained(row)).get("gap")) for e in larger),
                 cell(report, time),
                 f"{floor.value / time.value:.0%}" if floor and time else "–",
                 ("yes" if row in best else "no") + status_mark(report, time)
@@ -284,7 +307,12 @@ def write(report, own):
         report.add(
             f"## {about.title}",
             "",
-            WORDS.format(experiment=curves.name, tokens=tokens, same=same),
+            WORDS.format(
+                experiment=curves.name,
+                tokens=tokens,
+                same=same,
+                bf16=OF_BF16 if any(row.endswith(BF16) for row in rows) else "",
+            ),
         )
         for view, _ in states.views(report.records, 1):
             title = [f"**One thread{states.words_of(view)}**", ""] if states.words_of(view) else []
@@ -301,7 +329,7 @@ KINDS = ("feed_forward", "projection", "loss", "recurrence")
 def kind_of(curves, row):
     """In what a row differs from a dense model, for colours."""
     for part in KINDS:
-        name = curves.setting(row, part)
+        name = curves.setting(trained(row), part)
         if name not in (None, "dense", "none"):
             return "experts" if name.startswith("moe") else f"{name} {part}".replace("_", " ")
     return "dense"
@@ -347,7 +375,9 @@ def draw(records, experiment):
     looks = looks_of(curves, [point.row for point in found])
     scatter(axes, found, looks)
     for point in found:
-        of_seeds = [r["value"] for r in curves.by_seed(point.row, "log_perplexity").values()]
+        of_seeds = [
+            r["value"] for r in curves.by_seed(trained(point.row), "log_perplexity").values()
+        ]
         axes.plot(
             [point.time.value] * len(of_seeds),
             of_seeds,

@@ -128,6 +128,33 @@ class FrontierTest(made_up.WithCurves):
         self.assertEqual([name for name in found if name.endswith(".nats")], [])
         self.assertIn("times of this one's", self.report(trained() + decoded(1024)))
 
+    def test_rows_in_bf16_have_the_nats_of_their_own_decode_path(self):
+        paths = (("reference_log_perplexity", 0.0), ("log_perplexity.bf16", 4e-4))
+        paths += (("log_perplexity.bf16_dot", 7e-4),)
+        shifts = [
+            made_up.record("ff_n16", f"decode_{path}", 4 + by, seed, "fig1_1m5", config=TRAINED)
+            for path, by in paths
+            for seed in (1, 2)
+        ]
+        timed = [
+            dict(r, row=r["row"] + ending)
+            for ending in (".bf16", "_dot.bf16")
+            for r in decoded(name="frontier_128_bf16")
+        ]
+        found = summarise.figures(self.load(trained() + timed + shifts))
+        plain = summarise.figures(self.load(trained() + decoded()))["frontier.ff_n16.nats"]
+        for ending, by in ((".bf16", 4e-4), ("_dot.bf16", 7e-4)):
+            nats = found[f"frontier.ff_n16{ending}.nats"]
+            self.assertAlmostEqual(nats.value, plain.value + by)
+            self.assertAlmostEqual(nats.high - nats.low, plain.high - plain.low)
+            self.assertEqual(
+                found[f"frontier.small{ending}.nats"].value,
+                summarise.figures(self.load(trained() + decoded()))["frontier.small.nats"].value,
+            )
+        text = self.report(trained() + timed + shifts)
+        self.assertIn("| `ff_n16_dot.bf16` | 4.1157", text)
+        frontier.draw(self.load(trained() + timed), "frontier_128_bf16")
+
     def test_on_the_frontier_is_what_nothing_beats_in_both(self):
         records = self.load(trained() + decoded())
         curves = frontier.curves_of(records, ROWS)
