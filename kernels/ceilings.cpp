@@ -270,23 +270,32 @@ double measure_load(void* memory, Lines lines) {
   });
 }
 
-double measure_load_apart(const void* data, std::uint64_t bytes) {
-  constexpr std::uint64_t kStretch = 2 << 20, kPages = kStretch / kPageBytes;
-  const std::uint64_t stretches = std::min(kLoadLines / kPages, bytes / kStretch);
-  if (stretches == 0) return std::numeric_limits<double>::quiet_NaN();
-  const std::uint64_t step = stretches == 1 ? 0 : (bytes - kStretch) / (stretches - 1);
-  std::vector<const char*> lines;
-  for (const std::uint64_t i : shuffled(stretches * kPages)) {
+std::vector<std::uint64_t> lines_apart(std::uint64_t bytes) {
+  constexpr std::uint64_t kStretch = 2 << 20, kPages = kStretch / kPageBytes, kMost = 8;
+  const std::uint64_t stretches = std::min(kMost, bytes / kStretch);
+  const std::uint64_t step = stretches < 2 ? 0 : (bytes - kStretch) / (stretches - 1);
+  std::vector<std::uint64_t> lines;
+  for (std::uint64_t i = 0; i < stretches * kPages; ++i) {
     const std::uint64_t stretch = i / kPages * step / kPageBytes * kPageBytes;
     const std::uint64_t in_page = i / 64 % (kPageBytes / kLineBytes) * kLineBytes;
-    lines.push_back(static_cast<const char*>(data) + stretch + i % kPages * kPageBytes + in_page);
+    lines.push_back(stretch + i % kPages * kPageBytes + in_page);
+  }
+  return lines;
+}
+
+double measure_load_apart(const void* data, std::uint64_t bytes) {
+  const std::vector<std::uint64_t> lines = lines_apart(bytes);
+  if (lines.empty()) return std::numeric_limits<double>::quiet_NaN();
+  std::vector<const char*> addresses;
+  for (const std::uint64_t i : shuffled(lines.size())) {
+    addresses.push_back(static_cast<const char*>(data) + lines[i]);
   }
   // What was loaded is a part of the next address, though always none: so loads wait.
   const volatile std::uint64_t none = 0;
   const std::uint64_t mask = none;
   std::uint64_t last = 0;
   const double least = least_of_passes([&] {
-    for (const char* const line : lines) std::memcpy(&last, line + (last & mask), sizeof last);
+    for (const char* const at : addresses) std::memcpy(&last, at + (last & mask), sizeof last);
   });
   sink = float(last);
   return least / double(lines.size());

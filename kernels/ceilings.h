@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "kernels/kernels.h"
 #include "kernels/team.h"
@@ -41,9 +42,12 @@ inline constexpr std::uint64_t kPageBytes = 4096, kLoadLines = 8192;
 /// together from small ones below what the system sees, as by a hypervisor that has no others: then
 /// every row in another page waits for page tables.
 double measure_load(void* memory, Lines lines);
-/// The same of lines apart in memory that is in use and only read: one in each kPageBytes of
-/// sixteen stretches of 2 MiB, evenly spread over [data, data + bytes), of fewer where it holds
-/// fewer; not a number where it holds none.
+/// Offsets of lines in so many bytes, one in each kPageBytes of eight stretches of 2 MiB, evenly
+/// spread, of fewer where it holds fewer: a second-level cache of half a MiB holds them. They fill
+/// its sets alike.
+std::vector<std::uint64_t> lines_apart(std::uint64_t bytes);
+/// Seconds of a load of one of these lines, and of the step to its address, which waits for the one
+/// before: of memory that is in use and is only read. Not a number where there are none.
 double measure_load_apart(const void* data, std::uint64_t bytes);
 
 /// Seconds that the team takes to meet once at its barrier, mean of a thousand times.

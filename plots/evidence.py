@@ -42,7 +42,7 @@ class Decode(NamedTuple):
     read: float  # GB/s over the fixed GiB, right after it
     values: dict  # every column by its name
     before: float | None = None  # GB/s over the same, right before it; None: nothing was read then
-    # GB/s over as much as the row itself reads, and of that what memory gave at least; None: not known.
+    # GB/s of the ceiling beside it, and of that what memory gave at least; None: not known.
     own: tuple | None = None
 
 
@@ -62,8 +62,9 @@ class States(NamedTuple):
     def of(self, decode):
         """The state that memory was in throughout a decode; empty if the reads before and after it do not both say so.
 
-        Empty too if the row's own reads deny it, which caches do not explain: a library's threads that run on after its
-        decode take memory from the fixed reads beside it, and make a fast state look slow.
+        Empty too if the ceiling beside it denies it, which is read over as much as the row reads, and caches do not
+        explain that: the state changed and changed back, or something disturbed the fixed reads, as a library's threads do
+        that run on after its decode.
         """
         name = self.name(decode.read)
         if self.border is None:
@@ -87,7 +88,6 @@ class Ratio(NamedTuple):
     high: float
     rounds: int
     blocks: int
-    sittings: int = 1
 
 
 def decodes_of(record):

@@ -13,6 +13,7 @@ import legacy
 STATUSES = ("ok", "scaled_down", "extrapolated", "untrusted", "skipped", "failed")  # best to worst
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NOTCH = 1.57
+CEILING_BYTES = 2**30  # over which ceilings are read at most (decode_candidate.h)
 WHISKER = 1.5
 
 
@@ -263,9 +264,11 @@ def _machine(folder):
 
 
 def _note_uncached(records, cache):
-    """In each record that holds decodes: `uncached`, what share of its reads no last-level cache of so many bytes can have given.
+    """In each record that holds decodes: `uncached`, what share of the reads of its ceilings no last-level cache of so many
+    bytes can have given.
 
-    records: of one sitting. Where that is not known there is none.
+    Ceilings are read over as much as a token reads, a GiB at most, or over the memory that empties caches for a cold row,
+    four times what they hold. records: of one sitting. Where that is not known there is none.
     """
     bytes_of = {
         (r["experiment"], r["row"], r["threads"]): r["value"]
@@ -274,8 +277,11 @@ def _note_uncached(records, cache):
     }
     for record in records:
         read = bytes_of.get((record["experiment"], record["row"], record["threads"]))
-        if cache and read and record.get("samples"):
-            record["uncached"] = max(0.0, 1 - cache / read)
+        if not cache or not read or not record.get("samples"):
+            continue
+        is_cold = (record.get("config") or {}).get("cold")
+        over = 4 * cache if is_cold else min(read, CEILING_BYTES)
+        record["uncached"] = max(0.0, 1 - cache / over)
 
 
 def is_quick(record):

@@ -2,9 +2,9 @@
 
 The closing record of a decode holds its decodes, that of a peer its batches, which are alike. From them every time, floor and efficiency is made
 again, of those decodes alone that were kept and beside which the reads of the fixed GiB say that memory was in
-that state. A number is the median of its sittings' medians; its interval goes from the lowest lower
-end to the highest upper end, so that every sitting counts. Those that were in the state too shortly for an interval
-of their own count together, as one.
+that state. A number is the median of its sittings' medians, of however few decodes; its interval goes from the lowest
+lower end to the highest upper end of theirs. Sittings that were in the state too shortly for an interval of their own
+have one together.
 """
 
 import functools
@@ -156,7 +156,7 @@ class InState:
         """
         if threads != self.threads_here or metric not in COLUMNS:
             return None
-        rounds, apart = [], []
+        each, apart = [], []
         below_by = {r["sitting"]: r for r in closings(self._records, experiment, below, threads)}
         for theirs in closings(self._records, experiment, above, threads):
             ours = below_by.get(theirs["sitting"])
@@ -164,17 +164,15 @@ class InState:
                 continue
             found = evidence.ratios_of(_kept(theirs), _kept(ours), metric, self._state())
             if found:
-                rounds.append(found)
+                each.append(found)
             elif ratio := evidence.apart(
                 *(evidence.of_rounds(self._rounds(one, metric)) for one in (theirs, ours))
             ):
                 apart.append(ratio)
-        ratios = together(rounds) + apart
         records = [self.get(experiment, row, threads, metric) for row in (above, below)]
-        if not ratios or not all(records):
+        if not (each or apart) or not all(records):
             return None
-        ratios = [one for one in ratios if one.rounds >= FEWEST] or ratios
-        pooled = _pool(ratios)
+        pooled = pool(each, apart)
         status = rec.worst(
             ["untrusted"] * pooled["doubtful"]
             + [r["status"] for r in records if r["status"] != "untrusted" or r.get("beats_floor")]
@@ -182,7 +180,7 @@ class InState:
         value = combine(
             pooled["value"], "x", pooled["low"], pooled["high"], [of_record(r) for r in records]
         )
-        return value._replace(status=status, sittings=sum(one.sittings for one in ratios))
+        return value._replace(status=status, sittings=len(each) + len(apart))
 
     def _state(self):
         return self.states, self.state
@@ -236,7 +234,7 @@ class InState:
             here.pop(metric, None)
             each = [rounds for closing in held if (rounds := self._rounds(closing, metric))]
             if metric in found and each:
-                here[metric] = self._record(found[metric], metric, together(each), ceilings)
+                here[metric] = self._record(found[metric], metric, each, ceilings)
         for limit in ("read_gbps", "fma_gflops"):
             if limit in here and limit in ceilings:
                 here[limit] = dict(found[limit], value=ceilings[limit])
@@ -280,17 +278,17 @@ class InState:
         return {name: statistics.median(rates) for name, rates in found.items() if rates}
 
     def _record(self, record, metric, each, ceilings):
-        pooled = _pool(each)
+        pooled = pool(each)
         return dict(
             record,
             value=pooled["value"],
             interval=(pooled["low"], pooled["high"]),
-            repeats=sum(one.rounds for one in each),
+            repeats=sum(map(len, each)),
             status="untrusted" if pooled["doubtful"] else _status(record, metric),
             beats_floor=False,  # what is measured or counted wrongly, however sure it looks
             state=self.state,
-            sittings=sum(one.sittings for one in each),
-            blocks=min(one.blocks for one in each),
+            sittings=len(each),
+            blocks=pooled["blocks"],
             ceilings=(record.get("ceilings") or {}) | ceilings,
         )
 
@@ -301,33 +299,32 @@ def _kept(closing):
 
 def together(each):
     """[Ratio] of [[(group, at, value)]], a sitting's rounds each: of a sitting alone that has enough for an interval, of
-    all the others together; these not at all if they are too few even so and another is long enough."""
+    all the others together."""
     long = [rounds for rounds in each if len(rounds) >= FEWEST]
-    short = [rounds for rounds in each if len(rounds) < FEWEST]
-    found = [evidence.of_rounds(rounds) for rounds in long]
-    rest = evidence.of_rounds(sum(short, []))
-    if rest and (rest.rounds >= FEWEST or not found):
-        found.append(rest._replace(sittings=len(short)))
-    return found
+    rest = evidence.of_rounds([one for rounds in each if len(rounds) < FEWEST for one in rounds])
+    return [evidence.of_rounds(rounds) for rounds in long] + ([rest] if rest else [])
 
 
-def _pool(each):
-    """Median of sittings, range of their intervals; doubtful if one is too wide or they disagree.
+def pool(each, apart=()):
+    """Median of sittings, range of their intervals, and whether to doubt it: one is too wide, or sittings disagree.
 
-    Fewer rounds in all than an interval takes have none: its ends are infinite.
+    each: [[(group, at, value)]], a sitting's rounds; apart: a Ratio of each sitting that has none. Fewer rounds in all than
+    an interval takes have none: its ends are infinite.
     """
-    values = [one.value for one in each]
-    middle = statistics.median(values)
-    are_few = sum(one.rounds for one in each) < FEWEST
+    middles = [statistics.median(value for *_, value in rounds) for rounds in each]
+    middles += [one.value for one in apart]
+    middle, intervals = statistics.median(middles), [*together(each), *apart]
+    are_few = sum(one.rounds for one in intervals) < FEWEST
     return {
         "value": middle,
-        "low": -math.inf if are_few else min(one.low for one in each),
-        "high": math.inf if are_few else max(one.high for one in each),
-        "doubtful": max(values) - min(values) > 2 * CERTAIN * middle
+        "low": -math.inf if are_few else min(middle, *(one.low for one in intervals)),
+        "high": math.inf if are_few else max(middle, *(one.high for one in intervals)),
+        "blocks": min(one.blocks for one in intervals),
+        "doubtful": are_few
+        or max(middles) - min(middles) > 2 * CERTAIN * middle
         or any(
-            one.rounds < FEWEST
-            or max(one.high - one.value, one.value - one.low) > CERTAIN * one.value
-            for one in each
+            max(one.high - one.value, one.value - one.low) > CERTAIN * one.value
+            for one in intervals
         ),
     }
 

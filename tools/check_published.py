@@ -6,11 +6,11 @@
   threads    in the middle decode of a row some task waited for a processor in no more than a tenth of the time
   records    every time, floor and efficiency of a decode is the median of its decodes, with their quartiles, and a peer's
              of its batches
-  summary    every time of summary.json is the median, over sittings, of their medians in its state, of sittings that were in
-             it too shortly of their decodes together, within its interval; so is every speed-up over our own dense row, of
-             the ratios of rounds that both rows were in. Both intervals hold about all that resampling these rounds plainly
-             comes to, where they are many, or every round, where they are few; how many were looked at so is said. And
-             summary.json is what plots/summarise.py makes of these records today
+  summary    every time of summary.json is the median, over sittings, of their medians in its state, within its interval; so
+             is every speed-up over our own dense row, of the ratios of rounds that both rows were in. Both intervals hold
+             about all that resampling a sitting's rounds plainly comes to, where they are many, or every round, where they
+             are few; how many were looked at so is said. And summary.json is what plots/summarise.py makes of these
+             records today
 
 Prints each finding and ends with 1 if there is any.
 """
@@ -150,19 +150,9 @@ def was_in(machine, state):
     return lambda decode: machine.of(decode) == state
 
 
-def by_length(each):
-    """[(values, sittings)] of sittings' values: each long enough by itself, the others together as one if that is long
-    enough too or no other is."""
-    long = [(values, 1) for values in each if len(values) >= states.FEWEST]
-    short = [values for values in each if len(values) < states.FEWEST]
-    rest = [value for values in short for value in values]
-    return long + [(rest, len(short))] * (bool(rest) and (len(rest) >= states.FEWEST or not long))
-
-
 def rounds_of(records, experiment, row, threads, column, in_state):
-    """[([(group, at, value)], sittings)] of kept decodes in a state, as by_length takes sittings; in_state(decode) says yes
-    or no."""
-    each = [
+    """[[(group, at, value)]] of kept decodes in a state, of each sitting that has any; in_state(decode) says yes or no."""
+    return [
         values
         for closing in states.closings(records, experiment, row, threads)
         if (
@@ -173,12 +163,11 @@ def rounds_of(records, experiment, row, threads, column, in_state):
             ]
         )
     ]
-    return by_length(each)
 
 
 def median_of(each):
-    """Over sittings, of [([(group, at, value)], sittings)]."""
-    return statistics.median(statistics.median(v for *_, v in rounds) for rounds, _ in each)
+    """Over sittings, of [[(group, at, value)]]."""
+    return statistics.median(statistics.median(v for *_, v in rounds) for rounds in each)
 
 
 def ends_of(entry):
@@ -188,8 +177,8 @@ def ends_of(entry):
 
 
 def of_figure(name, each, entry):
-    """[finding] on an id of summary.json, or none; each: [([(group, at, value)], sittings)]; and whether its interval was
-    looked at by more than its middle."""
+    """[finding] on an id of summary.json, or none; each: [[(group, at, value)]], a sitting's rounds; and whether its interval
+    was looked at by more than its middle."""
     if bool(each) != bool(entry):
         return [f"{name}: in one of summary.json and the decodes alone"], False
     if not entry:
@@ -199,11 +188,15 @@ def of_figure(name, each, entry):
     holds = (
         not differ(middle, entry["value"])
         and low <= entry["value"] <= high
-        and entry["sittings"] == sum(sittings for _, sittings in each)
+        and entry["sittings"] == len(each)
     )
     if not holds:
         return [f"{name}: {entry}, its decodes give {middle}"], False
-    known = [ends for rounds, _ in each if (ends := plain_ends(rounds))]
+    # Sittings too short for an interval of their own have one together.
+    long = [rounds for rounds in each if len(rounds) >= states.FEWEST]
+    short = [one for rounds in each if len(rounds) < states.FEWEST for one in rounds]
+    each = [*long, *([short] if short else [])]
+    known = [ends for rounds in each if (ends := plain_ends(rounds))]
     if len(known) < len(each):
         return [], False
     ends = (min(one[0] for one in known), max(one[1] for one in known))
@@ -214,7 +207,7 @@ def of_figure(name, each, entry):
 
 
 def times_of(records, threads, machine):
-    """{id without prefix: [(rounds, sittings)]} of every time that decodes stand behind."""
+    """{id without prefix: rounds of each sitting} of every time that decodes stand behind."""
     found = {}
     for state in machine.centres:
         in_state = was_in(machine, state)
@@ -242,8 +235,8 @@ def times_of(records, threads, machine):
 
 
 def turns(records, experiment, above, below, threads, column, in_state):
-    """[([(group, at, above / below)], sittings)] of rounds that both rows were in, in a state and kept, as by_length takes
-    sittings; of rows with a line each."""
+    """[[(group, at, above / below)]] of each sitting's rounds that both rows were in, in a state and kept; of rows with a line
+    each."""
 
     def lines(closing):
         mine = {}
@@ -268,7 +261,7 @@ def turns(records, experiment, above, below, threads, column, in_state):
         ]
         if ratios:
             found.append(sorted(ratios))
-    return [(sorted(ratios), sittings) for ratios, sittings in by_length(found)]
+    return found
 
 
 def plain_ends(rounds):
@@ -335,8 +328,7 @@ def of_summary(records, summary):
         for name, each in speedups_of(records, threads, machine).items():
             entry = summary.get(prefix + name)
             # In a sitting without such rounds the figure is a ratio of medians.
-            sittings = sum(number for _, number in each)
-            if entry and not entry.get("whose") and entry["sittings"] == sittings:
+            if entry and not entry.get("whose") and entry["sittings"] == len(each):
                 said, deeper = of_figure(prefix + name, each, entry)
                 found += said
                 looked = looked._replace(

@@ -17,6 +17,8 @@ namespace scaling {
 namespace {
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+/// Seconds. Threads of OpenMP and OpenBLAS turn on the spot for some thousandths after a product.
+constexpr double kFallAsleep = 0.1;
 constexpr std::uint64_t kIdSeed = 1;
 // Streams of the ids; decodes count up from the second.
 constexpr std::uint64_t kWarmUpStream = 1000, kDecodeStream = 1001;
@@ -163,8 +165,7 @@ Trial DecodeCandidate::decode(int number) {
   };
   set([&](Columns& values) { values[kRowsTouched] = touched.mean(); });
   if (meter_) {
-    let_threads_sleep();
-    const Conditions found = meter_->stop(ceiling_team_);
+    const Conditions found = meter_->stop(ceiling_team_, idle_seconds());
     const Arena& weights = loaded_.model->arena();
     const double load_apart = measure_load_apart(weights.data(), weights.used());
     trial.values[kReadAfter] = found.read_gbps;
@@ -190,14 +191,10 @@ Columns DecodeCandidate::columns(double token_seconds, double block_seconds) con
   return columns;
 }
 
-/// A library's threads turn on the spot for some milliseconds after a product (OpenMP's,
-/// OpenBLAS's), and would take memory from what is read next.
-void DecodeCandidate::let_threads_sleep() const {
-  if (library_threads_ > 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
-}
+double DecodeCandidate::idle_seconds() const { return library_threads_ > 1 ? kFallAsleep : 0; }
 
 DecodeCandidate::Look DecodeCandidate::look() {
-  let_threads_sleep();
+  std::this_thread::sleep_for(std::chrono::duration<double>(idle_seconds()));
   const Ceilings found = ceilings();
   return {found, read_gbps()};
 }

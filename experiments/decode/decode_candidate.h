@@ -91,7 +91,8 @@ class DecodeCandidate {
     double read_gbps;
   };
   Look look();
-  void let_threads_sleep() const;
+  /// Before memory is read: a library's own threads would take some of its rate.
+  double idle_seconds() const;
   double read_gbps();
   /// One number a timed token to that of the decode.
   double middle(const std::vector<double>& values) const;

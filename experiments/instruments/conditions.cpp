@@ -9,6 +9,7 @@
 #include <limits>
 #include <sstream>
 #include <string>
+#include <thread>
 
 #include "kernels/ceilings.h"
 #include "kernels/clock.h"
@@ -83,7 +84,7 @@ double ConditionsMeter::read_gbps(Team& team) {
   return measure_one_pass(team, memory_.data(), memory_.used(), streams->second) / 1e9;
 }
 
-Conditions ConditionsMeter::stop(Team& team) {
+Conditions ConditionsMeter::stop(Team& team, double idle_seconds) {
   const Counters after = counters();
   const double ticks = after.processors.all - before_.processors.all;
   const double microseconds = 1e6 * (after.seconds - before_.seconds);
@@ -96,6 +97,7 @@ Conditions ConditionsMeter::stop(Team& team) {
   found.load = std::strtod(first_line("/proc/loadavg").c_str(), nullptr);
   std::ifstream rollup("/proc/self/smaps_rollup");
   found.huge_pages = huge_page_share(rollup);
+  std::this_thread::sleep_for(std::chrono::duration<double>(idle_seconds));
   found.read_gbps = read_gbps(team);
   found.barrier_us = 1e6 * measure_barrier(team);
   return found;

@@ -46,8 +46,9 @@ class ConditionsMeter {
   /// GB/s of one pass of the team over the memory. The first of a number of threads also finds its
   /// way to read.
   double read_gbps(Team& team);
-  /// Right after a trial of the team: the pass leaves nothing of it in any cache.
-  Conditions stop(Team& team);
+  /// Right after a trial of the team: the pass leaves nothing of it in any cache. idle_seconds: to
+  /// wait before that pass, for whatever threads the trial had beside the team's.
+  Conditions stop(Team& team, double idle_seconds = 0);
 
  private:
   struct Counters {

@@ -37,7 +37,7 @@ def experiments(records):
     return [e for e in found if any(e.by_seed(row, REFERENCE) for row in e.rows)]
 
 
-def _apart(experiment, row, metric):
+def apart(experiment, row, metric):
     """A record a seed, whose value is a decode path's nats less the trainer's."""
     ours, theirs = (experiment.by_seed(row, name) for name in (metric, REFERENCE))
     return [
@@ -49,12 +49,12 @@ def _apart(experiment, row, metric):
 
 def difference(experiment, row, metric):
     """Value over seeds of a decode path's nats less the trainer's; None if it was not decoded so."""
-    return over_seeds(_apart(experiment, row, metric))
+    return over_seeds(apart(experiment, row, metric))
 
 
 def farthest(experiment, row, metric):
     """Of a seed, a plain number; None if the row was not decoded so."""
-    return max((abs(r["value"]) for r in _apart(experiment, row, metric)), default=None)
+    return max((abs(r["value"]) for r in apart(experiment, row, metric)), default=None)
 
 
 def drawn(experiment, row):

@@ -17,7 +17,7 @@ from report import bare, cell, count, header, line, status_mark
 from report import nats as nats_cell
 from section import Section, of
 from sections import decode_paths, quality
-from values import Value, combine, measured, ratio, setting
+from values import Value, combine, measured, over_seeds, ratio, setting
 
 OWNS = of("decode", "frontier")
 # What makes a timed row the model that was trained, of the knobs that both have.
@@ -61,7 +61,10 @@ TWINS = (
 )
 
 
-OF_BF16 = " What bf16 changed in the nats of the trained models' decode paths is added to theirs."
+OF_BF16 = (
+    " Nats of rows in bf16 are of the seeds whose decode path was followed in bf16, with what that changed; without a seed "
+    "there are none."
+)
 BF16 = ".bf16"  # ends the name of a row that decodes a trained row's weights in bf16
 DOT = "_dot"  # before that: activations too
 
@@ -97,18 +100,43 @@ def curves_of(records, rows):
     return most[2] if most[0] else None
 
 
-def nats_of(curves, row):
-    """Value of a row, its tokens and seeds in it; None if it was not trained.
+def ending_of(row):
+    """Of a row in bf16 what its name has behind the trained row's; empty of others."""
+    return row.removeprefix(trained(row))
 
-    Of one in bf16 with what that changed in the trained models' decode paths, where they were decoded so.
-    """
-    nats = quality.row_figures(curves, trained(row)).get("log_perplexity") if curves else None
-    if nats is None or not row.endswith(BF16):
-        return nats
-    kind = "bf16_dot" if row.endswith(DOT + BF16) else "bf16"
-    shift = decode_paths.difference(curves, trained(row), f"decode_log_perplexity.{kind}")
-    by = shift.value if shift else 0.0
-    return nats._replace(value=nats.value + by, low=nats.low + by, high=nats.high + by)
+
+def in_bf16(curves, row):
+    """{seed: record} of a trained row's nats with what bf16 changed in that seed's decode path; of seeds decoded so."""
+    kind = "bf16_dot" if ending_of(row).startswith(DOT) else "bf16"
+    shifts = decode_paths.apart(curves, trained(row), f"decode_log_perplexity.{kind}")
+    nats = curves.by_seed(trained(row), "log_perplexity")
+    return {
+        r["seed"]: dict(nats[r["seed"]], value=nats[r["seed"]]["value"] + r["value"])
+        for r in shifts
+        if r["seed"] in nats
+    }
+
+
+def nats_of(curves, row):
+    """Value of a row, its tokens and seeds in it; None if it was not trained, or of one in bf16 never decoded so."""
+    if not curves:
+        return None
+    if not ending_of(row):
+        return quality.row_figures(curves, row).get("log_perplexity")
+    value = over_seeds([*in_bf16(curves, row).values()])
+    return value and value._replace(tokens=curves.tokens(trained(row)))
+
+
+def above(curves, row):
+    """Value of its nats less the baseline's in the same arithmetic, seed by seed; None of the baseline, or if unknown."""
+    if not ending_of(row):
+        return quality.row_figures(curves, row).get("gap")
+    if trained(row) == curves.baseline:
+        return None
+    mine, base = (in_bf16(curves, name) for name in (row, curves.baseline + ending_of(row)))
+    return over_seeds(
+        [dict(mine[s], value=mine[s]["value"] - base[s]["value"]) for s in mine if s in base]
+    )
 
 
 def larger_budgets(records, experiment, curves):
@@ -244,7 +272,7 @@ def table(report, experiment, curves):
             line(
                 f"`{row}`",
                 nats_cell(nats, ""),
-                nats_cell(quality.row_figures(curves, trained(row)).get("gap") if nats else None),
+                nats_cell(above(curves, row) if nats else None),
                 *(nats_cell(quality.row_figures(e, trained(row)).get("gap")) for e in larger),
                 cell(report, time),
                 f"{floor.value / time.value:.0%}" if floor and time else "–",

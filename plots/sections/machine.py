@@ -23,6 +23,7 @@ SMALL_PAGES = (
 )
 
 
+PAGES_CHANGED = 1.5
 SHOWN = 5  # rows that a sentence names
 
 
@@ -121,20 +122,20 @@ def pages(records):
 
 def of_weights(records):
     """(Value, [row]) of a load from another page of a row's own weights, beside its decodes: the median over rows and decodes,
-    to its 5th and 95th percentile, and the rows beside whose decodes the longest took SMALL_PAGES of the shortest, so that
-    pages changed between them. None where it was not measured."""
+    to its 5th and 95th percentile, and the rows of which two decodes at least had loads PAGES_CHANGED times as long as two
+    others: their pages changed meanwhile. None where it was not measured."""
     every, changed, inputs = [], [], []
     for experiment, row, threads in records.places():
         for closing in states.closings(records, experiment, row, threads):
-            each = [
+            each = sorted(
                 ns
                 for decode in evidence.decodes_of(closing)
                 if decode.values["kept"] and (ns := decode.values.get("load_apart_ns"))
-            ]
+            )
             if each:
                 every += each
                 inputs.append(of_record(closing)._replace(status="ok"))
-                if max(each) >= SMALL_PAGES * min(each):
+                if len(each) > 3 and each[-2] >= PAGES_CHANGED * each[1]:
                     changed.append(f"{experiment}, {row}")
     if not every:
         return None
@@ -156,7 +157,7 @@ def weights_text(records):
         return f"{text}."
     named = "; ".join(f"`{row}`" for row in changed[:SHOWN])
     more = f" and {len(changed) - SHOWN} others" if len(changed) > SHOWN else ""
-    return f"{text}; **pages changed between the decodes of {named}{more}**."
+    return f"{text}; pages changed between the decodes of {named}{more}."
 
 
 def numbers(records, _own):

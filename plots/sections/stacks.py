@@ -199,7 +199,8 @@ def whole(records, experiment, family):
     blocks = whole_blocks(records, experiment)
     found = {}
     for ending, (metric, factor, unit, is_per_token) in WHOLE.items():
-        points = curve(records, experiment, family, metric, "decoder_layers")
+        batch, points = group(records, experiment, family, metric, "decoder_layers")
+        points = sorted(points)
         if not blocks or len(points) < 2:
             continue
         (least, one), (most, other) = points[0], points[-1]
@@ -214,7 +215,7 @@ def whole(records, experiment, family):
         ]
         if is_per_token:
             record = next(reversed(records.history(experiment)))
-            factor = factor / (setting(record, "batch") * setting(record, "max_length"))
+            factor = factor / (batch * setting(record, "max_length"))
         value, low, high = (factor * end for end in ends)
         value = combine(value, unit, low, high, (one, other))
         worse = rec.worst((value.status, "extrapolated"))
@@ -359,9 +360,11 @@ def write_one(report, experiment, title):
             *errors,
         )
     report.figure(experiment)
+    blocks = whole_blocks(report.records, experiment)
+    flags = f" --depths 1,2 --batches 1 --repeats 3 --whole_blocks {blocks}" if blocks else ""
     report.repeat(
         "./build/release/experiments/reversibility --config "
-        f"experiments/configs/stacks/{experiment}.cfg"
+        f"experiments/configs/stacks/{experiment}.cfg{flags}"
     )
 
 

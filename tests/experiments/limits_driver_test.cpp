@@ -74,9 +74,6 @@ TEST(Ceilings, LoadsGoOnceThroughALineOfEveryPage) {
   auto* const memory = static_cast<char*>(arena.take(kLoadLines * kPageBytes));
   EXPECT_GT(measure_load(memory, Lines::neighbours), 0);
   EXPECT_GT(measure_load(memory, Lines::apart), 0);
-  EXPECT_GT(measure_load_apart(memory, kLoadLines * kPageBytes), 0);
-  EXPECT_GT(measure_load_apart(memory, (2 << 20) + 1), 0);
-  EXPECT_TRUE(std::isnan(measure_load_apart(memory, (2 << 20) - 1)));
   std::set<std::uint64_t> pages;
   constexpr std::uint64_t kSets = 1024;  // of a cache of half a MiB or more
   std::vector<std::uint64_t> in_set(kSets);
@@ -91,6 +88,31 @@ TEST(Ceilings, LoadsGoOnceThroughALineOfEveryPage) {
   EXPECT_EQ(at, 0u);
   EXPECT_EQ(pages.size(), kLoadLines);
   for (const std::uint64_t lines : in_set) EXPECT_EQ(lines, kLoadLines / kSets);
+}
+
+TEST(Ceilings, LinesOfMemoryInUseAreOneAPageFromItsBeginningToItsEnd) {
+  constexpr std::uint64_t kStretch = 2 << 20, kSets = 1024, kPages = kStretch / kPageBytes;
+  for (const std::uint64_t bytes : {kStretch, 3 * kStretch + 17, 1000 * kStretch + 4099}) {
+    const std::vector<std::uint64_t> lines = lines_apart(bytes);
+    EXPECT_EQ(lines.size(), std::min<std::uint64_t>(8, bytes / kStretch) * kPages);
+    std::set<std::uint64_t> pages;
+    std::map<std::uint64_t, std::uint64_t> in_set;
+    for (const std::uint64_t line : lines) {
+      EXPECT_EQ(line % 64, 0u);
+      EXPECT_LE(line + 64, bytes);
+      pages.insert(line / kPageBytes);
+      ++in_set[line / 64 % kSets];
+    }
+    EXPECT_EQ(pages.size(), lines.size());
+    EXPECT_EQ(*pages.begin(), 0u);
+    EXPECT_GE((*pages.rbegin() + 2) * kPageBytes, bytes);
+    for (const auto& [set, count] : in_set) EXPECT_EQ(count, 4u) << set;  // of eight ways or more
+  }
+  EXPECT_TRUE(lines_apart(kStretch - 1).empty());
+  Arena arena(kStretch);
+  const void* const memory = arena.take(kStretch);
+  EXPECT_GT(measure_load_apart(memory, kStretch), 0);
+  EXPECT_TRUE(std::isnan(measure_load_apart(memory, kStretch - 1)));
 }
 
 TEST(Ceilings, OnlyProductsOfRoundedActivationsGoByTheDotProduct) {

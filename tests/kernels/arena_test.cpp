@@ -113,5 +113,20 @@ TEST(Memory, WhatCannotFitIsRefusedWithBothNumbers) {
       {"the test", "1048576.00 GiB", "available", "ask for less"});
 }
 
+/// Pages change their place below what they hold, whether the system has huge ones or not.
+TEST(Memory, GatheredPagesHoldWhatTheyHeld) {
+  constexpr std::uint64_t kBytes = (5 << 20) + 4096;
+  Arena arena(kBytes);
+  auto* const bytes = static_cast<unsigned char*>(arena.take(kBytes));
+  for (std::uint64_t i = 0; i < kBytes; i += 1021) bytes[i] = static_cast<unsigned char>(i);
+  arena.gather_pages();
+  arena.gather_pages();
+  for (std::uint64_t i = 0; i < kBytes; i += 1021) {
+    ASSERT_EQ(bytes[i], static_cast<unsigned char>(i)) << i;
+  }
+  EXPECT_EQ(arena.used(), Arena::rounded(kBytes));
+  Arena().gather_pages();  // of nothing
+}
+
 }  // namespace
 }  // namespace scaling

@@ -129,31 +129,32 @@ class FrontierTest(made_up.WithCurves):
         self.assertIn("times of this one's", self.report(trained() + decoded(1024)))
 
     def test_rows_in_bf16_have_the_nats_of_their_own_decode_path(self):
-        paths = (("reference_log_perplexity", 0.0), ("log_perplexity.bf16", 4e-4))
-        paths += (("log_perplexity.bf16_dot", 7e-4),)
-        shifts = [
-            made_up.record("ff_n16", f"decode_{path}", 4 + by, seed, "fig1_1m5", config=TRAINED)
-            for path, by in paths
-            for seed in (1, 2)
+        shifts = {"ff_n16": (4e-4, 6e-4), "dense": (0.0, 1e-4)}  # a seed each
+        items = [
+            made_up.record(row, f"decode_{path}", 4 + by, seed, "fig1_1m5", config=TRAINED)
+            for row, each in shifts.items()
+            for seed, shift in enumerate(each, start=1)
+            for path, by in (("reference_log_perplexity", 0.0), ("log_perplexity.bf16", shift))
         ]
-        timed = [
+        items += [
             dict(r, row=r["row"] + ending)
             for ending in (".bf16", "_dot.bf16")
             for r in decoded(name="frontier_128_bf16")
         ]
-        found = summarise.figures(self.load(trained() + timed + shifts))
-        plain = summarise.figures(self.load(trained() + decoded()))["frontier.ff_n16.nats"]
-        for ending, by in ((".bf16", 4e-4), ("_dot.bf16", 7e-4)):
-            nats = found[f"frontier.ff_n16{ending}.nats"]
-            self.assertAlmostEqual(nats.value, plain.value + by)
-            self.assertAlmostEqual(nats.high - nats.low, plain.high - plain.low)
-            self.assertEqual(
-                found[f"frontier.small{ending}.nats"].value,
-                summarise.figures(self.load(trained() + decoded()))["frontier.small.nats"].value,
-            )
-        text = self.report(trained() + timed + shifts)
-        self.assertIn("| `ff_n16_dot.bf16` | 4.1157", text)
-        frontier.draw(self.load(trained() + timed), "frontier_128_bf16")
+        records = self.load(trained() + items)
+        found = summarise.figures(records)
+        self.assertAlmostEqual(found["frontier.ff_n16.bf16.nats"].value, 4.115 + 5e-4)
+        self.assertEqual(found["frontier.ff_n16.bf16.nats"].seeds, 2)
+        # What was never decoded so has a time alone.
+        for row in ("small.bf16", "ff_n16_dot.bf16"):
+            self.assertNotIn(f"frontier.{row}.nats", found)
+        curves = frontier.curves_of(records, ["dense.bf16", "ff_n16.bf16"])
+        more = frontier.above(curves, "ff_n16.bf16")
+        self.assertAlmostEqual(more.value, 0.1 + 4.5e-4)
+        self.assertGreater(more.high, more.value)  # seeds differ by what bf16 does
+        self.assertIsNone(frontier.above(curves, "dense.bf16"))
+        self.assertIn("| `ff_n16_dot.bf16` | – |", self.report(trained() + items))
+        frontier.draw(records, "frontier_128_bf16")
 
     def test_on_the_frontier_is_what_nothing_beats_in_both(self):
         records = self.load(trained() + decoded())

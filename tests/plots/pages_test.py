@@ -75,12 +75,14 @@ class Pages(WithFolder):
             samples = {"columns": columns, "rows": rows}
             return record("e", row, "token_ms", 1.0, samples=samples)
 
-        records = self.load([decodes("baseline", 5.0, 5.1, 5.2), decodes("ff", 5.0, 14.0, 5.3)])
+        records = self.load(
+            [decodes("baseline", 5.0, 5.1, 5.2, 14.0), decodes("ff", 5.0, 14.0, 5.3, 14.0)]
+        )
         value, changed = machine.of_weights(records)
-        self.assertAlmostEqual(value.value, 5.15)
+        self.assertAlmostEqual(value.value, 5.25)  # one long load is a disturbance
         self.assertEqual(changed, ["e, ff"])
-        self.assertIn("5.15 ns beside decodes", machine.weights_text(records))
-        self.assertIn("**pages changed between the decodes of `e, ff`**", self.said(records))
+        self.assertIn("5.25 ns beside decodes", machine.weights_text(records))
+        self.assertIn("pages changed between the decodes of `e, ff`.", self.said(records))
         self.assertEqual(machine.numbers(records, [])["memory.load_apart_in_weights_ns"], value)
         records = self.load([decodes("baseline", 5.0, 5.1, 5.2)])
         self.assertNotIn("changed", self.said(records))
