@@ -6,7 +6,7 @@ import chart
 import contrasts
 import knobs
 import training_curves
-from report import count, header, line, nats, not_begun
+from report import count, header, line, nats, not_begun, percent
 from section import Section, of
 from sections import curves
 from values import combine, setting
@@ -39,6 +39,11 @@ def changed(experiment, row):
     )
 
 
+TOKEN_SHARE = "token_share"
+SHARES = {
+    TOKEN_SHARE: "of the first input the token's, %",
+    "plateau_share": "of the steps on the plateau, %",
+}
 _NOT_CHANGED = (*training_curves.INCIDENTAL, *training_curves.SEEDS, *FOLLOWS)
 
 
@@ -61,6 +66,8 @@ def numbers(records, _own):
             found[f"{start}.{row}.log_perplexity"] = own and own._replace(
                 tokens=experiment.tokens(row)
             )
+            for share in SHARES:
+                found[f"{start}.{row}.{share}"] = experiment.result(row, share)
         said = judged(experiment)
         for row, one in said.items():
             found[f"{start}.{row}.difference"] = one.contrast.value
@@ -71,11 +78,19 @@ def numbers(records, _own):
     return {name: value for name, value in found.items() if value}
 
 
+def is_of_starts(experiment):
+    """Whether rows begin with other shares of the token in what the first block is given."""
+    found = [experiment.result(row, TOKEN_SHARE) for row in experiment.rows]
+    return len({round(value.value, 3) for value in found if value}) > 1
+
+
 def table(experiment):
-    """A line a row, the first above."""
+    """A line a row, the first above; of rows that begin otherwise also how, and how long they stay on the plateau."""
+    shares = SHARES if is_of_starts(experiment) else {}
     lines = header(
         "row",
         "what is changed",
+        *shares.values(),
         "tokens",
         "seeds",
         "log-perplexity, nats/token",
@@ -90,7 +105,8 @@ def table(experiment):
             continue
         own = contrasts.weighted(experiment, {row: 1})
         if own is None:
-            lines.append(line(f"`{row}`", "–", "–", experiment.state(row), *["–"] * 3))
+            dashes = ["–"] * len(shares)
+            lines.append(line(f"`{row}`", "–", *dashes, "–", experiment.state(row), *["–"] * 3))
             continue
         one = said.get(row)
         verdict = "–"
@@ -101,6 +117,7 @@ def table(experiment):
             line(
                 f"`{row}`",
                 changed(experiment, row) or "–",
+                *(percent(experiment.result(row, share)) for share in shares),
                 count(experiment.tokens(row)),
                 str(own.seeds),
                 nats(own, ""),

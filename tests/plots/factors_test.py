@@ -44,6 +44,24 @@ class FactorsTest(made_up.WithCurves):
         factors.write(report, report.records.of(factors.OWNS))
         return report.text()
 
+    def test_how_rows_begin_is_told_where_they_begin_otherwise(self):
+        def begun(*shares):
+            return [
+                made_up.record(row, metric, value, seed, experiment=NAME, config={"steps": 1000})
+                for row, share in zip(NATS, shares)
+                for metric, value in (("token_share", share), ("plateau_share", 0.1))
+                for seed in (2, 3)
+            ]
+
+        other = begun(0.5, 0.015, 0.5, 0.5)
+        text = self.report(trained(seeds=(2, 3)) + other)
+        self.assertIn("of the first input the token's, %", text)
+        self.assertIn("| 1.5 | 10.0 |", self.row(trained(seeds=(2, 3)) + other, "better"))
+        found = summarise.summary(self.load(trained(seeds=(2, 3)) + other))
+        self.assertAlmostEqual(found[f"quality.{NAME}.better.token_share"]["value"], 0.015)
+        text = self.report(trained(seeds=(2, 3)) + begun(0.5, 0.5, 0.5, 0.5))
+        self.assertNotIn("first input", text)
+
     def row(self, items, name):
         (found,) = (
             text for text in self.report(items).splitlines() if text.startswith(f"| `{name}`")
