@@ -323,8 +323,7 @@ def measure(measuring, steps):
         scale = spent / 60 / planned if planned > 1 else 1
         left = sum(s.minutes for s in steps[number:]) * scale + 0.5
         print(
-            f"\n== [{number + 1}/{len(steps)}] {step.name}: {step.minutes:g} min at most, about {left:.0f} min left "
-            "in all",
+            f"\n== [{number + 1}/{len(steps)}] {step.name}: about {step.minutes:g} min, about {left:.0f} min left in all",
             flush=True,
         )
         status = measuring.status_of(step)
@@ -382,8 +381,8 @@ def main():
     check(options)
     steps = plan_of(options)
     print(
-        f"== Plan: {sum(s.minutes for s in steps):.1f} minutes at most, after installing and building; what is "
-        "recorded is not repeated"
+        f"== Plan: about {sum(s.minutes for s in steps):.0f} minutes, and up to twice that on a restless machine, after "
+        "installing and building; what is recorded is not repeated"
     )
     for step in steps:
         print(f"  {step.minutes:4g} min  {step.name}")

@@ -117,8 +117,8 @@ class RunPlanTest(MadeUpCheckout):
                 f"make_report.py {into}",
             ],
         )
-        self.assertIn("== Plan: 7.5 minutes at most", done.stdout)
-        self.assertIn("== [2/4] table1: 2.5 min at most, about 7 min left in all", done.stdout)
+        self.assertIn("== Plan: about 8 minutes, and up to twice that", done.stdout)
+        self.assertIn("== [2/4] table1: about 2.5 min, about 7 min left in all", done.stdout)
         self.assertIn(
             "report: results/local/here/report.md and, for a browser, report.html", done.stdout
         )
