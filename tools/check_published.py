@@ -7,7 +7,8 @@
   records    every time, floor and efficiency of a decode is the median of its decodes, with their quartiles, and a peer's
              of its batches
   summary    every time of summary.json is the median, over sittings, of their medians in its state, within its interval; so
-             is every speed-up over our own dense row, of the ratios of rounds that both rows were in. Both intervals hold
+             is every speed-up over our own dense row, of the ratios of rounds that both rows were in, and over another
+             dense one that took turns with ours: that by what the other takes of ours. Intervals hold
              about all that resampling a sitting's rounds plainly comes to, where they are many, or every round, where they
              are few; how many were looked at so is said. And summary.json is what plots/summarise.py makes of these
              records today
@@ -176,34 +177,49 @@ def ends_of(entry):
     return -math.inf if low is None else low, math.inf if high is None else high
 
 
-def of_figure(name, each, entry):
-    """[finding] on an id of summary.json, or none; each: [[(group, at, value)]], a sitting's rounds; and whether its interval
-    was looked at by more than its middle."""
-    if bool(each) != bool(entry):
+def of_figure(name, factors, entry):
+    """[finding] on an id of summary.json, or none; and whether its interval was looked at by more than its middle.
+
+    factors: of what the figure is the product, each as [[(group, at, value)]], a sitting's rounds; a time has one.
+    """
+    if all(factors) != bool(entry):
         return [f"{name}: in one of summary.json and the decodes alone"], False
     if not entry:
         return [], False
-    middle = median_of(each)
+    middle = math.prod(map(median_of, factors))
     low, high = ends_of(entry)
     holds = (
         not differ(middle, entry["value"])
         and low <= entry["value"] <= high
-        and entry["sittings"] == len(each)
+        and entry["sittings"] == min(map(len, factors))
     )
     if not holds:
         return [f"{name}: {entry}, its decodes give {middle}"], False
+    each = [(median_of(factor), ends_over_sittings(factor)) for factor in factors]
+    if not all(ends for _, ends in each):
+        return [], False
+    # Factors are independent: what they are uncertain by adds in quadrature.
+    ends = (
+        middle / (1 + math.hypot(*(at / below - 1 for at, (below, _) in each))),
+        middle * (1 + math.hypot(*(above / at - 1 for at, (_, above) in each))),
+    )
+    room = LOOSE * (ends[1] - ends[0]) + ROOM * middle
+    if low > ends[0] + room or high < ends[1] - room:
+        return [f"{name}: {entry}, resampling its rounds gives {ends}"], True
+    return [], True
+
+
+def ends_over_sittings(each):
+    """(lowest, highest) of plain_ends; None if those of a sitting are not known."""
     # Sittings too short for an interval of their own have one together.
     long = [rounds for rounds in each if len(rounds) >= states.FEWEST]
     short = [one for rounds in each if len(rounds) < states.FEWEST for one in rounds]
     each = [*long, *([short] if short else [])]
     known = [ends for rounds in each if (ends := plain_ends(rounds))]
     if len(known) < len(each):
-        return [], False
-    ends = (min(one[0] for one in known), max(one[1] for one in known))
-    room = LOOSE * (ends[1] - ends[0]) + ROOM * middle
-    if low > ends[0] + room or high < ends[1] - room:
-        return [f"{name}: {entry}, resampling its rounds gives {ends}"], True
-    return [], True
+        return None
+    middle = median_of(each)
+    return min(middle, *(low for low, _ in known)), max(middle, *(high for _, high in known))
 
 
 def times_of(records, threads, machine):
@@ -288,8 +304,52 @@ def plain_ends(rounds):
     return middles[round(0.025 * DRAWS)], middles[round(0.975 * DRAWS) - 1]
 
 
-def speedups_of(records, threads, machine):
-    """{id without prefix: rounds of each sitting} of every speed-up over our own dense row that took turns with it."""
+def sittings_with(records, experiment, row, threads, in_state):
+    """Names of the sittings in which a row was in a state."""
+    return {
+        closing["sitting"]
+        for closing in states.closings(records, experiment, row, threads)
+        if any(d.values["kept"] and d.read and in_state(d) for d in evidence.decodes_of(closing))
+    }
+
+
+def all_turns(records, experiment, above, below, threads, column, in_state):
+    """As turns; [] unless the rows took turns in every sitting that has both: without them a ratio is of medians."""
+    each = turns(records, experiment, above, below, threads, column, in_state)
+    both = [sittings_with(records, experiment, r, threads, in_state) for r in (above, below)]
+    return each if len(each) == len(both[0] & both[1]) else []
+
+
+def shares_of(records, experiment, base, threads, column, in_state, whose):
+    """As turns: the time of the dense row that divides, of another library or kernel set, over that of ours; [] if they took
+    none. Of a library's two rows the faster is its own."""
+    if whose == "ours by bf16_dot":
+        return all_turns(
+            records, experiment, tables.decode.dot_twin(base), base, threads, column, in_state
+        )
+    shape = next(
+        (
+            shape
+            for record in records.of_row(experiment, base, threads).values()
+            if (shape := record["config"].get("shape"))
+        ),
+        "",
+    )
+    found = [
+        each
+        for row in (whose, f"{whose}_own")
+        if not base.endswith(".bf16")
+        and (
+            each := all_turns(
+                records, f"peers_{shape}", row, "baseline", threads, column, in_state
+            )
+        )
+    ]
+    return min(found, key=median_of, default=[])
+
+
+def speedups_of(records, threads, machine, summary, prefix):
+    """{id: its factors, as of_figure has them} of every speed-up over a dense row that took turns with it, or with ours."""
     found = {}
     for state in machine.centres:
         in_state = was_in(machine, state)
@@ -297,9 +357,13 @@ def speedups_of(records, threads, machine):
             for row in records.rows(about.name):
                 base = tables.decode.against(records, about.name, row, threads)
                 for kind in states.KINDS if row != base else ():
-                    each = turns(records, about.name, base, row, threads, f"{kind}_ms", in_state)
-                    if each:
-                        found[f"{about.id}.{row}.{kind}_speedup{SUFFIX[state]}"] = each
+                    name = f"{prefix}{about.id}.{row}.{kind}_speedup{SUFFIX[state]}"
+                    at = (threads, f"{kind}_ms", in_state)
+                    factors = [all_turns(records, about.name, base, row, *at)]
+                    if whose := summary.get(name, {}).get("whose"):
+                        factors.append(shares_of(records, about.name, base, *at, whose))
+                    if all(factors):
+                        found[name] = factors
     return found
 
 
@@ -320,16 +384,14 @@ def of_summary(records, summary):
             continue
         for name, each in times_of(records, threads, machine).items():
             entry = summary.get(prefix + name)
-            said, deeper = of_figure(prefix + name, each, entry)
+            said, deeper = of_figure(prefix + name, [each], entry)
             found += said
             looked = looked._replace(
                 times=looked.times + bool(each and entry), intervals=looked.intervals + deeper
             )
-        for name, each in speedups_of(records, threads, machine).items():
-            entry = summary.get(prefix + name)
-            # In a sitting without such rounds the figure is a ratio of medians.
-            if entry and not entry.get("whose") and entry["sittings"] == len(each):
-                said, deeper = of_figure(prefix + name, each, entry)
+        for name, factors in speedups_of(records, threads, machine, summary, prefix).items():
+            if entry := summary.get(name):
+                said, deeper = of_figure(name, factors, entry)
                 found += said
                 looked = looked._replace(
                     speedups=looked.speedups + 1, intervals=looked.intervals + deeper
