@@ -431,7 +431,7 @@ class PeersTest(WithFolder):
 
         code, said = checked()
         self.assertEqual(code, 0, said)
-        self.assertIn("11 times and 0 of 8 speed-ups of the summary, ", said)
+        self.assertIn("11 times and 2 of 8 speed-ups of the summary, ", said)
         path = self.folder / "summary.json"
         summary = json.loads(path.read_text())
         for name in ("peers.800m.jax.block_ms", "peers.800m.eigen.block_ms@slow"):
