@@ -5,8 +5,8 @@
     -- --corpus pooled/train.jsonl --validation pooled/valid.jsonl
 
 CONFIG is a file, or the name of one in experiments/configs/training; :ROW,ROW behind it takes some of its rows. A curve, a
-row with a seed, is a run of `perplexity` on one thread, which FLAGS go to as they are; each has its first seed before any has its second. What is
-finished is passed over and what was begun goes on, so that the same command resumes. Ctrl-C and SIGTERM end all curves at
+row with a seed, is a run of `perplexity` on one thread, which FLAGS go to as they are. Every row has its first seed
+before any has its second. What is finished is passed over and what was begun goes on, so that the same command resumes. Ctrl-C and SIGTERM end all curves at
 a checkpoint. What a curve says goes to DIR/logs; one that fails is named with that file, the others go on, and the status
 is 1.
 """
