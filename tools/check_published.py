@@ -340,9 +340,7 @@ def shares_of(records, experiment, base, threads, column, in_state, whose):
         for row in (whose, f"{whose}_own")
         if not base.endswith(".bf16")
         and (
-            each := all_turns(
-                records, f"peers_{shape}", row, "baseline", threads, column, in_state
-            )
+            each := all_turns(records, f"peers_{shape}", row, "baseline", threads, column, in_state)
         )
     ]
     return min(found, key=median_of, default=[])

@@ -46,7 +46,9 @@ class WithProgram(unittest.TestCase):
 
     def write(self, name, line, *rows):
         path = self.folder / f"{name}.cfg"
-        path.write_text("\n".join([line, *(f"row = {row}: feed_forward=dense" for row in rows), ""]))
+        path.write_text(
+            "\n".join([line, *(f"row = {row}: feed_forward=dense" for row in rows), ""])
+        )
         return str(path)
 
     def config(self, name):
