@@ -370,7 +370,7 @@ class Sittings(WithFolder):
             entry = {"value": value, "low": low, "high": high, "sittings": 1}
 
             def checked(entry, rounds=rounds):
-                return check_published.of_figure("x", [rounds], entry)
+                return check_published.of_figure("x", [[rounds]], entry)
 
             self.assertEqual(checked(entry), ([], True))
             half = (high - low) / 2
@@ -386,7 +386,7 @@ class Sittings(WithFolder):
             self.assertTrue(checked(None)[0])
         some = [("turns", 2.0 * n, 5.0) for n in range(20)]  # four stretches: not looked at
         entry = {"value": 5.0, "low": 5.0, "high": 5.0, "sittings": 1}
-        self.assertEqual(check_published.of_figure("x", [some], entry), ([], False))
+        self.assertEqual(check_published.of_figure("x", [[some]], entry), ([], False))
 
     def test_sweeps_alone_have_no_headline_to_stand_behind(self):
         for number in (1, 2, 3):
