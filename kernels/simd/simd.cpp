@@ -1,6 +1,9 @@
 // The portable SIMD set as a whole.
 #include "kernels/simd/simd.h"
 
+#include <algorithm>
+#include <iterator>
+
 #if defined(__GNUC__) && defined(__x86_64__)
 #include <cpuid.h>
 #endif
@@ -10,25 +13,35 @@ namespace simd {
 namespace {
 
 #if defined(__GNUC__) && defined(__x86_64__)
-/// Whether the processor says that it has AMX, be it usable or not: a way to tell newer Xeons,
-/// whose family and model virtual machines hide.
-bool has_tiles() {
+struct Processor {
+  unsigned family, model;  // as displayed: with the extended fields added
+};
+
+Processor processor() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  __get_cpuid(1, &a, &b, &c, &d);
+  return {((a >> 8) & 15) + ((a >> 20) & 255), ((a >> 4) & 15) | ((a >> 12) & 0xf0)};
+}
+
+/// A Xeon from Sapphire Rapids on. Virtual machines may hide AMX or the model, seldom both.
+bool is_newer_xeon() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   constexpr unsigned kAmxTile = 1u << 24;
-  return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & kAmxTile);
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & kAmxTile)) return true;
+  constexpr unsigned kXeons[] = {143, 207, 173, 174};  // Sapphire, Emerald, Granite Rapids and -D
+  const auto [family, model] = processor();
+  return family == 6 && std::ranges::find(kXeons, model) != std::end(kXeons);
 }
 #endif
 
 Prefetch default_prefetch() {
 #if defined(__GNUC__) && defined(__x86_64__)
+  constexpr unsigned kZen5 = 26;
   if (__builtin_cpu_is("amd")) {
-    constexpr unsigned kZen5 = 26;
-    unsigned a = 0, b = 0, c = 0, d = 0;
-    __get_cpuid(1, &a, &b, &c, &d);
-    const unsigned family = ((a >> 8) & 15) + ((a >> 20) & 255);  // as AMD counts from 15 on
-    return family < kZen5 ? Prefetch::by_processor_of_four : Prefetch::by_processor_of_two;
+    return processor().family < kZen5 ? Prefetch::by_processor_of_four
+                                      : Prefetch::by_processor_of_two;
   }
-  if (__builtin_cpu_is("intel") && has_tiles()) return Prefetch::by_kernel_far;
+  if (__builtin_cpu_is("intel") && is_newer_xeon()) return Prefetch::by_kernel_far;
 #endif
   return Prefetch::by_kernel;
 }

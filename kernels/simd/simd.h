@@ -20,9 +20,10 @@ inline bool is_by_processor(Prefetch by) {
 /// faster than four by one thread; by two threads in slow memory it is up to a tenth slower at 17B.
 /// Of gathered rows asking costs Zen 4 the more, the longer they are; by one thread Zen 5 has them
 /// up to a fifth sooner with it, by two about as soon. On Intel's the kernel asks: for 16 rows side
-/// by side, a sixth faster than for four, or, where the processor has tiles (AMX), into the
-/// second-level cache for four of f32 or eight of bf16 far apart: at 800M f32 4 to 10 % faster than
-/// 16 side by side, bf16 about as fast (Granite Rapids, one thread).
+/// by side, a sixth faster than for four, or, on Xeons from Sapphire Rapids on, into the
+/// second-level cache for four of f32 or eight of bf16 far apart: than 16 side by side at 800M f32
+/// 4 to 10 % faster on a Granite Rapids (one thread), 2 to 4 on an Emerald Rapids; bf16 about as
+/// fast.
 Prefetch prefetch_by();
 /// For tests and comparisons: what prefetch_by returns from now on. Not while kernels run.
 void set_prefetch_by(Prefetch by);
