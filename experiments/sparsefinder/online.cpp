@@ -28,7 +28,7 @@ class PredictedGraphs : public AttentionGraphs {
     graph |= added_;
     keep_legal(graph, plan_.causal());
     const GoldGraph gold = gold_graph(q, k, plan_.causal(), *plan_.normaliser());
-    scores_[std::size_t(own)] = score_graph(gold, graph, predicted.operations);
+    scores_[std::size_t(own)] = score_graph(gold, graph, predicted.operations, predicted.buckets);
     return graph;
   }
 

@@ -251,11 +251,12 @@ class SparsefinderStudy : public Study {
     return heads;
   }
 
-  /// Sparsity of each head, and where its probabilities go: a value a head.
+  /// Sparsity of each head, where its probabilities go and how far its pairs reach: a value a head.
   void record_gold(const Point& point, const Sweep& sweep, Sink& sink) const {
     const std::int64_t looked_at = std::min(kTensors, knobs_.sequences);
     const auto heads = std::size_t(plan_->heads());
     std::vector<HeadStatistics> sums(heads);
+    std::vector<std::vector<double>> distances(heads);  // distance_shares, summed
     for (std::int64_t i = 0; i < looked_at; ++i) {
       const std::vector<HeadStatistics> own =
           head_statistics(heads_of(sweep, i), layers(), kLocalReach);
@@ -264,6 +265,11 @@ class SparsefinderStudy : public Study {
         sums[head].diagonal += own[head].diagonal / double(looked_at);
         sums[head].local += own[head].local / double(looked_at);
         sums[head].first += own[head].first / double(looked_at);
+        const std::vector<double> shares = distance_shares(sweep.gold(i, std::int64_t(head)));
+        distances[head].resize(shares.size());
+        for (std::size_t bin = 0; bin < shares.size(); ++bin) {
+          distances[head][bin] += shares[bin] / double(looked_at);
+        }
       }
     }
     Metric sparsity = closing(point), support{"support", "keys"}, diagonal{"diagonal", "1"},
@@ -280,11 +286,16 @@ class SparsefinderStudy : public Study {
     extra.config["layers"] = layers();
     extra.config["looked_at"] = looked_at;
     extra.samples["columns"] = {"gold_sparsity", "support", "diagonal", "local", "first"};
+    for (std::size_t bin = 0; bin < distances.front().size(); ++bin) {
+      const std::int64_t from = bin == 0 ? 0 : std::int64_t(1) << (bin - 1);
+      extra.samples["columns"].push_back("pairs_from_" + std::to_string(from));
+    }
     extra.samples["rows"] = nlohmann::ordered_json::array();
     for (std::size_t head = 0; head < heads; ++head) {
-      extra.samples["rows"].push_back({sparsity.values[head], support.values[head],
-                                       diagonal.values[head], local.values[head],
-                                       first.values[head]});
+      nlohmann::ordered_json row = {sparsity.values[head], support.values[head],
+                                    diagonal.values[head], local.values[head], first.values[head]};
+      for (const double share : distances[head]) row.push_back(share);
+      extra.samples["rows"].push_back(std::move(row));
     }
     sink.close(point, {support, diagonal, local, first, sparsity}, extra);
   }

@@ -2,7 +2,9 @@
 #include "models/sparsefinder/gold.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdlib>
 
 #include "kernels/check.h"
 
@@ -33,6 +35,19 @@ HeadGraph GoldGraph::graph() const {
     for (const std::int32_t key : keys_of(i)) all.add(i, std::int64_t(key));
   }
   return all;
+}
+
+std::vector<double> distance_shares(const GoldGraph& gold) {
+  SCALING_CHECK(gold.positions > 0);
+  const auto bin = [](std::int64_t distance) { return std::bit_width(std::uint64_t(distance)); };
+  std::vector<double> shares(std::size_t(bin(gold.positions - 1)) + 1, 0.0);
+  const double each = 1 / double(std::max<std::int64_t>(gold.pairs(), 1));
+  for (std::int64_t i = 0; i < gold.positions; ++i) {
+    for (const std::int32_t key : gold.keys_of(i)) {
+      shares[std::size_t(bin(std::abs(i - std::int64_t(key))))] += each;
+    }
+  }
+  return shares;
 }
 
 void head_scores(const HeadSlice& q, const HeadSlice& k, Mat& scores) {

@@ -39,6 +39,10 @@ struct GoldGraph {
   }
 };
 
+/// Of a gold graph's pairs the shares by |query - key|: 0, then 1, 2 to 3, 4 to 7 and so on, each
+/// bin twice as wide as the one before, up to the last that `positions` reach; all 0 of no pairs.
+std::vector<double> distance_shares(const GoldGraph& gold);
+
 /// Scores q k^T, not divided by sqrt(d_head): row i of `scores`, (positions, positions).
 void head_scores(const HeadSlice& q, const HeadSlice& k, Mat& scores);
 

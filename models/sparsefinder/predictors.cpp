@@ -182,7 +182,20 @@ Prediction predict_by_buckets(std::span<const std::int32_t> queries,
     for (std::int64_t word = 0; word < words; ++word) row[word] |= of_bucket[word];
     found.operations += sizes[std::size_t(bucket)];
   }
+  found.buckets = bucket_sizes(sizes);
   return found;
+}
+
+BucketSizes bucket_sizes(std::span<const double> sizes) {
+  const double keys = std::accumulate(sizes.begin(), sizes.end(), 0.0);
+  if (keys == 0) return {};
+  const auto buckets = double(sizes.size());
+  if (buckets == 1) return {1, 1};
+  double entropy = 0;
+  for (const double size : sizes) {
+    if (size > 0) entropy -= size / keys * std::log(size / keys);
+  }
+  return {entropy / std::log(buckets), *std::ranges::max_element(sizes) * buckets / keys};
 }
 
 }  // namespace scaling

@@ -11,11 +11,21 @@
 
 namespace scaling {
 
+/// How evenly buckets share their keys; both 1 of equal buckets, 0 without any. Keys in no bucket
+/// do not count.
+struct BucketSizes {
+  double entropy = 0;  ///< of a key's bucket, over that of equal ones, log(buckets)
+  double largest = 0;  ///< keys of the largest over the mean
+};
+/// sizes: keys of each bucket. One bucket is as even as can be.
+BucketSizes bucket_sizes(std::span<const double> sizes);
+
 /// A predicted graph, and the pairs that whoever computes it by buckets works through: those of
 /// every bucket, with its padding and with pairs that share several buckets counted as often.
 struct Prediction {
   HeadGraph graph;
   double operations = 0;
+  BucketSizes buckets = {};
 };
 
 /// Pairs at a squared distance of at most each of the thresholds: infinity gives all pairs, a

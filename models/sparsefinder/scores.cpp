@@ -46,7 +46,8 @@ struct WindowScorer::Missing {
   std::vector<double> mass;           ///< by |query - key|
 };
 
-GraphScores score_graph(const GoldGraph& gold, const HeadGraph& graph, double operations) {
+GraphScores score_graph(const GoldGraph& gold, const HeadGraph& graph, double operations,
+                        const BucketSizes& buckets) {
   const std::int64_t n = gold.positions;
   SCALING_CHECK(graph.positions() == n && n > 0);
   const HeadGraph gold_pairs = gold.graph();
@@ -74,6 +75,8 @@ GraphScores score_graph(const GoldGraph& gold, const HeadGraph& graph, double op
   scores.mass_recall = mass / double(n);
   scores.empty_rows = empty / double(n);
   scores.computation_sparsity = 1 - operations / (double(n) * double(n));
+  scores.bucket_entropy = buckets.entropy;
+  scores.largest_bucket = buckets.largest;
   return scores;
 }
 
@@ -173,6 +176,8 @@ std::vector<GraphScores> WindowScorer::score(Prediction prediction) {
     // A window has the query itself at least.
     scores.empty_rows = reaches_[w] < 0 ? double(empty_) / double(n) : 0;
     scores.computation_sparsity = 1 - (operations + added) / (double(n) * double(n));
+    scores.bucket_entropy = prediction.buckets.entropy;
+    scores.largest_bucket = prediction.buckets.largest;
     all.push_back(scores);
   }
   return all;

@@ -23,6 +23,8 @@ struct GraphScores {
   /// 1 - operations / positions^2: pairs that buckets make a program work through, padding and
   /// pairs that share several buckets counted as often; below 0 where they exceed all pairs.
   double computation_sparsity = 0;
+  /// Of the prediction alone, as of BucketSizes.
+  double bucket_entropy = 0, largest_bucket = 0;
 
   /// visit(name, value) of each, for means, records and tables.
   template <class Self, class Visitor>
@@ -34,13 +36,16 @@ struct GraphScores {
     visit("mass_recall", s.mass_recall);
     visit("empty_rows", s.empty_rows);
     visit("computation_sparsity", s.computation_sparsity);
+    visit("bucket_entropy", s.bucket_entropy);
+    visit("largest_bucket", s.largest_bucket);
   }
 };
-inline constexpr std::size_t kScoreFields = 7;
+inline constexpr std::size_t kScoreFields = 9;
 
-/// As the definitions say, pair by pair; what WindowScorer is compared with. operations: of the
-/// graph.
-GraphScores score_graph(const GoldGraph& gold, const HeadGraph& graph, double operations);
+/// As the definitions say, pair by pair; what WindowScorer is compared with. operations, buckets:
+/// of the graph.
+GraphScores score_graph(const GoldGraph& gold, const HeadGraph& graph, double operations,
+                        const BucketSizes& buckets = {});
 
 /// Scores of predictions for one gold graph, each united with the globals and with each of the
 /// windows and cut to what is legal. Windows are nested, so that one look at a prediction serves

@@ -18,6 +18,7 @@ CONTROLS = ("oracle", "distance", "distance_per_query", "distance_pca", "distanc
 CONTROLS += ("random_graph",)
 PANELS = (("methods", sparsefinder_claims.COMPARED), ("controls", CONTROLS))
 PERCENTS = (80, 90, 95)
+FAR = 64  # positions, where a bin of distances begins
 # A number of one seed's teacher, and its task; teachers of other lengths have names of their own.
 ONE_TEACHER = re.compile(
     r"sparsefinder\.s_(lm|mlm|mt)\.\d+\.(\w+\.(?:recall_at_80|recall_at_90|quality_at_gold|area))"
@@ -222,6 +223,12 @@ def rows(report, experiment, methods):
         )
 
 
+def is_far(column):
+    """Whether a column is a share of pairs at least FAR positions apart; each is named by where its bin begins."""
+    start = column.removeprefix("pairs_from_")
+    return start != column and int(start) >= FAR
+
+
 def gold_line(methods):
     """What the gold graphs of a teacher are like; empty without them."""
     gold = methods.get("gold")
@@ -229,9 +236,11 @@ def gold_line(methods):
         return ""
     columns, heads = gold["samples"]["columns"], gold["samples"]["rows"]
     means = {name: sum(row[i] for row in heads) / len(heads) for i, name in enumerate(columns)}
+    far = sum(share for name, share in means.items() if is_far(name))
+    pairs = f"; {far:.0%} of the pairs lie {FAR} or more positions apart" if far else ""
     return (
         f"Gold graphs of {len(heads)} heads: sparsity {means['gold_sparsity']:.3f}, {means['support']:.1f} keys a query; "
-        f"of the probability {means['local']:.0%} within 5 positions, {means['first']:.0%} on the first."
+        f"of the probability {means['local']:.0%} within 5 positions, {means['first']:.0%} on the first{pairs}."
     )
 
 

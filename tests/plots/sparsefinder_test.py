@@ -56,8 +56,9 @@ GOLD = record(
     0.9,
     {"mean_gold_sparsity": 0.9, "draws": 50},
     {
-        "columns": ["gold_sparsity", "support", "local", "first"],
-        "rows": [[0.8, 4, 0.5, 0.1], [1.0, 2, 0.7, 0.3]],
+        "columns": ["gold_sparsity", "support", "local", "first"]
+        + [f"pairs_from_{start}" for start in (0, 32, 64, 128)],
+        "rows": [[0.8, 4, 0.5, 0.1, 0.4, 0.2, 0.3, 0.1], [1.0, 2, 0.7, 0.3, 0.9, 0.1, 0, 0]],
     },
 )
 RECORDS = [
@@ -197,6 +198,7 @@ class Sparsefinder(WithFolder):
         text = report.text()
         self.assertLess(text.index("| `distance` | 2 "), text.index("| `random_graph` | 2 "))
         self.assertIn("Gold graphs of 2 heads: sparsity 0.900, 3.0 keys a query", text)
+        self.assertIn("20% on the first; 20% of the pairs lie 64 or more positions apart.", text)
         self.assertIn("60% within 5 positions", text)
         self.assertIn("50 resamples", text)
         self.assertIn("Repeat: `sparsefinder --checkpoint a`", text)

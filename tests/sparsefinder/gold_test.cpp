@@ -180,6 +180,29 @@ TEST(GoldGraphTest, IsThatOfTheDefinition) {
 
 /// What a model's self-attention gives is its probabilities, from queries and keys alone, times its
 /// values, and nothing that the graph lacks adds to it.
+TEST(GoldGraphTest, SharesOfDistancesAreCounts) {
+  for (const std::int64_t n : {1, 2, 5, 64, 65}) {
+    const GoldGraph gold = drawn_gold(n, false, 7);
+    std::vector<double> counts;
+    for (std::int64_t from = 0; from < n; from = from == 0 ? 1 : 2 * from) {
+      const std::int64_t end = from == 0 ? 1 : 2 * from;
+      double count = 0;
+      for (std::int64_t i = 0; i < n; ++i) {
+        for (const std::int32_t key : gold.keys_of(i)) {
+          const std::int64_t distance = std::abs(i - key);
+          count += distance >= from && distance < end;
+        }
+      }
+      counts.push_back(count / double(gold.pairs()));
+    }
+    const std::vector<double> shares = distance_shares(gold);
+    ASSERT_EQ(shares.size(), counts.size()) << n;
+    for (std::size_t bin = 0; bin < shares.size(); ++bin) {
+      EXPECT_NEAR(shares[bin], counts[bin], 1e-12) << n << " positions, bin " << bin;
+    }
+  }
+}
+
 TEST(GoldGraphTest, MakesTheLayersOfAModel) {
   ModelConfig config = config_of_shape("tiny");
   config.encoder_layers = 0;

@@ -114,6 +114,29 @@ TEST(ClusterPredictor, OperationsCountEveryBucket) {
   EXPECT_EQ(found.graph.pairs(3, {0, 4}), 0);
 }
 
+TEST(BucketSizesTest, SayHowEvenTheyAre) {
+  const std::vector<double> even = {3, 3, 3, 3}, uneven = {6, 3, 3, 0}, one = {5, 0}, none = {0, 0};
+  EXPECT_NEAR(bucket_sizes(even).entropy, 1, 1e-12);
+  EXPECT_EQ(bucket_sizes(even).largest, 1);
+  EXPECT_NEAR(bucket_sizes(uneven).entropy, 0.75, 1e-12);  // 1.5 of 2 bits
+  EXPECT_EQ(bucket_sizes(uneven).largest, 2);
+  EXPECT_EQ(bucket_sizes(one).entropy, 0);
+  EXPECT_EQ(bucket_sizes(one).largest, 2);
+  EXPECT_EQ(bucket_sizes(none).entropy, 0);
+  EXPECT_EQ(bucket_sizes(none).largest, 0);
+  EXPECT_EQ(bucket_sizes(std::vector<double>{4}).entropy, 1);
+}
+
+TEST(BucketSizesTest, AreOfTheKeysOfPredictions) {
+  // Keys 0 and 2 in bucket 0, key 1 in bucket 1, key 3 in none.
+  const std::vector<std::int32_t> queries = {0, 0, 1, 1}, keys = {0, 1, 0, -1};
+  const Prediction found = predict_by_buckets(queries, keys, 1, 2);
+  EXPECT_NEAR(found.buckets.largest, 4.0 / 3, 1e-12);
+  EXPECT_NEAR(found.buckets.entropy, 0.9182958340544896, 1e-12);  // of thirds, in bits
+  const Mat x = Mat::Random(12, 2);
+  EXPECT_NEAR(predict_by_quantization(x, x, 4).buckets.entropy, 1, 1e-12);
+}
+
 TEST(Centroids, FindWhatIsApart) {
   // Three heaps, far from one another.
   Mat points = normal_rows(90, 2, 10, 0.1f);

@@ -38,6 +38,7 @@ TEST(WindowScorerTest, IsThatOfTheUnitedGraph) {
         for (const float density : {0.0f, 0.1f, 1.0f}) {
           Prediction base{drawn_graph(n, density, 3), 0};
           base.operations = 2 * double(base.graph.pairs()) + 5;  // buckets that overlap
+          base.buckets = {0.5, 3};
           const auto ours = WindowScorer(gold, globals, kWidths).score(base);
           ASSERT_EQ(ours.size(), kWidths.size());
           HeadGraph legal_base = base.graph;
@@ -48,7 +49,8 @@ TEST(WindowScorerTest, IsThatOfTheUnitedGraph) {
             graph |= window_graph(n, kWidths[w]);
             keep_legal(graph, causal);
             const double more = double(graph.pairs() - legal_base.pairs());
-            const GraphScores expected = score_graph(gold, graph, base.operations + more);
+            const GraphScores expected =
+                score_graph(gold, graph, base.operations + more, base.buckets);
             expect_same(ours[w], expected,
                         std::to_string(n) + " positions, width " + std::to_string(kWidths[w]));
           }
