@@ -43,6 +43,7 @@ MEASURED = (
 )
 # What skips the weights of zero activations: with random weights half of a ReLU is zero.
 UNRANKED = ("dense_relu_skip",)
+WARM = 0.25  # of a token's bytes in caches: up to this a token drives its own weights out
 NEAR_FLOOR = 1.1  # a floor over its time up to which it is the floor that is doubted, not the time
 
 
@@ -296,16 +297,21 @@ def row_figures(records, experiment, row, threads):
         if share and speedup:
             speedup = product(share, speedup)._replace(whose=whose)
         figures[f"{kind}_speedup"] = speedup
+
+    def limit(metric):
+        """Of floors at one read rate, where the state's is known."""
+        return records.limit(experiment, base, row, threads, metric) or over(metric)
+
     for name, metric in (
         ("reads_limit", "token_weights_read"),
         ("block_reads_limit", "block_weights_read"),
-        ("roofline_limit", "block_floor_ms"),
-        ("token_roofline_limit", "token_floor_ms"),
     ):
         figures[name] = over(metric)
+    figures["roofline_limit"] = limit("block_floor_ms")
+    figures["token_roofline_limit"] = limit("token_floor_ms")
     for kind in ("token", "block"):
         figures[f"{kind}_overlap_share"] = ratio(
-            figures[f"{kind}_speedup"], over(f"{kind}_overlap_floor_ms"), "1"
+            figures[f"{kind}_speedup"], limit(f"{kind}_overlap_floor_ms"), "1"
         )
     figures["share_of_roofline"] = ratio(figures["block_speedup"], figures["roofline_limit"], "1")
     figures["token_share_of_roofline"] = ratio(

@@ -32,6 +32,7 @@ SMALLEST = 0.04
 VALLEY = 0.2
 MISSED = 2
 
+FAR_ENOUGH = 1.001  # ratios of ceilings, for a line through their floors
 ALIKE = 1.05  # as far may two readings of one memory lie apart, one right after the other
 
 
@@ -119,6 +120,36 @@ def by_round(decodes):
     for decode in decodes:
         rounds.setdefault((decode.group, decode.round), []).append(decode)
     return rounds
+
+
+def floor_of(phases, overlapping, read, peak):
+    """ms: the floor of [(bytes, FLOPs, how many)] at `read` GB/s and `peak` GFLOP/s, one after another or overlapping."""
+    if overlapping:
+        phases = [(*(sum(p[at] * p[2] for p in phases) for at in (0, 1)), 1)]
+    return 1e-6 * sum(max(size / read, flops / peak) * count for size, flops, count in phases)
+
+
+def floor_at(decodes, column, read, peak):
+    """ms: what a row's floor would be at `read` GB/s and `peak` GFLOP/s by its decodes alone, of records without phases;
+    None if they do not say.
+
+    A floor is a sum of max(bytes / read, FLOPs / peak). Times the peak it depends on peak / read alone, along a straight
+    line but where a phase turns from one to the other. From decodes, each at its own ceilings, it is taken off between
+    those on either side; beyond them all, along the line that fits them.
+    """
+    found = sorted(
+        (d.values["fma_gflops"] / d.values["read_gbps"], d.values[column] * d.values["fma_gflops"])
+        for d in decodes
+        if all(d.values.get(name) for name in ("read_gbps", "fma_gflops", column))
+    )
+    if not found or found[-1][0] < FAR_ENOUGH * found[0][0]:
+        return None
+    xs, ys = numpy.array(found).T
+    x = peak / read
+    if xs[0] <= x <= xs[-1]:
+        return float(numpy.interp(x, xs, ys)) / peak
+    slope, start = numpy.polyfit(xs, ys, 1)
+    return float(start + slope * x) / peak
 
 
 def has_reads(record):

@@ -7,6 +7,7 @@ import math
 from typing import NamedTuple
 
 import contrasts
+import decode
 import paper
 import training_curves
 from document import Cell
@@ -374,4 +375,16 @@ def _of_memory(found):
                 if barriers[1] < barriers[0]
                 else " The threads met the sooner where memory was faster."
             )
-    return text
+    return text + _of_caches(found)
+
+
+def _of_caches(found):
+    """Which rows are warm: a decode leaves a good part of what its next token reads in the last-level caches."""
+    warm = [
+        f"{share.value:.0%} ({row.words})"
+        for row in ROWS
+        if not row.is_dot
+        and (share := found.get(f"{row.prefix}.{row.row}.cache_share"))
+        and share.value > decode.WARM
+    ]
+    return f" **Caches could hold, of what a token reads, {', '.join(warm)}**." if warm else ""

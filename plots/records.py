@@ -207,6 +207,9 @@ class Records:
     def paired(self, *_):
         """Value of a ratio over rounds, which only records of one state know: see states.py."""
 
+    def limit(self, *_):
+        """Value of a ratio of floors at one read rate, which only records of one state know: see states.py."""
+
     def all(self):
         return [record for found in self._latest.values() for record in found.values()]
 

@@ -110,6 +110,11 @@ def name_of(view):
     return getattr(view, "state", "")
 
 
+def read_rate(view):
+    """GB/s: the fixed reads' middle in a view's state; None of records without states."""
+    return view.states.centres[view.state] if name_of(view) else None
+
+
 def words_of(view):
     """Of headings: which of two states a view is of; empty of the only one."""
     return f", {view.state} state" if name_of(view) in ("fast", "slow") else ""
@@ -181,6 +186,29 @@ class InState:
             pooled["value"], "x", pooled["low"], pooled["high"], [of_record(r) for r in records]
         )
         return value._replace(status=status, sittings=len(each) + len(apart))
+
+    @functools.cache  # noqa: B019  (as long-lived as the program)
+    def limit(self, experiment, above, below, threads, metric):
+        """Value of the ratio of two rows' floors, both at this state's read rate; None if they are not known there.
+
+        That rate is what the fixed reads gave, whatever of a row lies in caches; the peak is each row's own, since
+        rows compute by different instructions.
+        """
+        if threads != self.threads_here or metric not in COLUMNS:
+            return None
+        read, floors = read_rate(self), []
+        for row in (above, below):
+            record = self.get(experiment, row, threads, metric)
+            peak = record and ceiling(record, "fma_gflops")
+            held = closings(self._records, experiment, row, threads)
+            floors.append(peak and _floor_at(held, metric, read, peak))
+        if not all(floors):
+            return None
+        value = floors[0] / floors[1]
+        found = [self.get(experiment, row, threads, metric) for row in (above, below)]
+        # However unsure the floors at ceilings of their own were: these are counts at given rates.
+        inputs = [of_record(r)._replace(status=_status(r, metric)) for r in found]
+        return combine(value, "x", value, value, inputs)
 
     def _state(self):
         return self.states, self.state
@@ -291,6 +319,18 @@ class InState:
             blocks=pooled["blocks"],
             ceilings=(record.get("ceilings") or {}) | ceilings,
         )
+
+
+def _floor_at(held, metric, read, peak):
+    """ms: a floor at given rates, of a row's closing records; None if these do not say."""
+    kind, _, what = metric.partition("_")
+    counted = [
+        phases for closing in held if (phases := (closing.get("samples") or {}).get("phases"))
+    ]
+    if counted:
+        return evidence.floor_of(counted[-1][kind], what.startswith("overlap"), read, peak)
+    decodes = [decode for closing in held for decode in evidence.decodes_of(closing)]
+    return evidence.floor_at(decodes, metric, read, peak)
 
 
 def _kept(closing):

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 
 #include "experiments/instruments/interleave.h"
 #include "kernels/libraries.h"
@@ -162,6 +163,15 @@ nlohmann::ordered_json rounded(double value) {
   return std::strtod(text, nullptr);
 }
 
+/// [bytes, FLOPs, how many there are], so that floors can be made again at any rates.
+nlohmann::ordered_json phases_of(const Cost& cost) {
+  std::map<std::pair<double, double>, int> counts;
+  for (const Phase& phase : cost) ++counts[{phase.bytes, phase.flops}];
+  auto phases = nlohmann::ordered_json::array();
+  for (const auto& [phase, count] : counts) phases.push_back({phase.first, phase.second, count});
+  return phases;
+}
+
 /// A line a decode, of long tokens a line a token, rejected ones too: what every median and
 /// interval is made of.
 nlohmann::ordered_json samples_of(const DecodeModel& decoded, const Trials& trials) {
@@ -221,7 +231,8 @@ nlohmann::ordered_json samples_of(const DecodeModel& decoded, const Trials& tria
             "huge_pages",
             "load_apart_ns",
             "held_tokens_ms"}},
-          {"rows", std::move(rows)}};
+          {"rows", std::move(rows)},
+          {"phases", {{"token", phases_of(token)}, {"block", phases_of(block)}}}};
 }
 
 double held_parameters(Transformer& model) {

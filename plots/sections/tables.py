@@ -19,7 +19,6 @@ BF16_DOT = (
 OF_ALL_STATES = ("uncertain", "interval", "unstable", "disagreed")  # words of such notes
 NOT_RANKED = "Skips weights of zero activations; not ranked."
 FAR_APART = 30  # minutes: bandwidth of a shared machine changes from hour to hour
-WARM = 0.25  # of a token's bytes in caches: up to this a token drives its own weights out
 SHARE = {"token": "token_share_of_roofline", "block": "share_of_roofline"}
 KIND = {
     "token": ("reads_limit", "token_roofline_limit"),
@@ -156,13 +155,19 @@ def ranked(records, experiment, row, threads):
 
 
 def above_limit(report, experiment, row, threads, kind):
-    """The mark of a share above its limit, a ratio of floors under each row's own ceilings."""
+    """The mark of a share above its limit, a ratio of floors at one read rate or under each row's own ceilings."""
     records = report.records
     base = decode.against(records, experiment, row, threads)
     ours, theirs = (decode.row_figures(records, experiment, r, threads) for r in (row, base))
     share, name = ours.get(SHARE[kind]), f"{kind}_efficiency"
     if share is None or share.value <= states.MAX_EFFICIENCY:
         return ""
+    if records.limit(experiment, base, row, threads, f"{kind}_floor_ms"):
+        own = ceiling(records.get(experiment, row, threads, f"{kind}_floor_ms"), "read_gbps")
+        return report.note(
+            f"`{row}`, a {kind} at {threads} threads: above its limit, which stands on memory's {number(states.read_rate(records))} "
+            f"GB/s for all rows; over as much as this one reads, caches among it, {number(own)} were read."
+        )
     floors = [records.get(experiment, r, threads, f"{kind}_floor_ms") for r in (row, base)]
     limits = {"read_gbps": "reading"}
     if len({setting(r, "kernels") for r in floors}) == 1:
@@ -321,10 +326,10 @@ def size_table(report, experiment):
         if touched:
             cells.append(cell(report, figures.get("rows_touched")))
         lines.append(line(f"`{row}`", *cells))
-    if any(f["cache_share"].value > WARM for f in found.values() if "cache_share" in f):
+    if any(f["cache_share"].value > decode.WARM for f in found.values() if "cache_share" in f):
         lines += [
             "",
-            f"Where caches could hold more than {WARM:.0%} of what a token reads, a decode may be faster than from "
+            f"Where caches could hold more than {decode.WARM:.0%} of what a token reads, a decode may be faster than from "
             "memory alone; of the others a stream over everything leaves next to nothing in a cache.",
         ]
     if touched:

@@ -63,5 +63,30 @@ TEST(DecodeMetrics, EveryLongTokenHasALineWithItsOwnReads) {
   }
 }
 
+TEST(DecodeMetrics, FloorsCanBeMadeAgainFromPhases) {
+  Trials trials;
+  trials.kept.push_back({{token(1, 0.5, 80, 81)}, 0, 0.0});
+  const auto samples = samples_of(trials);
+  const std::vector<std::string> columns = samples.at("columns");
+  const auto of = [&](const std::string& column) -> double {
+    const auto at = std::find(columns.begin(), columns.end(), column) - columns.begin();
+    return samples.at("rows").at(0).at(std::size_t(at));
+  };
+  const double read = of("read_gbps"), peak = of("fma_gflops");
+  for (const std::string kind : {"token", "block"}) {
+    double milliseconds = 0, bytes = 0, flops = 0;
+    for (const auto& phase : samples.at("phases").at(kind)) {
+      const double count = phase.at(2);
+      milliseconds +=
+          count * std::max(phase.at(0).get<double>() / read, phase.at(1).get<double>() / peak);
+      bytes += count * phase.at(0).get<double>();
+      flops += count * phase.at(1).get<double>();
+    }
+    EXPECT_NEAR(1e-6 * milliseconds / of(kind + "_floor_ms"), 1, 1e-5) << kind;
+    const double overlapping = 1e-6 * std::max(bytes / read, flops / peak);
+    EXPECT_NEAR(overlapping / of(kind + "_overlap_floor_ms"), 1, 1e-5) << kind;
+  }
+}
+
 }  // namespace
 }  // namespace scaling

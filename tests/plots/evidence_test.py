@@ -257,5 +257,44 @@ class Recomputed(unittest.TestCase):
         self.assertEqual(befores, [[52.0, 51.0], [None, 75.0], [None], [30.0], []])
 
 
+class Floors(unittest.TestCase):
+    # (bytes, FLOPs, how many): bound by memory, by arithmetic, and near where one turns into the other.
+    PHASES = ((8e6, 1e6, 3), (1e5, 5e6, 2), (1e6, 1.2e7, 1))
+
+    def decodes(self, ratios, overlapping=False):
+        """At ceilings of so many FLOPs a byte."""
+        draw = random.Random(5)
+        found = []
+        for ratio in ratios:
+            read = draw.uniform(30, 60)
+            floor = evidence.floor_of(self.PHASES, overlapping, read, ratio * read)
+            values = {"read_gbps": read, "fma_gflops": ratio * read, "floor_ms": floor}
+            found.append(evidence.Decode("turns", 0, 0.0, 50.0, values))
+        return found
+
+    def test_a_floor_is_the_sum_of_its_phases(self):
+        # 3 x 0.16 + 2 x 0.01 + 0.024 ms at 50 GB/s and 500 GFLOP/s; 25.2 MB together.
+        self.assertAlmostEqual(evidence.floor_of(self.PHASES, False, 50, 500), 0.524)
+        self.assertAlmostEqual(evidence.floor_of(self.PHASES, True, 50, 500), 0.504)
+
+    def test_a_floor_at_other_rates_comes_from_decodes_at_their_own(self):
+        decodes = self.decodes((8, 9.7, 10.1, 11, 13, 16, 19))
+        for ratio in (8.5, 11.9, 12.1, 15, 19):  # between two that lie on one line
+            wanted = evidence.floor_of(self.PHASES, False, 40, 40 * ratio)
+            found = evidence.floor_at(decodes, "floor_ms", 40, 40 * ratio)
+            self.assertAlmostEqual(found / wanted, 1, delta=2e-3)
+        # Beyond them along their line: all phases stay bound as they are.
+        for ratio in (14, 30):
+            wanted = evidence.floor_of(self.PHASES, False, 40, 40 * ratio)
+            found = evidence.floor_at(self.decodes((20, 21, 22)), "floor_ms", 40, 40 * ratio)
+            self.assertAlmostEqual(found / wanted, 1, delta=1e-6)
+
+    def test_decodes_alike_say_nothing_of_other_rates(self):
+        self.assertIsNone(evidence.floor_at(self.decodes((12, 12.001)), "floor_ms", 40, 480))
+        self.assertIsNone(evidence.floor_at([], "floor_ms", 40, 480))
+        lacking = [decode("", 0, 50, 1.0)._replace(values={"floor_ms": 1.0})]
+        self.assertIsNone(evidence.floor_at(lacking, "floor_ms", 40, 480))
+
+
 if __name__ == "__main__":
     unittest.main()

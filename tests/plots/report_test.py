@@ -283,6 +283,15 @@ class HeadlineTest(unittest.TestCase):
             "beyond a quarter",
             headline.sentences(found)[4],
         )
+        found["table1.800m.ff.cache_share"] = value(0.2)
+        self.assertNotIn("Caches", headline.sentences(found)[0])
+        found["table1.800m.ff_qkv_cross.cache_share"] = value(0.97)
+        self.assertIn("measured alone.", headline.sentences(found)[0])
+        found["memory.read_gbps"], found["memory.share"] = value(34.1), value(1.0)
+        self.assertIn(
+            "34.1 GB/s. **Caches could hold, of what a token reads, 97% (800M, sparse FF+QKV, cross too)**.",
+            headline.sentences(found)[0],
+        )
         self.assertEqual(headline.sentences({}), [])
         self.assertNotIn("untrusted", headline.legend(found))
         found["table1.17b.ff_qkv_cross.token_speedup"] = value(9)._replace(status="untrusted")
