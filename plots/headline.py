@@ -122,6 +122,8 @@ def cell(value, unit="", interval=False, most=0):
     """most: sittings that others stand on; one of fewer has a mark."""
     if not value:
         return Cell("–")
+    if math.isnan(value.value):
+        return Cell(STATUS_MARKS[value.status], value)
     # Rounded as summary.json is, so that README.md, made of that, says the same.
     text = f"{rounded(value.value):.3g}{unit}"
     width = value.high - value.low
@@ -146,6 +148,14 @@ def meaning(lines):
 
 def factor(value):
     return Cell("" if value is None else f"{value:.3g}×", value)
+
+
+def without_untrusted(found):
+    """The same figures, those that are not to be quoted without their numbers."""
+    return {
+        name: value._replace(value=math.nan) if value.status == "untrusted" else value
+        for name, value in found.items()
+    }
 
 
 def table(found, is_brief=False):

@@ -30,11 +30,13 @@ def table(summary, link):
             for commit in entry["commit"].split("+")
         }
     )
-    lines = headline.table(found, is_brief=True)
+    # What stands here is quoted without its marks.
+    lines = headline.table(headline.without_untrusted(found), is_brief=True)
     said = [headline.of_fewer(found), headline.whose_dense(found)]
     marks = headline.meaning([*lines, *said])
     said = [
-        f"Share of roofline: of the speed-up that limits allow. {marks}." if marks else "",
+        "Share of roofline: of the speed-up that limits allow; a mark alone: measured, and in the report, not to be quoted."
+        + (f" {marks}." if marks else ""),
         *said,
     ]
     return "\n".join(
