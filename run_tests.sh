@@ -48,16 +48,23 @@ else
 fi
 built=$SECONDS
 status=0
+log=""
 if [[ $preset == release && $fast == no && $chosen == no ]]; then
-  echo "== Python tests"
+  echo "== Python tests: beside those in C++, told behind them"
   python=/usr/bin/python3
   [[ -x $python ]] || python=python3
   export python PYTHONDONTWRITEBYTECODE=1
-  # A folder on each processor, the longest first.
+  log=build/python-tests.log
+  # The longest first; half of the processors, since ctest takes them all.
   printf '%s\n' tests/plots tests/tools tests experiments/peers experiments/scoring \
-    | xargs -P "$(nproc)" -I FOLDER bash -c "test_folder FOLDER" || status=1
+    | xargs -P "$(( ($(nproc) + 1) / 2 ))" -I FOLDER bash -c "test_folder FOLDER" >"$log" 2>&1 &
 fi
 echo "== C++ tests ($preset)"
 ctest --preset "$preset" --parallel "$(nproc)" --progress "$@" || status=$?
+if [[ -n $log ]]; then
+  wait $! || status=1
+  echo "== Python tests"
+  cat "$log"
+fi
 echo "built in $built s, tested in $(( SECONDS - built )) s"
 exit "$status"

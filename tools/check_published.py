@@ -10,7 +10,8 @@
              is every speed-up over our own dense row, of the ratios of rounds that both rows were in, and over another
              dense one that took turns with ours: that by what the other takes of ours. Intervals hold
              about all that resampling a sitting's rounds plainly comes to, where they are many, or every round, where they
-             are few; how many were looked at so is said. And summary.json is what plots/summarise.py makes of these
+             are few; how many were looked at so is said. Limits are ratios of floors at one read rate, within 3 %. And
+             summary.json is what plots/summarise.py makes of these
              records today
 
 Prints each finding and ends with 1 if there is any.
@@ -25,6 +26,8 @@ import statistics
 import sys
 from typing import NamedTuple
 
+import numpy
+
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "plots"))
 import evidence
 import headline
@@ -37,6 +40,7 @@ CLOSE = 1e-4  # the decodes are recorded to six digits
 DRAWS = 10 * evidence.RESAMPLES
 # By so much of an interval's width and of the figure two ways of cutting and resampling may differ at an end.
 LOOSE, ROOM = 0.25, 0.004
+LIMIT_ROOM = 0.03  # that phases between memory's bound and arithmetic's leave to a straight line
 MOST_WAITING = 0.1  # two threads bound to one processor, or someone else's work: no decode of ours
 SUFFIX = {"fast": "", "only": "", "slow": "@slow"}
 
@@ -365,12 +369,68 @@ def speedups_of(records, threads, machine, summary, prefix):
     return found
 
 
+def plain_floor(records, experiment, row, threads, kind, read, peak):
+    """ms at these rates, by the phases on record, or else by how much of its decodes' floors goes with each rate; None if
+    its decodes do not say."""
+    held = states.closings(records, experiment, row, threads)
+    for closing in reversed(held):
+        if phases := (closing.get("samples") or {}).get("phases"):
+            return sum(n * max(b / read, f / peak) for b, f, n in phases[kind]) / 1e6
+    decodes = [
+        d.values
+        for closing in held
+        for d in evidence.decodes_of(closing)
+        if d.values.get("fma_gflops") and d.values.get(f"{kind}_floor_ms")
+    ]
+    ratios = [d["fma_gflops"] / d["read_gbps"] for d in decodes]
+    if not ratios or max(ratios) < evidence.FAR_ENOUGH * min(ratios):
+        return None
+    rates = numpy.array([[1 / d["read_gbps"], 1 / d["fma_gflops"]] for d in decodes])
+    floors = numpy.array([d[f"{kind}_floor_ms"] for d in decodes])
+    by_each = numpy.linalg.lstsq(rates, floors, rcond=None)[0]
+    return float(by_each @ [1 / read, 1 / peak])
+
+
+def limits_of(records, threads, machine, prefix):
+    """{id: value} of every limit, whose two floors stand on one read rate."""
+    found = {}
+    for state, read in machine.centres.items():
+        in_state = was_in(machine, state)
+        for about in records.of(tables.decode.is_table):
+            for row in records.rows(about.name):
+                base = tables.decode.against(records, about.name, row, threads)
+                peaks = [
+                    [
+                        d.values["fma_gflops"]
+                        for closing in states.closings(records, about.name, one, threads)
+                        for d in evidence.decodes_of(closing)
+                        if d.values["kept"] and d.read and in_state(d) and "fma_gflops" in d.values
+                    ]
+                    for one in (base, row)
+                ]
+                if not all(peaks):
+                    continue
+                for kind, name in (("block", "roofline_limit"), ("token", "token_roofline_limit")):
+                    floors = [
+                        plain_floor(
+                            records, about.name, one, threads, kind, read, statistics.median(each)
+                        )
+                        for one, each in zip((base, row), peaks)
+                    ]
+                    if all(floors):
+                        found[f"{prefix}{about.id}.{row}.{name}{SUFFIX[state]}"] = (
+                            floors[0] / floors[1]
+                        )
+    return found
+
+
 class Looked(NamedTuple):
     """How many figures of a summary were made again, and of how many the interval was looked at, too."""
 
     times: int = 0
     speedups: int = 0
     intervals: int = 0
+    limits: int = 0
 
 
 def of_summary(records, summary):
@@ -394,6 +454,11 @@ def of_summary(records, summary):
                 looked = looked._replace(
                     speedups=looked.speedups + 1, intervals=looked.intervals + deeper
                 )
+        for name, limit in limits_of(records, threads, machine, prefix).items():
+            if entry := summary.get(name):
+                looked = looked._replace(limits=looked.limits + 1)
+                if abs(entry["value"] / limit - 1) > LIMIT_ROOM:
+                    found.append(f"{name}: {entry['value']}, floors at one read rate give {limit}")
     if json.loads(json.dumps(summarise.summary(records))) != summary:
         found.append("summary.json is not what plots/summarise.py makes of these records")
     return found, looked
@@ -424,7 +489,7 @@ def main():
     known = sum(name.removesuffix(headline.SLOW).endswith("_speedup") for name in summary)
     print(
         f"{len(records.sittings)} sittings, {len(records.places())} rows, {looked.times} times and {looked.speedups} of "
-        f"{known} speed-ups of the summary, {looked.intervals} of their intervals: "
+        f"{known} speed-ups of the summary, {looked.intervals} of their intervals, {looked.limits} limits: "
         + (f"{len(found)} findings" if found else "nothing found")
     )
     sys.exit(bool(found))

@@ -1,5 +1,6 @@
 """Table 3, GLUE: accuracies of fine-tuned rows over seeds, what they stand beside, and whether they are alike."""
 
+import functools
 from statistics import fmean
 
 import finetuning
@@ -8,6 +9,7 @@ import training_curves
 from document import Cell
 from report import failed_seeds, header, line, not_begun, percent, points
 from section import Section, of
+from sections import curves
 from sections.rates import NAME
 from values import combine, of_record
 
@@ -156,6 +158,19 @@ def numbers(records, _own):
             )
             found[f"{experiment.id}.{DENSE}.above_bag_of_words"] = above._replace(seeds=dense.seeds)
     return {name: value for name, value in found.items() if value is not None}
+
+
+def has_curve(experiment):
+    """Whether it was evaluated on the way, not at its end alone."""
+    return any(len(experiment.points(row)) > 1 for row in experiment.rows)
+
+
+def figures(records, _own):
+    return {
+        experiment.name: functools.partial(curves.draw, experiment=experiment.name)
+        for experiment in experiments(records)
+        if has_curve(experiment)
+    }
 
 
 def _coded(word, inputs):
@@ -331,6 +346,8 @@ def write(report, _own):
             "",
             *task_table(report, experiment),
         )
+        if has_curve(experiment):
+            report.figure(experiment.name)
     missing = [name for task, name in TASKS.items() if name and task not in map(task_of, found)]
     if missing:
         report.add(f"The paper's tasks without results: {', '.join(missing)}.")
@@ -348,4 +365,4 @@ def write(report, _own):
     report.repeat(COMMAND)
 
 
-SECTION = Section(owns=owns, numbers=numbers, write=write, place=2)
+SECTION = Section(owns=owns, numbers=numbers, figures=figures, write=write, place=2)

@@ -219,6 +219,18 @@ class SectionTest(WithFolder):
         self.assertAlmostEqual(found["table3.sst2.dense.above_bag_of_words"].value, 0.1)
         self.assertFalse([name for name in found if "rates" in name or name.endswith(".f1")])
 
+    def test_what_was_evaluated_on_the_way_has_its_curve(self):
+        records = self.records()
+        drawn = glue.figures(records, [])
+        self.assertEqual(list(drawn), [NAME])
+        axes = drawn[NAME](records).axes[0]
+        self.assertEqual(axes.get_lines()[0].get_xdata().tolist(), [100, 200])
+        (self.folder / "figures").mkdir()
+        (self.folder / "figures" / f"{NAME}.png").touch()
+        report = Report(records)
+        glue.write(report, [])
+        self.assertIn(f"figures/{NAME}.svg", report.text())
+
     def test_report_sets_the_paper_beside(self):
         report = Report(self.records())
         glue.write(report, [])

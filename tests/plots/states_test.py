@@ -177,6 +177,14 @@ class Sittings(WithFolder):
             # By phases where any sitting has them: 1.2 GB over 60 MB, not over what 1.2 times the rate makes of them.
             self.assertAlmostEqual(found[limit + suffix]["value"], 20)
             self.assertEqual(found[limit + suffix]["status"], "ok")
+        said = self.check()[1]
+        self.assertIn(", 4 limits: ", said)
+        self.assertNotIn("_limit", said)
+        path = self.folder / "summary.json"
+        wrong = json.loads(path.read_text())
+        wrong[limit]["value"] *= 1.2
+        path.write_text(json.dumps(wrong))
+        self.assertIn(f"{limit}: 24", self.checked()[1])
         for path in self.folder.glob("sittings/*02T*/*.jsonl"):
             path.write_text(re.sub(r', "phases": \{.*?\}', "", path.read_text()))
         self.assertNotIn("phases", path.read_text())
@@ -387,7 +395,7 @@ class Sittings(WithFolder):
         code, said = self.check()
         self.assertEqual(code, 0, said)
         self.assertIn(
-            "8 times and 4 of 8 speed-ups of the summary, 12 of their intervals: nothing found",
+            "8 times and 4 of 8 speed-ups of the summary, 12 of their intervals, 0 limits: nothing found",
             said,
         )
 
