@@ -55,14 +55,18 @@ if [[ $preset == release && $fast == no && $chosen == no ]]; then
   [[ -x $python ]] || python=python3
   export python PYTHONDONTWRITEBYTECODE=1
   log=build/python-tests.log
-  # The longest first; half of the processors, since ctest takes them all.
-  printf '%s\n' tests/plots tests/tools tests experiments/peers experiments/scoring \
-    | xargs -P "$(( ($(nproc) + 1) / 2 ))" -I FOLDER bash -c "test_folder FOLDER" >"$log" 2>&1 &
+  # The longest first; half of the processors, since ctest takes them all. A group of their own, for who interrupts.
+  set -m
+  { printf '%s\n' tests/plots tests/tools tests experiments/peers experiments/scoring \
+    | xargs -P "$(( ($(nproc) + 1) / 2 ))" -I FOLDER bash -c "test_folder FOLDER"; } >"$log" 2>&1 &
+  set +m
+  beside=$!
+  trap 'kill -- "-$beside" 2>/dev/null; exit 130' INT TERM
 fi
 echo "== C++ tests ($preset)"
 ctest --preset "$preset" --parallel "$(nproc)" --progress "$@" || status=$?
 if [[ -n $log ]]; then
-  wait $! || status=1
+  wait "$beside" || status=1
   echo "== Python tests"
   cat "$log"
 fi

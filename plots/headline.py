@@ -108,7 +108,9 @@ def of_fewer(found):
         {
             value.sittings
             for name, value in found.items()
-            if name.removesuffix(SLOW) in shown and value.sittings < most
+            if name.removesuffix(SLOW) in shown
+            and value.sittings < most
+            and not math.isnan(value.value)
         }
     )
     if not fewer:
@@ -314,8 +316,8 @@ def whose_dense(found):
     said = [
         f"{shape.upper()} {weight_type} "
         + " and ".join(
-            f"{value.value:.3g}× ({library_name(value.whose)}{f', {state}' * several})"
-            f"{marks_of(value)}"
+            ("" if value.status == "untrusted" else f"{value.value:.3g}× ")
+            + f"({library_name(value.whose)}{f', {state}' * several}){marks_of(value)}"
             for value, state in values
         )
         for shape, weight_type, values in each

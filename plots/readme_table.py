@@ -31,8 +31,9 @@ def table(summary, link):
         }
     )
     # What stands here is quoted without its marks.
-    lines = headline.table(headline.without_untrusted(found), is_brief=True)
-    said = [headline.of_fewer(found), headline.whose_dense(found)]
+    shown = headline.without_untrusted(found)
+    lines = headline.table(shown, is_brief=True)
+    said = [headline.of_fewer(shown), headline.whose_dense(found)]
     marks = headline.meaning([*lines, *said])
     said = [
         "Share of roofline: of the speed-up that limits allow; a mark alone: measured, and in the report, not to be quoted."

@@ -380,7 +380,7 @@ def plain_floor(records, experiment, row, threads, kind, read, peak):
         d.values
         for closing in held
         for d in evidence.decodes_of(closing)
-        if d.values.get("fma_gflops") and d.values.get(f"{kind}_floor_ms")
+        if all(d.values.get(name) for name in ("read_gbps", "fma_gflops", f"{kind}_floor_ms"))
     ]
     ratios = [d["fma_gflops"] / d["read_gbps"] for d in decodes]
     if not ratios or max(ratios) < evidence.FAR_ENOUGH * min(ratios):

@@ -166,7 +166,7 @@ def above_limit(report, experiment, row, threads, kind):
         own = ceiling(records.get(experiment, row, threads, f"{kind}_floor_ms"), "read_gbps")
         return report.note(
             f"`{row}`, a {kind} at {threads} threads: above its limit, which stands on memory's {number(states.read_rate(records))} "
-            f"GB/s for all rows; over as much as this one reads, caches among it, {number(own)} were read."
+            f"GB/s for all rows; beside this one {number(own)} were read, over as much as it reads."
         )
     floors = [records.get(experiment, r, threads, f"{kind}_floor_ms") for r in (row, base)]
     limits = {"read_gbps": "reading"}
