@@ -196,16 +196,15 @@ class InState:
         """
         if threads != self.threads_here or metric not in COLUMNS:
             return None
-        read, floors = read_rate(self), []
-        for row in (above, below):
-            record = self.get(experiment, row, threads, metric)
+        found = [self.get(experiment, row, threads, metric) for row in (above, below)]
+        floors = []
+        for row, record in zip((above, below), found):
             peak = record and ceiling(record, "fma_gflops")
             held = closings(self._records, experiment, row, threads)
-            floors.append(peak and _floor_at(held, metric, read, peak))
+            floors.append(peak and _floor_at(held, metric, read_rate(self), peak))
         if not all(floors):
             return None
         value = floors[0] / floors[1]
-        found = [self.get(experiment, row, threads, metric) for row in (above, below)]
         # However unsure the floors at ceilings of their own were: these are counts at given rates.
         inputs = [of_record(r)._replace(status=_status(r, metric)) for r in found]
         return combine(value, "x", value, value, inputs)

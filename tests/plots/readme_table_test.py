@@ -41,6 +41,27 @@ class WhoseHeadline(WithFolder):
         self.add("a", "2026-01-01", ["ok", "untrusted"])
         self.assertEqual(self.shown(), "b")
 
+    def test_what_is_untrusted_is_a_mark_without_its_number(self):
+        def entry(value, status="ok", whose=None):
+            ends = {"value": value, "low": 0.98 * value, "high": 1.02 * value}
+            about = {"unit": "x", "state": "only", "sittings": 3, "status": status, "commit": "c1"}
+            return ends | about | ({"whose": whose} if whose else {})
+
+        row = "table1.800m.ff_qkv"
+        text = readme_table.table(
+            {
+                f"{row}.token_ms": entry(11.7),
+                f"{row}.token_speedup": entry(3.25),
+                f"{row}.block_speedup": entry(4.57, "untrusted"),
+                "peers.800m.fastest.over_ours": entry(1.23, "untrusted", "eigen"),
+            },
+            "report.md",
+        )
+        self.assertIn("| 11.7 | 3.25× [3.19–3.31] | 2.62× | † | 3.05× |", text)
+        self.assertIn("800M f32 (Eigen)†", text)
+        for number in ("4.57", "4.48", "1.23", "nan"):
+            self.assertNotIn(number, text)
+
     def test_a_state_of_its_own_counts(self):
         self.add("b", "2026-01-02", ["ok"])
         self.add("a", "2026-01-01", ["ok"])
