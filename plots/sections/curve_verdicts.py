@@ -264,7 +264,7 @@ FIGURES = (
 
 def sizes(known, figure):
     """A figure's own experiments, the largest first."""
-    ids = (*(f"{figure}.{size}" for size in training_curves.SIZES), figure)
+    ids = (*(f"{figure}.{size}" for size in ("5m", *training_curves.SIZES)), figure)
     return [e for e in (training_curves.known_as(known, i) for i in ids) if e]
 
 

@@ -113,6 +113,13 @@ class SeedsTest(Verdicts):
         ]
         self.assertEqual(self.verdict(shuffled, "Table 8"), "undecided")
 
+    def test_the_budget_with_rates_of_their_own_comes_before_small_figures(self):
+        small = of("table8_small", sparse_transformer=1.62, terraformer_175k=1.6)
+        larger = of("table8_5m", sparse_transformer=1.6, terraformer_175k=1.62)
+        line = self.line(small + larger, "Table 8")
+        self.assertEqual(line.verdict, "not reproduced")
+        self.assertIn("table8.5m", line.claim)
+
     def test_claims_that_are_not_trained_yet_count(self):
         # Below dense by 1, 2, 3, 1, 2 thousandths: p is 0.009.
         items = [
