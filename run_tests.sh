@@ -5,7 +5,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 
 usage() {
   cat <<'EOF'
-./run_tests.sh [--fast | --sanitize | --portable | --debug] [-- CTEST_OPTIONS]
+./run_tests.sh [--fast] [--sanitize | --portable | --debug] [-- CTEST_OPTIONS]
   --fast       unit tests alone, in C++: no program is built or run, no figure drawn
   --sanitize   the C++ tests of an x86-64-v2 build under AddressSanitizer and UndefinedBehaviorSanitizer
   --portable   the C++ tests of a build for any x86-64-v2 processor
