@@ -76,6 +76,11 @@ class States(NamedTuple):
         denied = decode.own and (least > self.border if name == "slow" else most <= self.border)
         return "" if denied else name
 
+    def is_taken(self, decode):
+        """Whether somebody else had of memory: the ceiling beside a decode, the best of several passes, lies as far below
+        the reads of the slowest state as another state's would have to. It counts all the same."""
+        return bool(decode.own) and decode.own[0] * FARTHER < min(self.centres.values())
+
     def of_reading(self, read):
         """The state of a reading beside no decode: that of decodes with such reads; empty if none has them."""
         name = self.name(read)

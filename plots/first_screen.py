@@ -1,5 +1,6 @@
 """The first screen of the report, what was measured where and what it comes to; builds and machine in detail."""
 
+import evidence
 import headline
 import records as rec
 import states
@@ -10,6 +11,7 @@ from values import of_record, setting
 
 NATIVE = {True: "for this machine's instruction set", False: "portable, chosen at run time"}
 MANY_COMMITS = 6
+SELDOM = 0.01  # of decodes, which is not said
 TITLE = "# Decode time and perplexity: the paper's tables and curves on this machine"
 
 
@@ -148,8 +150,34 @@ def _memory(records):
     found = states.of_machine(records, records.all_threads())
     if found is None:
         return ""
-    return "a fixed GiB is read at " + ", ".join(
-        f"{number(rate)} GB/s "
-        + ("in one state" if name == "only" else f"{name} ({found.shares[name]:.0%} of the reads)")
-        for name, rate in sorted(found.centres.items())
+    return (
+        "a fixed GiB is read at "
+        + ", ".join(
+            f"{number(rate)} GB/s "
+            + (
+                "in one state"
+                if name == "only"
+                else f"{name} ({found.shares[name]:.0%} of the reads)"
+            )
+            for name, rate in sorted(found.centres.items())
+        )
+        + _taken(records)
+    )
+
+
+def _taken(records):
+    """Beside how many decodes somebody else had of memory, which widens intervals; empty where beside few."""
+    lost = {threads: states.taken(records, threads) for threads in {1, records.all_threads()}}
+    said = [
+        f"{sum(by.values())} of {count:,} at {threads} thread{'s' if threads > 1 else ''} ("
+        + ", ".join(f"{sitting}: {n}" if sitting else str(n) for sitting, n in by.items())
+        + ")"
+        for threads, (by, count) in sorted(lost.items())
+        if sum(by.values()) > SELDOM * count
+    ]
+    if not said:
+        return ""
+    return (
+        f"; **somebody else had of memory** beside some decodes, whose ceiling lay more than {evidence.FARTHER - 1:.0%} lower: "
+        f"{'; '.join(said)}. They count as all do, and widen what they are in"
     )

@@ -65,6 +65,19 @@ def _decodes(records, threads):
     ]
 
 
+def taken(records, threads):
+    """({sitting: kept decodes beside which somebody else had of memory}, how many were kept in all)."""
+    known = of_machine(records, threads)
+    found, count = {}, 0
+    for experiment, row, at in records.places():
+        for closing in closings(records, experiment, row, at) if at == threads and known else ():
+            kept = _kept(closing)
+            count += len(kept)
+            if lost := sum(map(known.is_taken, kept)):
+                found[closing["sitting"]] = found.get(closing["sitting"], 0) + lost
+    return found, count
+
+
 @functools.cache
 def views(records, threads):
     """[(records of one state, suffix of its ids)], the fast or only one first.

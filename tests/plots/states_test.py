@@ -21,10 +21,12 @@ import check_published  # noqa: E402
 import decode  # noqa: E402
 import draw  # noqa: E402
 import evidence  # noqa: E402
+import first_screen  # noqa: E402
 import headline  # noqa: E402
 import machine  # noqa: E402
 import make_report  # noqa: E402
 import records as rec  # noqa: E402
+import report as report_cells  # noqa: E402
 import states  # noqa: E402
 import summarise  # noqa: E402
 import values  # noqa: E402
@@ -240,6 +242,29 @@ class Sittings(WithFolder):
         self.assertEqual(int(lines[2].split("|")[3]), len(reads))
         self.assertAlmostEqual(slow[2], statistics.median(reads), delta=0.05)
         self.assertEqual(limits.of_which_state(records), "")  # no ceilings in this folder
+
+    def disturb(self, factor):
+        """The first sitting's last ten decodes of the dense row, in slow memory: their times, and the ceiling beside them."""
+        at = COLUMNS.index
+        for path in self.folder.glob("sittings/*01T*/*.jsonl"):
+            records = [json.loads(line) for line in path.read_text().splitlines()]
+            for closing in (r for r in records if r["row"] == "baseline" and r.get("samples")):
+                closing["uncached"] = 1.0
+                for row in closing["samples"]["rows"][-10:]:
+                    row[at("token_ms")] /= factor
+                    row[at("read_gbps")] *= factor
+            path.write_text("\n".join(map(json.dumps, records)) + "\n")
+
+    def test_the_first_screen_says_beside_how_many_decodes_somebody_else_had_of_memory(self):
+        for factor, count in ((0.9, 0), (0.8, 10)):
+            self.disturb(factor)  # as chance may do; then, with that, by more than 15 %
+            records = rec.Records(self.folder)
+            self.assertEqual(sum(states.taken(records, 2)[0].values()), count)
+            report = report_cells.Report(records)
+            first_screen.write(report)
+            said = "10 of 720 at 2 threads (2026-01-01T0000Z: 10)" in report.text()
+            self.assertEqual(said, bool(count))
+        self.assertEqual(states.taken(records, 2), ({"2026-01-01T0000Z": 10}, 720))
 
     def test_an_incomplete_sitting_is_left_out_and_named(self):
         self.add(3, {"complete": False})
