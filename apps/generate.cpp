@@ -173,7 +173,7 @@ int generate_one(const GenerateKnobs& options, const CheckpointInfo& info,
   Transformer model(config);
   Team team(threads);
   const KernelSet& kernels = find_kernel_set(options.kernels);
-  model.allocate(team, kernels.dense_layout);
+  model.allocate(team, kernels.dense_layout(config.weight_type));
   load_weights(options.checkpoint, model.parameters());
   Decoder decoder(model, kernels, team, rows_of(options), window, std::int64_t(source.size()));
   decoder.set_sampling_seed(options.seed);
@@ -337,7 +337,7 @@ int generate_lines(const GenerateKnobs& options, const CheckpointInfo& info, con
 
   Transformer model(config_of(options, info));
   Team team(threads);
-  model.allocate(team, kernels.dense_layout);
+  model.allocate(team, kernels.dense_layout(model.config().weight_type));
   load_weights(options.checkpoint, model.parameters());
   const std::int64_t window = room.prompt + std::int64_t(room.cue.size()) + room.tokens;
   Decoder decoder(model, kernels, team, rows_of(options), window, room.shape.source);

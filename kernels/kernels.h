@@ -69,9 +69,12 @@ struct KernelSet {
   /// Whether its dense products lose nothing by being asked for a few rows at a time. Libraries do:
   /// each call has a cost, and some prepare every new shape.
   bool takes_pieces = false;
-  /// How weights that only its dense products read are best stored: in rows or in strips. Sets of
-  /// libraries take rows alone, the others both.
-  Layout dense_layout = Layout::rows;
+  /// How weights of a type that only its dense products read are best stored: in rows or in strips.
+  /// Sets of libraries take rows alone, the others both.
+  Layout dense_f32 = Layout::rows, dense_bf16 = Layout::rows;
+  Layout dense_layout(WeightType type) const {
+    return type == WeightType::f32 ? dense_f32 : dense_bf16;
+  }
 
   /// y[t][o] = sum_i w(o, i) x[t][i] + bias[o] for o in outputs; relu if asked. w: rows or strips
   /// (out, in). bias may be null. x: (tokens, in), y: (tokens, out).

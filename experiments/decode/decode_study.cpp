@@ -268,8 +268,8 @@ class DecodeStudy : public ModelStudy {
     check_interrupt();
     sink.live(model.row.name + ": drawing " + readable_bytes(double(bytes_of(model))) +
               " of weights");
-    model.model->allocate(team(most_threads_),
-                          find_kernel_set(model.row.decode.kernels).dense_layout);
+    const KernelSet& kernels = find_kernel_set(model.row.decode.kernels);
+    model.model->allocate(team(most_threads_), kernels.dense_layout(model.row.model.weight_type));
     model.model->arena().gather_pages();
     std::vector<int> source;
     for (std::int64_t i = 0; i < model.row.decode.source_length; ++i) {

@@ -126,7 +126,7 @@ void require_like_ref(const std::string& what, const ModelConfig& config, const 
                       int tokens, Team& team) {
   Transformer model(shrunk(config));
   Team alone(1);
-  model.allocate(alone, kernels.dense_layout);
+  model.allocate(alone, kernels.dense_layout(config.weight_type));
   shake_vectors(model);
   const std::vector<Step> ours = decode(model, kernels, tokens, team);
   const std::vector<Step> expected = decode(model, ref_kernels(), tokens, alone);

@@ -70,7 +70,7 @@ class KernelBench {
   void run(benchmark::State& state, const Case& c, const KernelSet& set, WeightType type,
            bool warm) {
     const bool is_dense = c.kernel.starts_with("dense");
-    prepare(c, type, is_dense ? set.dense_layout : Layout::rows);
+    prepare(c, type, is_dense ? set.dense_layout(type) : Layout::rows);
     if (const std::string wrong = problem_->check(set); !wrong.empty()) {
       throw UserError("it differs from ref: " + wrong);
     }

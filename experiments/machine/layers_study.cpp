@@ -208,7 +208,8 @@ class LayerStudy : public StopwatchStudy {
         if (held_ != title) {
           copies_.reset();
           const auto make = [&] { return component.make(layer, config); };
-          copies_ = std::make_unique<Copies>(make, component, config, team, kernels.dense_layout);
+          copies_ = std::make_unique<Copies>(make, component, config, team,
+                                             kernels.dense_layout(config.weight_type));
           held_ = title;
         }
         run(bench, component, config, team, kernels);

@@ -145,7 +145,7 @@ DecodeCheck check_decode(Transformer& trained, const Task& task, const Gemm& gem
     ModelConfig config = trained.config();
     config.weight_type = type;
     Transformer model(config);
-    model.allocate(team, simd_kernels().dense_layout);
+    model.allocate(team, simd_kernels().dense_layout(type));
     copy_weights(trained, model);
     const std::string name = std::string("decode_log_perplexity.") + name_of(type);
     const auto add = [&](const std::string& metric, const KernelSet& kernels) {

@@ -100,7 +100,7 @@ const KernelSet& kernels() {
     set_threads(1);
     KernelSet s = simd_kernels();
     s.takes_pieces = false;
-    s.dense_layout = Layout::rows;
+    s.dense_f32 = s.dense_bf16 = Layout::rows;
     s.name = "eigen";
     s.description = description() + ": f32 dense products; the rest is simd's";
     s.own = {"dense", "dense_transposed"};

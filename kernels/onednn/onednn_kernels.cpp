@@ -100,7 +100,7 @@ const KernelSet& kernels() {
   static const KernelSet set = [] {
     KernelSet s = simd_kernels();
     s.takes_pieces = false;
-    s.dense_layout = Layout::rows;
+    s.dense_f32 = s.dense_bf16 = Layout::rows;
     s.name = "onednn";
     s.description = description() +
                     ": dense products, activations rounded to bf16 for bf16 weights; the rest is "

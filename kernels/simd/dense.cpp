@@ -120,6 +120,12 @@ HWY_INLINE Range dot_tokens(const T* w, std::int64_t in, const float* x, std::in
   return streams.rest();
 }
 
+/// Whether one token's products go along rows far apart that the kernel asks for.
+template <class T>
+constexpr bool goes_far(Prefetch by) {
+  return by == Prefetch::by_kernel_far && sizeof(T) == sizeof(float);
+}
+
 /// put(o, t, w[o] . x[t]) for every output and token.
 template <class T, class Put>
 HWY_INLINE void dot_all(const T* w, std::int64_t in, const float* x, std::int64_t x_stride,
@@ -135,8 +141,8 @@ HWY_INLINE void dot_all(const T* w, std::int64_t in, const float* x, std::int64_
     } else {
       rest = dot_one_token<kTwoRows, kNoLead>(w, in, x, rest, false, put);
     }
-  } else if (tokens == 1 && by == Prefetch::by_kernel_far) {
-    rest = dot_one_token<kFarRows<T>, kFarLead, kLinesAtOnce>(w, in, x, rest, false, put);
+  } else if (tokens == 1 && goes_far<T>(by)) {
+    rest = dot_one_token<kFarRows, kFarLead, kLinesAtOnce>(w, in, x, rest, false, put);
   } else if (tokens == 1) {
     const bool neighbours = !are_short(row_bytes);
     rest = neighbours ? dot_one_token<kStreams, kLead>(w, in, x, rest, neighbours, put)
@@ -275,8 +281,8 @@ HWY_INLINE void accumulate_one_token(const T* w, std::int64_t out, const float* 
     rest = accumulate_side_by_side<kFewRows, kNoLead>(w, out, h, y, rest, false);
   } else if (by == Prefetch::by_processor_of_two) {
     rest = accumulate_side_by_side<kTwoRows, kNoLead>(w, out, h, y, rest, false);
-  } else if (by == Prefetch::by_kernel_far) {
-    rest = accumulate_side_by_side<kFarRows<T>, kFarLead, kLinesAtOnce>(w, out, h, y, rest, false);
+  } else if (goes_far<T>(by)) {
+    rest = accumulate_side_by_side<kFarRows, kFarLead, kLinesAtOnce>(w, out, h, y, rest, false);
   } else {
     const bool neighbours = !are_short(out * std::int64_t(sizeof(T)));
     rest = neighbours

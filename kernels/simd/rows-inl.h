@@ -34,11 +34,10 @@ inline constexpr int kLead = 1024;
 /// The same where streams are few or rows short.
 inline constexpr int kLongLead = 2048;
 /// The same of kFarRows rows far apart, whose lines go to the second-level cache, kLinesAtOnce at a
-/// time. More rows where they are half as long, since ends of rows cost what they do.
+/// time.
+inline constexpr int kFarRows = 4;
 inline constexpr int kFarLead = 512;
 inline constexpr int kLinesAtOnce = 4;
-template <class T>
-inline constexpr int kFarRows = sizeof(T) == sizeof(float) ? 4 : 8;
 /// Nothing is asked for: the processor's own prefetching does it.
 inline constexpr int kNoLead = 0;
 

@@ -51,7 +51,8 @@ const char* description() {
     case Prefetch::by_kernel:
       return "portable SIMD (Highway); dense: 8 or 16 rows, software prefetch";
     case Prefetch::by_kernel_far:
-      return "portable SIMD (Highway); dense: 4 or 8 rows in strips, software prefetch";
+      return "portable SIMD (Highway); dense: 4 rows in strips (f32), 8 or 16 rows (bf16), "
+             "software prefetch";
     case Prefetch::by_processor_of_four:
       return "portable SIMD (Highway); dense: 4 rows in strips, the processor's prefetch";
     case Prefetch::by_processor_of_two:
@@ -82,8 +83,8 @@ const KernelSet& simd_kernels() {
       .rounds_activations = false,
       .takes_pieces = true,
       // Sixteen rows share what they read of x; for fewer it is to stay in a first-level cache.
-      .dense_layout =
-          simd::prefetch_by() == simd::Prefetch::by_kernel ? Layout::rows : Layout::strips,
+      .dense_f32 = simd::prefetch_by() == simd::Prefetch::by_kernel ? Layout::rows : Layout::strips,
+      .dense_bf16 = simd::is_by_processor(simd::prefetch_by()) ? Layout::strips : Layout::rows,
       .dense = simd::dense,
       .dense_transposed = simd::dense_transposed,
       .controller = simd::controller,

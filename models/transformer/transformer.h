@@ -37,8 +37,8 @@ class Transformer {
 
   /// Takes memory (refused before it is taken if it does not fit, with the flags that shrink it),
   /// lets the team's threads touch it first, and draws the initial values.
-  /// `dense`: the layout of weights that only dense products read, KernelSet::dense_layout of the
-  /// set that is to decode.
+  /// `dense`: the layout of weights that only dense products read, KernelSet::dense_layout() of
+  /// the set that is to decode.
   void allocate(Team& team, Layout dense = Layout::rows);
   /// As allocate(), for training: f32, every parameter in Layout::rows, zeroed gradients beside
   /// those that are not frozen. Such a model evaluates and trains but does not decode (kernels want
