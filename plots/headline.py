@@ -16,6 +16,7 @@ from sections.peers import COMPARABLE, FASTEST, SHAPES, suffix_of
 from values import rounded
 
 SLOW = "@slow"
+ONE_THREAD = "@one_thread"
 LIBRARIES = {
     "eigen": "Eigen",
     "openblas": "OpenBLAS",
@@ -97,7 +98,7 @@ def most_sittings(found):
     """That a quoted time stands on: a sitting that was too short in a state does not count there."""
     times = quoted("ms")
     return max(
-        (v.sittings for name, v in found.items() if name.removesuffix(SLOW) in times), default=1
+        (v.sittings for name, v in found.items() if name.partition("@")[0] in times), default=1
     )
 
 
@@ -108,7 +109,7 @@ def of_fewer(found):
         {
             value.sittings
             for name, value in found.items()
-            if name.removesuffix(SLOW) in shown
+            if name.partition("@")[0] in shown
             and value.sittings < most
             and not math.isnan(value.value)
         }
@@ -160,17 +161,18 @@ def without_untrusted(found):
     }
 
 
-def table(found, is_brief=False):
-    """Lines of a table, none without numbers. Brief: no rows of the kernel set bf16_dot."""
-    states = states_of(found)
-    several = len(states) > 1
+def table(found, is_brief=False, columns=None):
+    """Lines of a table, none without numbers. Brief: no rows of the kernel set bf16_dot. Columns: {suffix of ids: name},
+    states unless given."""
+    columns = columns or states_of(found)
+    several = len(columns) > 1
 
-    def named(words, state):
-        return f"{words}, {state}" if several else words
+    def named(words, column):
+        return f"{words}, {column}" if several else words
 
     names = ["model"]
     for words in ("token, ms", "token speed-up", "block speed-up", "share of roofline"):
-        names += [named(words, state) for state in states.values()]
+        names += [named(words, column) for column in columns.values()]
         if words.endswith("speed-up"):
             names.append("paper's")
     lines, most = [], most_sittings(found)
@@ -179,20 +181,20 @@ def table(found, is_brief=False):
         def get(ending, suffix, row=row):
             return found.get(f"{row.prefix}.{row.row}.{ending}{suffix}")
 
-        if not any(get("token_ms", suffix) for suffix in states) or (is_brief and row.is_dot):
+        if not any(get("token_ms", suffix) for suffix in columns) or (is_brief and row.is_dot):
             continue
         theirs = paper.published(row.experiment, row.row) or paper.Published()
-        cells = [row.words, *(cell(get("token_ms", suffix), most=most) for suffix in states)]
+        cells = [row.words, *(cell(get("token_ms", suffix), most=most) for suffix in columns)]
         for kind in ("token", "block"):
             ending = f"{kind}_speedup"
             cells += [
                 "" if row.is_dense else cell(get(ending, suffix), "×", True, most)
-                for suffix in states
+                for suffix in columns
             ]
             cells.append("" if row.is_dense else factor(getattr(theirs, ending)))
         cells += [
             "" if row.is_dense else cell(get("share_of_roofline", suffix), most=most)
-            for suffix in states
+            for suffix in columns
         ]
         lines.append(line(*cells))
     return [*header(*names, are_numbers=False), *lines] if lines else []
@@ -202,6 +204,28 @@ def of_one_thread(found):
     """The figures of one thread under the ids that those of all threads have; empty where all are one."""
     prefix = "threads1."
     return {k.removeprefix(prefix): value for k, value in found.items() if k.startswith(prefix)}
+
+
+def with_one_thread(found):
+    """What README.md shows: {id: Value} and its columns, states or, on a machine with one, all threads and one."""
+    alone = of_one_thread(found)
+    if len(states_of(found)) > 1 or not alone:
+        return found, states_of(found)
+    beside = {name + ONE_THREAD: value for name, value in alone.items()}
+    return found | beside, {"": "all threads", ONE_THREAD: "one thread"}
+
+
+def share_quotable(found):
+    """Of the speed-ups that README.md has room for, the share that nothing is wrong with; 0 to 1."""
+    found, columns = with_one_thread(found)
+    ids = [
+        f"{row.prefix}.{row.row}.{kind}_speedup{suffix}"
+        for row in ROWS
+        for kind in ("token", "block")
+        for suffix in columns
+        if not row.is_dense and not row.is_dot
+    ]
+    return sum(name in found and found[name].status == "ok" for name in ids) / len(ids)
 
 
 def legend(found):

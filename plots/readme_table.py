@@ -1,8 +1,8 @@
 """Writes the headline table of README.md, between its markers, from the published summary.json.
 
-That is of the machine below results/published/ whose headline has the most speed-ups that may be quoted, since none is
-wrong with them, whatever they say; of equals, of the one with the newest headline sitting; while there is none, of
-results/published/.
+That is of the machine below results/published/ of whose headline the greatest share may be quoted, since nothing is
+wrong with it, whatever it says; of equals, of the one with the newest headline sitting; while there is none, of
+results/published/. States stand side by side, of a machine with one all threads and one.
 
 With --check nothing is written; the exit status says whether the table is the one it would write.
 """
@@ -21,18 +21,19 @@ BEGIN, END = "<!-- headline:begin -->", "<!-- headline:end -->"
 def table(summary, link):
     """The headline of a summary, where its report is, and which library's dense block is the fastest."""
     found = {name: of_entry(entry) for name, entry in summary.items()}
+    # What stands here is quoted without its marks.
+    shown, columns = headline.with_one_thread(headline.without_untrusted(found))
     quoted = headline.quoted("ms")
     commits = sorted(
         {
             commit
-            for name, entry in summary.items()
+            for name, value in shown.items()
             if name.partition("@")[0] in quoted
-            for commit in entry["commit"].split("+")
+            for commit in value.commit.split("+")
         }
     )
-    # What stands here is quoted without its marks.
-    shown = headline.without_untrusted(found)
-    lines = headline.table(shown, is_brief=True)
+    lines = headline.table(shown, is_brief=True, columns=columns)
+    threads = "" if headline.ONE_THREAD in columns else ", all threads"
     said = [headline.of_fewer(shown), headline.whose_dense(found)]
     marks = headline.meaning([*lines, *said])
     said = [
@@ -44,24 +45,19 @@ def table(summary, link):
         [
             *lines,
             "",
-            f"Commit {', '.join(commits)}, all threads; [all tables]({link}). "
+            f"Commit {', '.join(commits)}{threads}; [all tables]({link}). "
             + " ".join(filter(None, said)),
         ]
     )
 
 
 def quotable(folder):
-    """How many speed-ups of a folder's headline nothing is wrong with, in all states."""
+    """The share of a folder's headline that nothing is wrong with."""
     path = folder / "summary.json"
     if not path.exists():
         return 0
-    shown = headline.quoted("speedup")
     summary = json.loads(path.read_text(encoding="utf-8"))
-    return sum(
-        entry["status"] == "ok"
-        for name, entry in summary.items()
-        if name.partition("@")[0] in shown
-    )
+    return headline.share_quotable({name: of_entry(entry) for name, entry in summary.items()})
 
 
 def published(home=rec.ROOT / "results" / "published"):

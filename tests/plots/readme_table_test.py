@@ -12,7 +12,17 @@ import headline  # noqa: E402
 import readme_table  # noqa: E402
 from with_folder import WithFolder  # noqa: E402
 
-IDS = sorted(headline.quoted("speedup"))
+IDS = sorted(
+    f"{row.prefix}.{row.row}.token_speedup"
+    for row in headline.ROWS
+    if not row.is_dense and not row.is_dot
+)
+
+
+def entry(value=1.0, status="ok", whose=None):
+    ends = {"value": value, "low": 0.98 * value, "high": 1.02 * value}
+    about = {"unit": "x", "state": "only", "sittings": 3, "status": status, "commit": "c1"}
+    return ends | about | ({"whose": whose} if whose else {})
 
 
 class WhoseHeadline(WithFolder):
@@ -21,8 +31,8 @@ class WhoseHeadline(WithFolder):
         folder = self.folder / machine / "sittings" / sitting
         folder.mkdir(parents=True)
         (folder / "sitting.json").write_text(json.dumps({"kind": kind}))
-        summary = {name: {"status": status} for name, status in zip(IDS, statuses)}
-        summary["ceilings.fma"] = {"status": "ok"}
+        summary = {name: entry(status=status) for name, status in zip(IDS, statuses)}
+        summary["ceilings.fma"] = entry()
         (self.folder / machine / "summary.json").write_text(json.dumps(summary))
 
     def shown(self):
@@ -42,11 +52,6 @@ class WhoseHeadline(WithFolder):
         self.assertEqual(self.shown(), "b")
 
     def test_what_is_untrusted_is_a_mark_without_its_number(self):
-        def entry(value, status="ok", whose=None):
-            ends = {"value": value, "low": 0.98 * value, "high": 1.02 * value}
-            about = {"unit": "x", "state": "only", "sittings": 3, "status": status, "commit": "c1"}
-            return ends | about | ({"whose": whose} if whose else {})
-
         row = "table1.800m.ff_qkv"
         text = readme_table.table(
             {
@@ -62,12 +67,32 @@ class WhoseHeadline(WithFolder):
         for number in ("4.57", "4.48", "1.23", "nan"):
             self.assertNotIn(number, text)
 
-    def test_a_state_of_its_own_counts(self):
-        self.add("b", "2026-01-02", ["ok"])
-        self.add("a", "2026-01-01", ["ok"])
-        both = {IDS[0]: {"status": "ok"}, IDS[0] + "@slow": {"status": "ok"}}
-        (self.folder / "a" / "summary.json").write_text(json.dumps(both))
-        self.assertEqual(self.shown(), "a")
+    def test_states_and_one_thread_are_rooms_of_their_own(self):
+        self.add("b", "2026-01-02", ["ok", "untrusted"])
+        self.add("a", "2026-01-01", ["ok", "untrusted"])
+        one = "threads1." + IDS[0]
+        for more, shown in (
+            # A second state without figures halves what may be quoted, and so do figures of one thread that may not.
+            ({"memory.read_gbps": entry(), "memory.read_gbps@slow": entry()}, "a"),
+            ({one: entry(status="untrusted")}, "a"),
+            ({one: entry(), "threads1." + IDS[1]: entry()}, "b"),
+        ):
+            both = {IDS[0]: entry(), IDS[1]: entry(status="untrusted")} | more
+            (self.folder / "b" / "summary.json").write_text(json.dumps(both))
+            self.assertEqual(self.shown(), shown, more)
+
+    def test_one_thread_stands_beside_all_where_memory_has_one_state(self):
+        row = "table1.800m.ff_qkv"
+        summary = {
+            f"{of}{row}.token_{what}": entry(value)
+            for of, value in (("", 3.0), ("threads1.", 2.0))
+            for what in ("ms", "speedup")
+        }
+        text = readme_table.table(summary, "report.md")
+        self.assertIn("| token speed-up, all threads | token speed-up, one thread |", text)
+        self.assertIn("| 3 | 2 | 3× [2.94–3.06] | 2× [1.96–2.04] | 2.62× |", text)
+        slow = {"memory.read_gbps": entry(50.0), "memory.read_gbps@slow": entry(40.0)}
+        self.assertNotIn("one thread", readme_table.table(summary | slow, "report.md"))
 
 
 if __name__ == "__main__":
