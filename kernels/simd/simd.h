@@ -7,8 +7,8 @@
 namespace scaling::simd {
 
 /// Who asks memory for streams of weights ahead of their use: the kernel; or the kernel, with dense
-/// products of f32 along four rows far apart; or the processor, with these along four rows far
-/// apart; or the processor along two, but for gathered rows the kernel.
+/// products of f32 along four rows far apart; or the processor, with all dense products along four
+/// rows far apart; or the processor along two, but for gathered rows the kernel.
 enum class Prefetch { by_kernel, by_kernel_far, by_processor_of_four, by_processor_of_two };
 
 inline bool is_by_processor(Prefetch by) {
@@ -20,10 +20,10 @@ inline bool is_by_processor(Prefetch by) {
 /// faster than four by one thread; by two threads in slow memory it is up to a tenth slower at 17B.
 /// Of gathered rows asking costs Zen 4 the more, the longer they are; by one thread Zen 5 has them
 /// up to a fifth sooner with it, by two about as soon. On Intel's the kernel asks: for 16 rows side
-/// by side, a sixth faster than for four, or, on Xeons from Sapphire Rapids on, for four of f32 far
+/// by side (8 of rows below a page), a sixth faster than for four, or, on Xeons from Sapphire Rapids on, for four of f32 far
 /// apart, into the second-level cache: 800M's are 4 to 10 % faster so on a Granite Rapids (one
-/// thread), on an Emerald Rapids a dense block 7 %. Eight of bf16 far apart are as fast as 16 side
-/// by side on a Granite Rapids, and 2 to 10 % slower on an Emerald Rapids.
+/// thread), on an Emerald Rapids a dense block 7 %. Eight of bf16 so were as fast as the older
+/// way on a Granite Rapids, and 2 to 10 % slower on an Emerald Rapids.
 Prefetch prefetch_by();
 /// For tests and comparisons: what prefetch_by returns from now on. Not while kernels run.
 void set_prefetch_by(Prefetch by);
