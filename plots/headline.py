@@ -76,7 +76,8 @@ ROWS = (
 MARKS = {1: "¹", 2: "²"}  # of how few sittings a figure is
 STATUS_MARKS = {"untrusted": "†", "extrapolated": "‡", "scaled_down": "‡"}
 STATUS_WORDS = {
-    "†": "untrusted: uncertain by over 5 %, of under six rounds, or faster than its measured limit",
+    "†": "untrusted: uncertain by over 5 % in a sitting, its sittings over 10 % apart, of under six rounds, or faster than "
+    "its measured limit",
     "‡": "extrapolated from the blocks that memory held",
 }
 
@@ -117,8 +118,8 @@ def of_fewer(found):
     if not fewer:
         return ""
     marks = ", ".join(f"{MARKS[n]} of {n}" for n in fewer if n in MARKS)
-    others = "met the other state only or " if len(states_of(found)) > 1 else ""
-    return f"Of {most} sittings; {marks}: the others {others}had no library beside."
+    met = "no more met that state, or " if len(states_of(found)) > 1 else ""
+    return f"Of {most} sittings; {marks}: {met}the library that divides was measured in no more."
 
 
 def cell(value, unit="", interval=False, most=0):
@@ -207,12 +208,12 @@ def of_one_thread(found):
 
 
 def with_one_thread(found):
-    """What README.md shows: {id: Value} and its columns, states or, on a machine with one, all threads and one."""
+    """What README.md shows: {id: Value} and its columns, states or, on a machine with one, threads: all and one."""
     alone = of_one_thread(found)
-    if len(states_of(found)) > 1 or not alone:
+    if len(states_of(found)) > 1 or alone.keys().isdisjoint(quoted("ms") | quoted("speedup")):
         return found, states_of(found)
     beside = {name + ONE_THREAD: value for name, value in alone.items()}
-    return found | beside, {"": "all threads", ONE_THREAD: "one thread"}
+    return found | beside, {"": "all", ONE_THREAD: "one"}
 
 
 def share_quotable(found):
@@ -333,20 +334,29 @@ def library_name(library):
 
 def whose_dense(found):
     """Of README.md, in a sentence: which library's dense block is the fastest beside ours, or that none was measured."""
-    each = _fastest(found)
-    if not each:
+    _, columns = with_one_thread(found)
+    each = {"": _fastest(found)}
+    if ONE_THREAD in columns:
+        each = {", all threads": each[""], "by one": _fastest(of_one_thread(found))}
+    said = [f"{words}: {_each_fastest(found, of)}" for words, of in each.items() if of]
+    if not said:
         return "No library has been measured on this machine yet: speed-ups are over our own dense rows."
+    return f"Fastest other dense block over ours{'; '.join(said)}; the faster divides."
+
+
+def _each_fastest(found, each):
+    """Of README.md: those that may be quoted, or that none may."""
     several = len(states_of(found)) > 1
     said = [
         f"{shape.upper()} {weight_type} "
         + " and ".join(
-            ("" if value.status == "untrusted" else f"{value.value:.3g}× ")
-            + f"({library_name(value.whose)}{f', {state}' * several}){marks_of(value)}"
-            for value, state in values
+            f"{value.value:.3g}× ({library_name(value.whose)}{f', {state}' * several}){marks_of(value)}"
+            for value, state in quotable
         )
         for shape, weight_type, values in each
+        if (quotable := [v for v in values if v[0].status != "untrusted"])
     ]
-    return f"Fastest other dense block over ours: {'; '.join(said)}; the faster divides."
+    return ", ".join(said) or "none trusted"
 
 
 def _of_curves(found):
@@ -361,8 +371,8 @@ def _of_curves(found):
         gap, beyond = max(known, key=lambda both: min(both[0].seeds, contrasts.FEW))
         return (
             f"Trained with as many parameters on {gap.tokens / 1e6:.3g} M tokens, {gap.seeds} seeds, FF+QKV ends "
-            f"{_nats(gap)} nats a token above dense, {_nats(beyond)} of it beyond a quarter of what a dense feed-forward "
-            "of as few reads loses."
+            f"{_nats(gap)} nats a token above dense, {_nats(beyond)} of it beyond a quarter of what dense loses with a "
+            "feed-forward as small as sparse FF reads."
         )
     for size in training_curves.SIZES:
         sparse, least = (found.get(f"fig1.{size}.{row}.gap") for row in ("ff_qkv", "iso_read_ff"))

@@ -23,7 +23,7 @@ def table(summary, link):
     found = {name: of_entry(entry) for name, entry in summary.items()}
     # What stands here is quoted without its marks.
     shown, columns = headline.with_one_thread(headline.without_untrusted(found))
-    quoted = headline.quoted("ms")
+    quoted = headline.quoted("ms") | headline.quoted("speedup")
     commits = sorted(
         {
             commit
@@ -33,7 +33,7 @@ def table(summary, link):
         }
     )
     lines = headline.table(shown, is_brief=True, columns=columns)
-    threads = "" if headline.ONE_THREAD in columns else ", all threads"
+    threads = "threads: all, one" if headline.ONE_THREAD in columns else "all threads"
     said = [headline.of_fewer(shown), headline.whose_dense(found)]
     marks = headline.meaning([*lines, *said])
     said = [
@@ -45,7 +45,7 @@ def table(summary, link):
         [
             *lines,
             "",
-            f"Commit {', '.join(commits)}{threads}; [all tables]({link}). "
+            f"Commit {', '.join(commits)}, {threads}; [all tables]({link}). "
             + " ".join(filter(None, said)),
         ]
     )

@@ -11,7 +11,7 @@ MEANING = {
     "mean stands for all.",
     "extrapolated": "Extrapolated: a full token put together as layers × block + rest.",
     "untrusted": "Untrusted: faster than the machine's measured limit allows, or uncertain by more "
-    "than 5 %, or of fewer than six rounds; of records without decodes: a ratio of times between "
+    "than 5 % in a sitting, or its sittings more than 10 % apart, or of fewer than six rounds; of records without decodes: a ratio of times between "
     "which memory's read rate differed by more than 10 %.",
 }
 

@@ -151,8 +151,14 @@ def draw(records, experiment):
     if not rows:
         raise chart.Missing(f"no finished pair of rows in {experiment}")
     figure, (axes,) = chart.new(1.2 + 0.28 * len(rows))
+    hollow = {
+        "markerfacecolor": "white"
+    }  # what has too few seeds for an interval, and would look surer than the others
     for place, (_, value) in enumerate(rows):
-        axes.plot(value.value, place, **{**chart.SPARSE, "linestyle": "none"})
+        look = {**chart.SPARSE, "linestyle": "none"}
+        axes.plot(
+            value.value, place, **look, **(hollow if value.seeds < chart.FEWEST_SEEDS else {})
+        )
         (down,), (up,) = chart.bars([value])
         axes.plot(
             [value.value - down, value.value + up], [place, place], color=chart.SPARSE["color"]
@@ -161,7 +167,12 @@ def draw(records, experiment):
     axes.set_yticks(range(len(rows)), [row for row, _ in rows])
     axes.invert_yaxis()
     axes.locator_params(axis="x", nbins=5)
-    axes.set_xlabel(f"nats per token less {found.baseline}")
+    seeds = sorted({value.seeds for _, value in rows})
+    of = contrasts.seeds_text(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
+    few = f" (hollow: below {chart.FEWEST_SEEDS})" if seeds[0] < chart.FEWEST_SEEDS else ""
+    axes.set_xlabel(
+        f"nats per token less {found.baseline}\n{of}{few}, {count(found.tokens(found.baseline))} tokens"
+    )
     return figure
 
 

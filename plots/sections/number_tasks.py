@@ -285,7 +285,8 @@ def write(report, _own):
         "both have. *Ahead*: above 0; *behind*: below; *undecided*: neither is sure; *so far*: of fewer than "
         f"{contrasts.FEW} seeds. All differences of an experiment count, {contrasts.STRICTER}. By chance a digit is "
         f"right in {100 * CHANCE:g} % of cases; *near chance*: fewer than {100 * NEAR:g} % of tokens are right. "
-        "All rows of an experiment have as many parameters within 0.5 % and the same positions, starting at random in training. The paper trains on "
+        "All rows of an experiment have as many parameters within 0.5 % and the same positions, starting at random in training, and the same "
+        "learning rate, which was not swept. The paper trains on "
         "at most 128 digits and evaluates on 256 to 300; it does not say how many seeds.",
     )
     for name, experiment in found.items():

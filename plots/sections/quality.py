@@ -36,7 +36,7 @@ WORDS = (
     "twin, which is dense in place of what is judged; *verdict contrast*: that less a quarter of "
     "what the twin loses once it is made so small that it reads as little as the row. A row whose twin "
     "is not `{baseline}` is judged against that, too: its gap less a quarter of what `{baseline}` loses "
-    "so. All are differences within a seed, since seeds share weights and the order of the text, and means "
+    "once made for the reads of the row whose twin it is, which are more than this row's. All are differences within a seed, since seeds share weights and the order of the text, and means "
     "of these. *Enough*: the verdict contrast lies below 0; *not enough*: above; *undecided*: neither is "
     "sure; *so far*: of fewer than {few} seeds. All contrasts that an experiment has named count, "
     f"{contrasts.STRICTER}."
@@ -163,8 +163,11 @@ class Finding(NamedTuple):
     def claim(self):
         named = self.named
         own = "its twin " if named.is_own else ""
+        least = (
+            "equal reads lose" if named.is_own else "a dense row loses that reads as little or more"
+        )
         return (
-            f"`{named.row}` loses less than a quarter of what equal reads lose: against {own}"
+            f"`{named.row}` loses less than a quarter of what {least}: against {own}"
             f"`{named.twin}` and `{named.equal_reads}`, {count(self.experiment.tokens(named.row))} tokens"
         )
 

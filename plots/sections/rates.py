@@ -87,15 +87,21 @@ def experiments(records):
     return [(experiment, each) for experiment in found if (each := sweeps(experiment))]
 
 
+def distance(sweep, experiment):
+    """Between a sweep's budget of tokens and an experiment's, as the logarithm of their ratio; 0 of unknown ones."""
+    own, swept_at = experiment.tokens(sweep.row), sweep.best.nats.tokens
+    return abs(math.log(swept_at / own)) if own and swept_at else 0
+
+
+def is_elsewhere(sweep, experiment):
+    """Whether the budgets differ by more than what rounding to whole steps makes of them."""
+    return distance(sweep, experiment) > math.log(1.1)
+
+
 def nearest(records, experiment):
     """{row: (Experiment, Sweep)} of the sweeps of the same task and width; of several of a row the one whose budget
     of tokens is nearest."""
     known = {}
-
-    def distance(sweep):
-        own, swept_at = experiment.tokens(sweep.row), sweep.best.nats.tokens
-        return abs(math.log(swept_at / own)) if own and swept_at else 0
-
     for swept, each in experiments(records):
         for sweep in each:
             if any(
@@ -104,7 +110,7 @@ def nearest(records, experiment):
             ):
                 continue
             older = known.get(sweep.row)
-            if older is None or distance(sweep) < distance(older[1]):
+            if older is None or distance(sweep, experiment) < distance(older[1], experiment):
                 known[sweep.row] = (swept, sweep)
     return known
 
@@ -128,7 +134,8 @@ def doubts(records, experiment, rows):
 
 
 def choice(records, experiment, rows):
-    """What is to be known of how the rows' rates were chosen: by one seed, on the text or by a seed that is reported."""
+    """What is to be known of how the rows' rates were chosen: by one seed, at another budget, on the text or by a seed that
+    is reported."""
     known = nearest(records, experiment)
     found = []
     for swept in dict.fromkeys(known[row][0] for row in rows if row in known):
@@ -138,6 +145,14 @@ def choice(records, experiment, rows):
         words = []
         if any(len(seeds) == 1 for seeds in chose.values()):
             words.append("by one seed")
+        budgets = {
+            known[row][1].best.nats.tokens
+            for row in rows
+            if row in known and known[row][0] is swept and is_elsewhere(known[row][1], experiment)
+        }
+        if budgets:
+            tokens = ", ".join(f"{budget / 1e6:.3g} M" for budget in sorted(budgets))
+            words.append(f"at {tokens} tokens, which were not swept again at this budget")
         if swept.data == experiment.data:
             words.append("on the held-out text that is reported")
         if shared := sorted(set.union(*chose.values()) & reported):
@@ -186,6 +201,14 @@ def table(each):
     return lines
 
 
+def seeds_of(each):
+    """How many seeds the numbers of sweeps are of, in words."""
+    counts = {trial.nats.seeds for sweep in each for trial in sweep.trials if trial.nats}
+    if len(counts) > 1:
+        return "means over seeds"
+    return "of one seed" if counts == {1} else f"means over {counts.pop()} seeds"
+
+
 def _nats(trial, best, says_seeds):
     if trial is None:
         return Cell("–")
@@ -219,7 +242,7 @@ def write(report, own):
         report.add(
             f"## {titles[experiment.name]}",
             "",
-            "Nats a token of every row at each learning rate, means over seeds"
+            f"Nats a token of every row at each learning rate, {seeds_of(each)}"
             f"{text_of(report.records, experiment)}; the least in bold. A best rate counts once "
             "the next lower and the next higher one are worse, or diverge: so it is of "
             f"{bracketed} of {len(each)} rows.",

@@ -1,5 +1,7 @@
 """Sparsefinder's claims, fixed before any teacher was swept: pass, fail or inconclusive by differences with intervals.
 
+Two were corrected with figures seen: which methods C6 compares, and by which neighbours C7 goes.
+
 The differences are tools/sparsefinder_differences.py's: recall at equal sparsity, of one method less another.
 """
 

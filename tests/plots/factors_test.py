@@ -8,6 +8,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "plots")]
 
 import chart  # noqa: E402
+import contrasts  # noqa: E402
 import curves_test as made_up  # noqa: E402
 import summarise  # noqa: E402
 from report import Report  # noqa: E402
@@ -121,6 +122,11 @@ class FactorsTest(made_up.WithCurves):
             figure = factors.draw(self.load(trained(seeds=seeds)), NAME)
             low, high = figure.axes[0].lines[1].get_xdata()
             self.assertEqual(high > low, is_shown, seeds)
+            # A mark without an interval would look surer than its neighbours.
+            is_hollow = figure.axes[0].lines[0].get_markerfacecolor() == "white"
+            self.assertEqual(is_hollow, not is_shown, seeds)
+            self.assertIn(contrasts.seeds_text(len(seeds)), figure.axes[0].get_xlabel())
+            self.assertEqual("hollow" in figure.axes[0].get_xlabel(), not is_shown)
             chart.pyplot().close(figure)
 
 

@@ -217,7 +217,10 @@ class QualityTest(made_up.WithCurves):
 
     def test_how_rates_were_chosen_speaks_against_it(self):
         swept = rates_test.swept("ff_n16", {2: 4.1, 4: 4.0, 8: 4.1})
-        said = "`rates_1m5` chose rates by one seed, on the held-out text that is reported"
+        said = (
+            "`rates_1m5` chose rates by one seed, at 1.54 M tokens, which were not swept again at this budget, "
+            "on the held-out text that is reported"
+        )
         self.assertIn(
             f"{said}, by seeds that are reported, too (1)", self.against(trained() + swept)
         )

@@ -101,7 +101,9 @@ class RatesTest(made_up.WithCurves):
             rates.draw(self.load([failed("dense.r8", DIVERGED)]), NAME)
 
     def test_means_of_unlike_seeds_and_the_text_are_told(self):
-        self.assertNotIn("seed)", self.report(DENSE + SPARSE))
+        alike = self.report(DENSE + SPARSE)
+        self.assertNotIn("seed)", alike)
+        self.assertIn("at each learning rate, of one seed;", alike)
         again = [dict(r, seed=2, key=f"second {r['key']}") for r in swept("dense", {4: 3.72})]
         text = self.report(DENSE + SPARSE + again)
         self.assertIn("| 3.9000 (one seed) | **3.7100** (2 seeds) | 3.8000 (one seed) |", text)
@@ -137,6 +139,11 @@ class RatesTest(made_up.WithCurves):
         size = {"steps": 3000, "batch": 16, "length": 96}
         longer = self.one([dict(r, config=r["config"] | size) for r in figure])
         self.assertEqual(rates.doubts(both, longer, ["ff_n16"]), [])
+        # Of one seed, of the text and seed that are reported: the budget is told where it is another.
+        (said,) = rates.choice(records, longer, ["ff_n16"])
+        self.assertIn("`rates_1m5` chose rates by one seed, at 1.54 M tokens, which were not", said)
+        (said,) = rates.choice(both, longer, ["ff_n16"])
+        self.assertNotIn("not swept again", said)
 
 
 if __name__ == "__main__":

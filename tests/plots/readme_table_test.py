@@ -63,7 +63,7 @@ class WhoseHeadline(WithFolder):
             "report.md",
         )
         self.assertIn("| 11.7 | 3.25× [3.19–3.31] | 2.62× | † | 3.05× |", text)
-        self.assertIn("800M f32 (Eigen)†", text)
+        self.assertIn("over ours: none trusted; the faster divides", text)
         for number in ("4.57", "4.48", "1.23", "nan"):
             self.assertNotIn(number, text)
 
@@ -81,6 +81,57 @@ class WhoseHeadline(WithFolder):
             (self.folder / "b" / "summary.json").write_text(json.dumps(both))
             self.assertEqual(self.shown(), shown, more)
 
+    def test_what_is_not_shown_or_not_ok_does_not_count(self):
+        def add(machine, sitting, found):
+            self.add(machine, sitting, [])
+            (self.folder / machine / "summary.json").write_text(json.dumps(found))
+
+        add("b", "2026-01-02", {IDS[0]: entry(), IDS[1]: entry()})
+        one = {IDS[0]: entry()}
+        for row in headline.ROWS:
+            if row.is_dense or row.is_dot:
+                one |= {
+                    f"{row.prefix}.{row.row}.{kind}_speedup": entry() for kind in ("token", "block")
+                }
+        add("a", "2026-01-03", one | {IDS[1]: entry(status="scaled_down")})
+        self.assertEqual(self.shown(), "b")
+        blocks = {name.replace("token", "block"): entry() for name in IDS[:2]}
+        add("a", "2026-01-01", one | blocks)
+        self.assertEqual(self.shown(), "a")
+
+    def test_figures_of_fewer_sittings_and_their_commits_are_named(self):
+        row = "table1.800m.ff_qkv"
+        fewer = entry() | {"sittings": 1, "commit": "c1+c2"}
+        summary = {
+            f"{row}.token_ms": entry(),
+            f"threads1.{row}.token_ms": entry(),
+            f"threads1.{row}.token_speedup": fewer,
+        }
+        text = readme_table.table(summary, "report.md")
+        self.assertIn("1× [0.98–1.02]¹", text)
+        self.assertIn(
+            "Of 3 sittings; ¹ of 1: the library that divides was measured in no more.", text
+        )
+        self.assertIn("Commit c1, c2, threads: all, one; ", text)
+        del summary[f"threads1.{row}.token_ms"], summary[f"threads1.{row}.token_speedup"]
+        self.assertIn("Commit c1, all threads; ", readme_table.table(summary, "report.md"))
+
+    def test_libraries_are_named_for_either_number_of_threads(self):
+        name = "peers.800m.fastest.over_ours"
+        summary = {
+            "table1.800m.ff_qkv.token_ms": entry(),
+            name: entry(0.99, whose="eigen"),
+            f"threads1.{name}": entry(0.97, whose="mkl"),
+        }
+        text = readme_table.table(summary, "report.md")
+        self.assertIn("ours: 800M f32 0.99× (Eigen); the faster", text)
+        summary["threads1.table1.800m.ff_qkv.token_ms"] = entry()
+        text = readme_table.table(summary, "report.md")
+        self.assertIn(
+            "ours, all threads: 800M f32 0.99× (Eigen); by one: 800M f32 0.97× (MKL); the faster",
+            text,
+        )
+
     def test_one_thread_stands_beside_all_where_memory_has_one_state(self):
         row = "table1.800m.ff_qkv"
         summary = {
@@ -89,10 +140,10 @@ class WhoseHeadline(WithFolder):
             for what in ("ms", "speedup")
         }
         text = readme_table.table(summary, "report.md")
-        self.assertIn("| token speed-up, all threads | token speed-up, one thread |", text)
+        self.assertIn("| token speed-up, all | token speed-up, one |", text)
         self.assertIn("| 3 | 2 | 3× [2.94–3.06] | 2× [1.96–2.04] | 2.62× |", text)
         slow = {"memory.read_gbps": entry(50.0), "memory.read_gbps@slow": entry(40.0)}
-        self.assertNotIn("one thread", readme_table.table(summary | slow, "report.md"))
+        self.assertNotIn("up, one |", readme_table.table(summary | slow, "report.md"))
 
 
 if __name__ == "__main__":
