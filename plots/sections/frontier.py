@@ -412,7 +412,9 @@ def draw(records, experiment):
             **looks[point.row] | {"linestyle": "none", "markersize": 2, "label": "_of a seed"},
         )
     axes.set_xlabel(f"measured token, ms (1 thread{states.words_of(records)})")
-    axes.set_ylabel("log-perplexity, nats per token")
+    budgets = {point.nats.tokens for point in found if point.nats.tokens}
+    of = f" of {count(budgets.pop())} trained on" if len(budgets) == 1 else ""
+    axes.set_ylabel(f"log-perplexity, nats per token{of}")
     kinds = {kind_of(curves, point.row): looks[point.row] for point in found}
     for kind, look in kinds.items():
         axes.plot([], [], label=kind, **look | {"linestyle": "none"})

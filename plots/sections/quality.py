@@ -459,7 +459,9 @@ def draw(records):
     ticks = [experiment.tokens(experiment.baseline) / 1e6 for experiment in budgets]
     chart.plain_log(below.xaxis, ticks)
     below.set_xticks(ticks, [f"{tick:.3g}" for tick in ticks])
-    below.set_xlabel("million tokens trained on")
+    seeds = {value.seeds for trend in found for _, value in trend.points}
+    of = f", {contrasts.seeds_text(seeds.pop())}" if len(seeds) == 1 else ""
+    below.set_xlabel(f"million tokens trained on{of}")
     below.legend(loc="best")
     chart.legend_above(above)
     return figure
