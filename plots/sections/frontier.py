@@ -413,7 +413,7 @@ def draw(records, experiment):
         )
     axes.set_xlabel(f"measured token, ms (1 thread{states.words_of(records)})")
     budgets = {point.nats.tokens for point in found if point.nats.tokens}
-    of = f" of {count(budgets.pop())} trained on" if len(budgets) == 1 else ""
+    of = f"\n{count(budgets.pop())} tokens trained on" if len(budgets) == 1 else ""
     axes.set_ylabel(f"log-perplexity, nats per token{of}")
     kinds = {kind_of(curves, point.row): looks[point.row] for point in found}
     for kind, look in kinds.items():
