@@ -51,11 +51,12 @@ nlohmann::ordered_json time_steps(const Curve& curve, int threads, const std::st
   const std::string folder = (std::filesystem::temp_directory_path() /
                               ("scaling_bench_training." + std::to_string(getpid())))
                                  .string();
-  const double tokens = tokens_per_step(curve.train);
-  std::vector<double> seconds;
+  std::vector<double> seconds, rates;
   const double flops =
       try_steps(curve, curve.train.steps, threads, cache, folder, [&](const TrainReport& report) {
-        if (report.step > kWarmUp) seconds.push_back(tokens / report.tokens_per_s);
+        if (report.step <= kWarmUp) return;
+        seconds.push_back(report.step_seconds);
+        rates.push_back(report.tokens_per_s);
       });
   const double median = quantile(seconds, 0.5);
   const double rate = flops / median * 1e-9;
@@ -67,7 +68,7 @@ nlohmann::ordered_json time_steps(const Curve& curve, int threads, const std::st
           // Steps of sparse rows come in several kinds, some of which cost less than others.
           {"mean", std::accumulate(seconds.begin(), seconds.end(), 0.0) / double(seconds.size())},
           {"repeats", seconds.size()},
-          {"tokens_per_s", tokens / median},
+          {"tokens_per_s", quantile(rates, 0.5)},
           {"gflops", rate},
           {"ceiling_gemm_gflops", ceiling},
           {"mfu", rate / ceiling},
