@@ -204,6 +204,12 @@ TEST(Curves, KnobsOfLayersThatARowLacksDoNotCount) {
     r.sources = identity.sources();
     for (const auto& [name, value] : point.settings) r.config[name] = typed_value(value);
     EXPECT_TRUE(identity.is_finished({r}, point)) << point.row;
+    Record failed = r;
+    failed.status = Status::failed;
+    Record skipped = r;
+    skipped.status = Status::skipped;
+    EXPECT_FALSE(identity.is_finished({r, failed}, point)) << "it fails since";
+    EXPECT_TRUE(identity.is_finished({failed, r, skipped}, point)) << "it does not any more";
     r.config["sparsity"] = 64;
     EXPECT_EQ(identity.is_finished({r}, point), r.config["feed_forward"] == "dense") << point.row;
   }
