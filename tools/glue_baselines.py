@@ -196,7 +196,7 @@ def main():
         rows = read(args.corpus, args.validation, args.examples)
     except (OSError, ValueError) as error:
         sys.exit(f"glue_baselines.py: {error}")
-    file = RecordFile(args.results, "glue_baselines", section="glue")
+    file = RecordFile(args.results, "glue_baselines", section="glue", programs=None)
     settings = {
         "task": args.task,
         "examples": len(rows.truth),

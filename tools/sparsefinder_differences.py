@@ -34,6 +34,7 @@ sys.path[:0] = [str(ROOT / "plots"), str(ROOT / "experiments" / "peers")]
 import records as rec  # noqa: E402
 from record import RecordFile, fingerprint  # noqa: E402
 from sections import sparsefinder, sparsefinder_claims, sparsefinder_online  # noqa: E402
+from values import student  # noqa: E402
 
 CLOSE = 1e-3  # of a mean of float32 to a recorded one
 
@@ -95,23 +96,30 @@ def of_points(one, other, weights, places, name):
 
 
 def over_teachers(each, rng):
-    """(value, low, high) of [(1 + draws)] a teacher; the first of each is of all its sequences."""
+    """(value, low, high) of [(1 + draws)] a teacher; the first of each is of all its sequences.
+
+    A few teachers resampled vary too little: where Student's interval over them reaches farther, it counts.
+    """
     found = numpy.array(each)
     value, drawn = found[:, 0].mean(), found[:, 1:]
     teachers, draws = drawn.shape
     chosen = rng.integers(teachers, size=(teachers, draws))
     means = numpy.take_along_axis(drawn, chosen, axis=0).mean(axis=0)
     low, high = numpy.quantile(means, [0.025, 0.975])
+    if teachers > 1:
+        half = student(teachers - 1, 0.05) * found[:, 0].std(ddof=1) / teachers**0.5
+        low, high = min(low, value - half), max(high, value + half)
     return float(value), float(low), float(high)
 
 
-def shared_buckets(one, other):
-    """{B: (place of one, place of the other)} of bucketings without a window that both have."""
+def shared_buckets(pairs):
+    """{B: (place of one, place of the other)} of bucketings without a window that both methods of every teacher have."""
     found = {}
-    for parameter, value, nearest, width in one.places:
-        theirs = ("clusters", value, 1, 0)
-        if parameter == "buckets" and width == 0 and other.at(theirs) is not None:
-            found[int(value)] = ((parameter, value, nearest, width), theirs)
+    for parameter, value, nearest, width in pairs[0][0].places:
+        places = ((parameter, value, nearest, width), ("clusters", value, 1, 0))
+        is_alone = parameter == "buckets" and width == 0
+        if is_alone and all(s.at(p) is not None for pair in pairs for s, p in zip(pair, places)):
+            found[int(value)] = places
     return found
 
 
@@ -127,7 +135,8 @@ def differences(pair, teachers, draws, seed):
     ]
     measures = {}
     if pair == sparsefinder_claims.BUCKETS:
-        for count, places in shared_buckets(teachers[0][one], teachers[0][other]).items():
+        pairs = [(t[one], t[other]) for t in teachers]
+        for count, places in shared_buckets(pairs).items():
             for name in ("recall", "sparsity"):
                 measures[f"{name}.b{count}"] = (of_points, places, name)
     else:
@@ -234,7 +243,9 @@ class Writer:
 
     def __init__(self, arguments):
         self.arguments = arguments
-        self.file = RecordFile(arguments.results, "sparsefinder_differences", "differences")
+        self.file = RecordFile(
+            arguments.results, "sparsefinder_differences", "differences", programs=None
+        )
 
     def write(self, kind, name, teachers, closings, make):
         """make(): {(row, against, metric): (value, low, high)}, of what these closing records closed."""

@@ -1,7 +1,7 @@
 """The one writer of records in Python: who measured, whether it must be repeated, and the lines themselves.
 
-A measurement is known by its settings, the contents of the files here and the machine; the commit is
-recorded, not compared.
+A measurement is known by its settings, the contents of the files of a folder, here if it names no other, and the
+machine; the commit is recorded, not compared.
 """
 
 import datetime
@@ -43,8 +43,10 @@ def git(*words):
 class RecordFile:
     """Records of one experiment of a results folder; exits with a sentence if it cannot be one."""
 
-    def __init__(self, folder, experiment, section=""):
+    def __init__(self, folder, experiment, section="", programs=HERE):
+        """programs: the folder whose programs and packages a measurement is known by; None if its settings say that."""
         self.path = folder / f"{experiment}.jsonl"
+        self.programs = programs
         changed = git("status", "--porcelain", "--", ".", ":(exclude)results", ":(exclude)plots")
         self.about = {
             "experiment": experiment,
@@ -96,7 +98,7 @@ class RecordFile:
         identity = [
             self.about["experiment"],
             settings,
-            sources(),
+            sources(self.programs) if self.programs else "",
             self.about["cpu"],
             self.about["cores"],
         ]

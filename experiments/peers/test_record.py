@@ -60,8 +60,10 @@ class RecordTest(WithFolder):
         key = file.key(row="r", threads=1)
         self.assertEqual(file.key(threads=1, row="r"), key)
         self.assertNotEqual(file.key(row="r", threads=2), key)
-        with mock.patch.object(record, "sources", lambda: "others"):
+        with mock.patch.object(record, "sources", lambda folder: f"others of {folder}"):
             self.assertNotEqual(file.key(row="r", threads=1), key)
+        other, none = (record.RecordFile(self.folder, "e", programs=p) for p in (self.folder, None))
+        self.assertEqual(len({f.key(row="r", threads=1) for f in (file, other, none)}), 3)
         file.about["commit"] = "another"
         self.assertEqual(file.key(row="r", threads=1), key)
         file.about["cpu"] = "another"

@@ -20,7 +20,9 @@ from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "peers"))
-from record import RecordFile, fingerprint, sources  # noqa: E402
+sys.path.append(str(HERE.parents[1] / "plots"))
+from record import RecordFile, fingerprint  # noqa: E402
+from values import student  # noqa: E402
 
 OBJECTS = (".jsonl", ".ndjson", ".json")  # endings of JSON lines, .gz behind them or not
 SENTENCE_END = re.compile(r"""([.!?]["')\]}]*)\s+|\n\s*""")
@@ -89,8 +91,12 @@ def sentences(text):
 
 
 def interval(values, draws, seed):
-    """The middle 95 % of the means of so many resamples of values, a list a seed of a number a text: of seeds, and of
-    texts, the same ones in every seed. The same `seed` takes the same places of others."""
+    """Ends of a 95 % interval of the mean of values, a list a seed of a number a text.
+
+    The middle 95 % of the means of so many resamples: of seeds, and of texts, the same ones in every seed. A few seeds
+    resampled vary too little: where Student's interval over the means of seeds reaches farther, it counts. The same `seed`
+    takes the same places of others.
+    """
     rng = random.Random(seed)
     places = range(len(values[0]))
     means = []
@@ -100,7 +106,13 @@ def interval(values, draws, seed):
         means.append(statistics.fmean(of_seed[i] for of_seed in seeds for i in texts))
     means.sort()
     beyond = draws // 40
-    return means[beyond], means[draws - 1 - beyond]
+    low, high = means[beyond], means[draws - 1 - beyond]
+    if len(values) > 1:
+        of_seeds = [statistics.fmean(of_seed) for of_seed in values]
+        middle = statistics.fmean(of_seeds)
+        half = student(len(values) - 1, 0.05) * statistics.stdev(of_seeds) / len(values) ** 0.5
+        low, high = min(low, middle - half), max(high, middle + half)
+    return low, high
 
 
 def decoding_rate(paths):
@@ -184,7 +196,7 @@ def run(args, program, score):
         ours.append(texts)
     for path in args.against:
         read_both(path, args.references, args.key)  # or a sentence
-    file = RecordFile(args.results, args.experiment)
+    file = RecordFile(args.results, args.experiment, programs=HERE)
     key = file.key(
         program=program,
         row=args.row,
@@ -193,7 +205,6 @@ def run(args, program, score):
         against=fingerprint(b"".join(path.read_bytes() for path in args.against)),
         draws=args.draws,
         seed=args.seed,
-        sources=sources(HERE),
     )
     if key in file.finished and not args.force:
         print("already recorded")

@@ -10,9 +10,10 @@ import numpy
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(ROOT / "plots")]
+sys.path[:0] = [str(HERE), str(ROOT / "plots"), str(ROOT / "tools")]
 
 import records as rec  # noqa: E402
+import sparsefinder_differences  # noqa: E402
 from report import Report  # noqa: E402
 from sections import sparsefinder, sparsefinder_claims  # noqa: E402
 from values import Value  # noqa: E402
@@ -204,6 +205,28 @@ class ClaimsTest(WithFolder):
             )
             self.assertEqual(judged.result, wanted)
         self.assertIsNone(sparsefinder_claims.by({0: sure, 1: None}, bool, bool).result)
+
+    def test_of_few_teachers_an_interval_holds_the_truth_as_often_as_it_says(self):
+        for teachers in (2, 3, 5):
+            held = 0
+            for trial in range(200):
+                rng = numpy.random.default_rng([teachers, trial])
+                # Sequences alike: teachers are all that varies.
+                each = numpy.repeat(rng.normal(size=(teachers, 1)), 201, axis=1)
+                _, low, high = sparsefinder_differences.over_teachers(each, rng)
+                held += low <= 0 <= high
+            self.assertGreaterEqual(held, 181, teachers)  # of 190; three deviations are 9
+        self.assertEqual(sparsefinder_differences.over_teachers([[2.0, 1, 3]], rng)[0], 2.0)
+
+    def test_buckets_are_those_that_all_teachers_have(self):
+        def swept(*places):
+            return sparsefinder_differences.Sweep(list(places), None, None)
+
+        eight, four = ("buckets", 8.0, 1, 0), ("buckets", 4.0, 1, 0)
+        clusters = [("clusters", n, 1, 0) for n in (8.0, 4.0)]
+        one, other = (swept(eight, four), swept(*clusters)), (swept(eight), swept(*clusters))
+        self.assertEqual({*sparsefinder_differences.shared_buckets([one])}, {4, 8})
+        self.assertEqual({*sparsefinder_differences.shared_buckets([one, other])}, {8})
 
     def test_what_is_recorded_is_not_made_again(self):
         self.sweep("s_lm.1")
