@@ -121,10 +121,16 @@ def their_command(args, python, ours):
     ]
 
 
+def quartiles(values):
+    """The lower and the upper one, which the fields low and high of a record hold."""
+    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    return low, high
+
+
 def summary(rounds):
     """Record fields of one candidate from its rounds' outcomes."""
-    medians = sorted(outcome["value"] for outcome in rounds)
-    low, high = medians[0], medians[-1]
+    medians = [outcome["value"] for outcome in rounds]
+    low, high = medians * 2 if len(medians) == 1 else quartiles(medians)
     return {
         "value": statistics.median(medians),
         "low": low,

@@ -13,6 +13,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from record import HERE, ROOT, RecordFile
@@ -165,10 +166,13 @@ def records_of(row, threads, seconds, outcome, key):
     found = []
     if efficiency["value"] is not None:
         found.append({**shared, "metric": "block_efficiency", "unit": "1", **efficiency})
-    time = of_quartiles(outcome.get("block_ms"))
-    found.append({**shared, "metric": "block_ms", "unit": "ms", **time})
+    block = of_quartiles(outcome.get("block_ms"))
+    found.append({**shared, "metric": "block_ms", "unit": "ms", **block})
     if samples:
-        found[-1]["samples"] = {"group": f"{name}, {threads} threads", **samples}
+        # A group of their own in every sitting: times between batches are of one process alone.
+        began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        group = f"{name}, {threads} threads, {began}, {os.getpid()}"
+        found[-1]["samples"] = {"group": group, **samples}
     return found
 
 

@@ -244,7 +244,7 @@ class RunPeersTest(unittest.TestCase):
         # The lines that these are made of, as decodes have them: in the closing record alone.
         self.assertNotIn("samples", efficiency)
         self.assertEqual(block_ms["samples"]["rows"], SAMPLES["rows"])
-        self.assertEqual(block_ms["samples"]["group"], "800m.pytorch, 1 threads")
+        self.assertRegex(block_ms["samples"]["group"], r"^800m\.pytorch, 1 threads, 2\S+Z, \d+$")
         self.assertEqual((block_ms["config"]["batches"], block_ms["repeats"]), (2, 2))
         for record in records:
             self.assertEqual(record["ceilings"], {"read_gbps": 50.0, "fma_gflops": 300.0})
