@@ -114,6 +114,17 @@ def rows_of(config):
     return re.findall(r"^row = ([^:\s]+)", config.read_text(encoding="utf-8"), re.MULTILINE)
 
 
+def seeds_of(config):
+    """As a config has them, 1 if it names none; ValueError says what is wrong with its line."""
+    text = config.read_text(encoding="utf-8")
+    found = re.search(r"^seeds *= *(\d+(?: *, *\d+)*) *(?:#.*)?$", text, re.MULTILINE)
+    if found:
+        return re.findall(r"\d+", found[1])
+    if re.search(r"^seeds\b", text, re.MULTILINE):
+        raise ValueError(f"{config}: its line of seeds has no whole numbers with commas between")
+    return ["1"]
+
+
 def number_of(config, name):
     """What a config sets for all rows, a whole number."""
     (number,) = re.findall(rf"^{name} = (\d+)$", config.read_text(encoding="utf-8"), re.MULTILINE)
@@ -183,9 +194,8 @@ class Curves:
 
     def seeds(self, config):
         """Of a config's curves."""
-        text = config.read_text(encoding="utf-8")
-        (seeds,) = re.findall(r"^seeds = ([\d,]+)$", text, re.MULTILINE)
-        return seeds.split(",")[:1] if self.args.quick else seeds.split(",")
+        seeds = seeds_of(config)
+        return seeds[:1] if self.args.quick else seeds
 
     def curve(self, config, *flags):
         command = [

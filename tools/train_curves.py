@@ -25,7 +25,7 @@ import time
 from typing import NamedTuple
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from table_steps import CONFIGS, ROOT, rows_of
+from table_steps import CONFIGS, ROOT, rows_of, seeds_of
 
 INTERRUPTED = 130
 PASSED_OVER_S = 5  # a run that ends sooner had nothing to train
@@ -38,12 +38,6 @@ class Curve(NamedTuple):
 
     def __str__(self):
         return f"{self.config.stem}, {self.row}, seed {self.seed}"
-
-
-def seeds_of(config):
-    """As a config has them; 1 if it names none."""
-    found = re.search(r"^seeds = ([\d,]+)$", config.read_text(encoding="utf-8"), re.MULTILINE)
-    return found[1].split(",") if found else ["1"]
 
 
 def curves_of(argument, seeds):
@@ -103,19 +97,21 @@ class Workers:
 
     def train(self, curve):
         began = time.monotonic()
-        with open(self.log(curve), "w", encoding="utf-8") as log:
-            with self.lock:
-                if self.is_stopped:
-                    return
-                self.waiting.remove(curve)
+        with self.lock:
+            if self.is_stopped:
+                return
+            self.waiting.remove(curve)
+            with open(self.log(curve), "w", encoding="utf-8") as log:
                 process = subprocess.Popen(
                     self.command(curve),
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,  # a terminal's Ctrl-C comes by way of stop()
                 )
-                self.running[process] = curve
-            status = process.wait()
+            self.running[process] = curve
+            if self.is_stopped:  # before stop() could find it
+                process.send_signal(signal.SIGTERM)
+        status = process.wait()
         with self.lock:
             del self.running[process]
             self.tell(curve, status, time.monotonic() - began)

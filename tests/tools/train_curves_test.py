@@ -12,6 +12,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
+import table_steps  # noqa: E402
 import train_curves as tool  # noqa: E402
 
 # Stands for the real one: says what it was given, fails where the row's name says so, and waits to be stopped if asked.
@@ -70,6 +71,18 @@ class WithProgram(unittest.TestCase):
 
 
 class OrderTest(WithProgram):
+    def test_seeds_are_read_as_the_program_reads_them(self):
+        for line, seeds in (
+            ("seeds = 2,3", ["2", "3"]),
+            ("seeds=2, 3   # a remark", ["2", "3"]),
+            ("steps = 4", ["1"]),
+        ):
+            path = pathlib.Path(self.write("some", line, "dense"))
+            self.assertEqual(table_steps.seeds_of(path), seeds, line)
+        said = self.run_tool(self.write("bad", "seeds = two", "dense")).stderr
+        self.assertIn("bad.cfg: its line of seeds has no whole numbers", said)
+        self.assertNotIn("Traceback", said)
+
     def test_every_row_has_its_first_seed_before_any_has_its_second(self):
         done = self.run_tool("--workers", "1", self.config("one"), self.config("other"))
         self.assertEqual(done.returncode, 0, done.stderr)
