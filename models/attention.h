@@ -96,7 +96,8 @@ class SelfAttention : public Layer {
   virtual int drawn_streams() const { return 1; }
 
   // Of attentions that project positions themselves, beside what the layer's projection makes.
-  /// Whether it does, so that the next three must be called.
+  /// Whether it does: the next three are called all the same, and do nothing where it does not. For
+  /// tests, which then look at the gradient of what it was given.
   virtual bool takes_input() const { return false; }
   /// Before forward: what the projection is given; it stays as it is until after backward.
   virtual void take_input(const Mat& /*x*/, Activations& /*kept*/) const {}

@@ -238,15 +238,15 @@ def student(freedom, p=0.05):
     return high
 
 
-def over_seeds(records, centre=statistics.fmean):
-    """The centre of their values, sd: their standard deviation, interval: of a mean; None if none.
+def over_seeds(records):
+    """The mean of their values, sd: their standard deviation, interval: of a mean; None if none.
 
     One seed says nothing of others: the ends of its interval are infinite.
     """
     if not records:
         return None
     values = [r["value"] for r in records]
-    n, middle = len(values), centre(values)
+    n, middle = len(values), statistics.fmean(values)
     sd = statistics.stdev(values) if n > 1 else 0.0
     half = student(n - 1) * sd / math.sqrt(n) if n > 1 else math.inf
     inputs = [of_record(r) for r in records]

@@ -47,8 +47,8 @@ struct TrainReport {
 };
 
 /// A run has exploded if its loss over so many steps is in the mean above so many times
-/// ln(vocab_size), what a model that knows nothing reaches. The ramp of schedule warmup_rsqrt does
-/// not count.
+/// ln(vocab_size), what a model that knows nothing reaches. A schedule's ramp does not count, nor
+/// does the step behind it.
 inline constexpr std::int64_t kExplosionSteps = 20;
 inline constexpr double kExplosionFactor = 5;
 

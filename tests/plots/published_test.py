@@ -31,7 +31,9 @@ class PublishedTest(unittest.TestCase):
             ]
 
     def test_sittings_hold_what_the_summary_says(self):
-        for path in (ROOT / "results" / "published").glob("*/sittings"):
+        folders = [*(ROOT / "results" / "published").glob("*/sittings")]
+        self.assertTrue(folders)
+        for path in folders:
             done = subprocess.run(
                 [sys.executable, ROOT / "tools" / "check_published.py", path.parent],
                 capture_output=True,
@@ -55,7 +57,9 @@ class PublishedTest(unittest.TestCase):
 
     def test_what_is_known_names_headings(self):
         """But for the first, which is of the whole folder."""
-        for path in (ROOT / "results").glob("published*/**/notes.md"):
+        notes = [*(ROOT / "results").glob("published*/**/notes.md")]
+        self.assertTrue(notes)
+        for path in notes:
             _, *titles = re.findall(r"^## (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
             self.assertEqual(len(titles), len({*titles}), f"{path}: a heading comes twice")
             report = (path.parent / "report.md").read_text(encoding="utf-8")

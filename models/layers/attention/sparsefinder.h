@@ -93,7 +93,7 @@ class SparsefinderAttention : public SelfAttention {
   /// Keys, values, and of every key what the predictor has to remember.
   std::unique_ptr<AttentionCache> make_cache(int tokens, std::int64_t capacity) const override;
   std::uint64_t cache_bytes(int tokens, std::int64_t capacity) const override;
-  /// Predicts, copies the rows of keys and values that are left together, and attends to these.
+  /// Predicts, and attends to the rows of keys and values that are left, where they lie.
   void step(const StepContext& ctx, AttentionCache& cache, const float* q, const float* k,
             const float* v, float* o) const override;
   /// Of as many pairs as the predictor expects.

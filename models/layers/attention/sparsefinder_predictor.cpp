@@ -241,7 +241,8 @@ void QuantizationPredictor::place(std::int64_t head, const float* rows, std::int
                                   SparsefinderScratch& scratch) const {
   const std::int64_t rank = sizes_.rank;
   project(head, rows, n, scratch);
-  std::vector<std::int64_t> order;
+  std::vector<std::int64_t>& order = scratch.order;
+  order.clear();
   for (std::int64_t t = 0; t < n; ++t) {
     if (seen == nullptr || seen[t]) order.push_back(t);
   }
