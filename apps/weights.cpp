@@ -1,9 +1,11 @@
 // A checkpoint's weights with their vocabulary, without the training state: a safetensors file for
 // other programs, and for `perplexity --init_from`.
 #include <cstdio>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
+#include <system_error>
 
 #include "experiments/study/flags.h"
 #include "experiments/study/study.h"
@@ -46,6 +48,12 @@ int weights(int argc, char** argv) {
     throw UserError(
         "a file to read and one to write are needed; give --checkpoint FILE, written "
         "by a training run, and --out FILE");
+  }
+  std::error_code absent;
+  if (std::filesystem::equivalent(options.checkpoint, options.out, absent)) {
+    throw UserError(
+        "--out '" + options.out +
+        "' is the checkpoint itself, whose training could not go on; name another file");
   }
   const CheckpointInfo info = read_checkpoint_info(options.checkpoint);
   std::unique_ptr<Tokenizer> tokenizer;

@@ -45,6 +45,17 @@ MEASURES = {
     "cola_label": ("matthews",),
     "score": ("pearson", "spearman"),
 }
+# Of a task, the column of its labels and those of its texts.
+COLUMNS = {
+    "glue_mnli": ("gold_label", {"sentence1", "sentence2"}),
+    "glue_qnli": ("label", {"question", "sentence"}),
+    "glue_sst2": ("label", {"sentence"}),
+    "glue_qqp": ("is_duplicate", {"question1", "question2"}),
+    "glue_mrpc": ("Quality", {"#1 String", "#2 String"}),
+    "glue_rte": ("label", {"sentence1", "sentence2"}),
+    "glue_cola": ("cola_label", {"sentence"}),
+    "glue_stsb": ("score", {"sentence1", "sentence2"}),
+}
 WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 ROUNDS = 10_000  # of the fit, at most
 
@@ -78,6 +89,17 @@ def rows_of(pattern):
     if len(label_columns) != 1 or not labels:
         raise ValueError(f"{pattern} has no rows or those of several tasks; give one task's files")
     return texts, labels, label_columns.pop()
+
+
+def require_task(task, pattern):
+    """ValueError if a file is of another task."""
+    for path in glob.glob(str(pattern)):
+        names, _ = table_of(path)
+        label, texts = COLUMNS[task]
+        if label not in names or {*names} & {*TEXTS} != texts:
+            raise ValueError(
+                f"{path} has the columns {', '.join(names)}; {task} wants {label} and {', '.join(sorted(texts))}"
+            )
 
 
 def told_as(label, column):
@@ -173,6 +195,8 @@ def parse():
     args = parser.parse_args()
     if args.examples is not None and args.examples < 1:
         parser.error(f"--examples {args.examples}: give at least 1")
+    if args.task not in COLUMNS:
+        parser.error(f"--task {args.task}: known are {', '.join(COLUMNS)}")
     return args
 
 
@@ -193,7 +217,13 @@ def main():
     if sklearn is None:
         sys.exit("scikit-learn is missing; install the package python3-sklearn")
     try:
+        for pattern in (args.corpus, args.validation):
+            require_task(args.task, pattern)
         rows = read(args.corpus, args.validation, args.examples)
+        if content_of(args.corpus) == content_of(args.validation):
+            raise ValueError(
+                f"{args.corpus} and {args.validation} have the same rows; score on rows that were not learnt from"
+            )
     except (OSError, ValueError) as error:
         sys.exit(f"glue_baselines.py: {error}")
     file = RecordFile(args.results, "glue_baselines", section="glue", programs=None)

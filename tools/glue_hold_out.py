@@ -98,6 +98,10 @@ def sides_of_pairs(pairs):
 
 def hold_out(path, out):
     """(rows to train on, rows held out, rows left out); writes both files into a folder."""
+    if any((out / f"{name}.tsv").resolve() == path.resolve() for name in ("train", "held_out")):
+        raise ValueError(
+            f"--out {out} holds the file that is read, {path.name}; name another folder"
+        )
     header, lines, texts = texts_of(path)
     if len(texts[0] if texts else ()) == 1:
         sides = sides_of_phrases([text for (text,) in texts])

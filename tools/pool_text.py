@@ -166,6 +166,10 @@ class Part:
 
 def pool(sets, out, tune=False):
     """({name: Part}, documents without text, repeated ones) of all sets, written into a folder."""
+    written = {(out / f"{name}.jsonl").resolve() for name in ("train", "valid", "tune")}
+    for source in sets:
+        if pathlib.Path(source.path).resolve() in written:
+            raise ValueError(f"--out {out} holds {source.path}, which is read; name another folder")
     out.mkdir(parents=True, exist_ok=True)
     seen, empty, repeated = set(), 0, 0
     names = ("train", "valid", *(["tune"] if tune else []))
@@ -184,6 +188,8 @@ def pool(sets, out, tune=False):
             seen.add(digest)
             share = int.from_bytes(digest[:8], "big") % ONE_IN
             parts[part or of.get(share, "train")].add(text)
+        if not seen:
+            raise ValueError("no document of these files has text; nothing is written")
     return parts, empty, repeated
 
 

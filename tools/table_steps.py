@@ -204,8 +204,12 @@ class Curves:
             *("--threads", str(self.args.threads), *flags),
         ]
         if self.args.quick:
+            schedule = re.search(
+                r"^schedule = (\w+)", (CONFIGS / config).read_text(encoding="utf-8"), re.MULTILINE
+            )
             for knob, value in QUICK_CURVE.items():
-                command += [f"--{knob}", str(value)]
+                if knob != "decay_steps" or (schedule and schedule[1] in ("linear", "cosine")):
+                    command += [f"--{knob}", str(value)]
             if "--seeds" not in flags:
                 command += ["--seeds", self.seeds(CONFIGS / config)[0]]
         return command

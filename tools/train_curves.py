@@ -51,8 +51,11 @@ def curves_of(argument, seeds):
     for row in some.split(",") if some else ():
         if row not in rows:
             raise ValueError(f"{config.name} has no row {row}; it has {', '.join(rows)}")
-    chosen = some.split(",") if some else rows
-    return [Curve(config, row, seed) for seed in seeds or seeds_of(config) for row in chosen]
+    if ":" in argument and not some:
+        raise ValueError(f"{argument} names no row behind its colon; leave the colon out for all")
+    chosen = dict.fromkeys(some.split(",") if some else rows)
+    wanted = dict.fromkeys(seeds or seeds_of(config))
+    return [Curve(config, row, seed) for seed in wanted for row in chosen]
 
 
 def in_turns(each):

@@ -6,6 +6,7 @@
 
 #include "experiments/study/provenance.h"
 #include "kernels/arena.h"
+#include "kernels/check.h"
 #include "models/tasks/catalog.h"
 #include "models/training/initial_weights.h"
 
@@ -14,6 +15,9 @@ namespace scaling {
 namespace fs = std::filesystem;
 
 std::string TeacherKnobs::called() const {
+  if (name.find('/') != std::string::npos) {
+    throw UserError("--name '" + name + "' names files in the results' folder; leave out '/'");
+  }
   if (!name.empty()) return name;
   const std::string folder = fs::path(checkpoint).parent_path().filename().string();
   return folder.empty() ? "teacher" : folder;

@@ -142,6 +142,9 @@ def parse():
     for name in needed[args.kind]:
         if getattr(args, name) is None:
             parser.error(f"{args.kind} needs --{name}")
+    for given in (args.articles, args.hypotheses):
+        if given is not None and given.resolve() == args.out.resolve():
+            parser.error(f"--out {args.out} is a file that is read; name another")
     if args.sentences is not None and args.sentences < 1:
         parser.error(f"--sentences {args.sentences}: give 1 at least")
     return args

@@ -141,6 +141,11 @@ class Program(unittest.TestCase):
             (["lead", "--articles", str(empty), "--sentences", "1"], "no texts"),
         ):
             self.assertIn(part, self.run_program(*words))
+        out = self.folder / "out.txt"
+        out.write_text("1\n2\n")
+        said = self.run_program("another", "--hypotheses", str(out))
+        self.assertIn("out.txt is a file that is read; name another", said)
+        self.assertEqual(out.read_text(), "1\n2\n")
 
 
 if __name__ == "__main__":

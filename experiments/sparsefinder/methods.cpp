@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "kernels/check.h"
 #include "models/knobs.h"
 
 namespace scaling {
@@ -123,6 +124,11 @@ std::vector<Configuration> configurations(const Method& method, std::int64_t pos
     const auto most = one.parameter == "clusters" ? std::min(positions, points) : positions;
     return one.value > double(most);
   });
+  if (all.empty()) {
+    throw UserError("method '" + method.name + "' has nothing to try at length " +
+                    std::to_string(positions) + " and cluster_points " + std::to_string(points) +
+                    ": its grid is above both; raise them, or leave it out of --methods");
+  }
   return all;
 }
 

@@ -67,9 +67,15 @@ FileRow parse_row(const std::string& text, const Texts& knobs, const Settings& c
                   const Settings& overrides) {
   FileRow row{"", common};
   const std::size_t colon = text.find(':');
-  std::istringstream(text.substr(0, colon)) >> row.name;
+  std::istringstream before(text.substr(0, colon));
+  std::string more;
+  before >> row.name >> more;
   if (!is_word(row.name, "_.-")) {
     throw UserError("'" + text + "' has no row name; write 'row = name: knob=value knob=value'");
+  }
+  if (!more.empty()) {
+    throw UserError("row '" + row.name + "' has '" + more +
+                    "' before its colon; write 'row = name: knob=value knob=value'");
   }
   std::istringstream words(colon == std::string::npos ? "" : text.substr(colon + 1));
   for (std::string word; words >> word;) {
@@ -81,6 +87,9 @@ FileRow parse_row(const std::string& text, const Texts& knobs, const Settings& c
     if (!contains(knobs, knob)) {
       throw UserError("row '" + row.name + "': there is no knob '" + knob +
                       "'; known are: " + joined(knobs));
+    }
+    if (contains(row.own, knob)) {
+      throw UserError("row '" + row.name + "' sets '" + knob + "' twice; leave one of them");
     }
     row.settings.emplace_back(knob, word.substr(equals + 1));
     row.own.push_back(knob);

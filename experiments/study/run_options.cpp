@@ -76,6 +76,13 @@ RunOptions parse_run_options(Study& study, int argc, const char* const* argv) {
   RunOptions options;
   options.help = given.count("help") > 0;
   options.where = given.count("where") > 0;
+  // A script's empty variable is no wish for everything.
+  for (const char* flag : {"rows", "results"}) {
+    if (given.count(flag) && split_at_commas(given.at(flag)).empty()) {
+      throw UserError(std::string("--") + flag + " '" + given.at(flag) +
+                      "' names nothing; name some, or leave it out");
+    }
+  }
   options.results = text("results");
   if (options.help || options.where) return options;
   options.config = text("config");

@@ -19,6 +19,7 @@
 #include "kernels/gemm_rate.h"
 #include "models/tasks/catalog.h"
 #include "models/tasks/unigram.h"
+#include "models/training/initial_weights.h"
 #include "models/training/selections.h"
 #include "models/transformer/matched_sizes.h"
 
@@ -240,12 +241,18 @@ void CurveRun::train(const std::optional<CurveState>& begun) {
     throw UserError("corpus '" + curve.train.corpus +
                     "' or its validation text has changed since this command began; repeat it");
   }
+  const std::unique_ptr<Transformer> model = allocate_for_training(curve.model, point_.threads);
+  if (!begun && !curve.train.init_from.empty()) {
+    // Nothing is moved aside for weights that are none of this model's.
+    const TextStore* text = task_->text();
+    load_initial_weights(curve.train.init_from, model->parameters(),
+                         text ? &text->tokenizer() : nullptr);
+  }
   const CurveState state = begun ? *begun : start();
   // With another library, of another build, the products' last bits, and so all later weights,
   // would differ.
   curve.train.gemm = products_ = state.gemm;
 
-  const std::unique_ptr<Transformer> model = allocate_for_training(curve.model, point_.threads);
   Trainer trainer(*model, *task_, curve.train, plan_.checkpoints);
   if (trainer.init() != plan_.init) {
     throw UserError("init_from '" + curve.train.init_from +

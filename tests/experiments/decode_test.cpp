@@ -131,6 +131,11 @@ TEST(DecodeRows, WhatIsNotUnderstoodIsRefused) {
   expect_mentions(refusal("shape = tiny\nrow = a: against=b\n"), {"'b'", "no row"});
   expect_mentions(refusal("shape = tiny\n"), {"no rows"});
   expect_mentions(refusal("shape = tiny\nrow = : d_ff=3\n"), {"no row name"});
+  // Without its colon it would be another model under that name.
+  expect_mentions(refusal("shape = tiny\nrow = a feed_forward=sparse\n"),
+                  {"row 'a'", "feed_forward=sparse", "before its colon"});
+  expect_mentions(refusal("shape = tiny\nrow = a b: d_ff=3\n"), {"row 'a'", "'b'"});
+  expect_mentions(refusal("shape = tiny\nrow = a: d_ff=3 d_ff=4\n"), {"row 'a'", "'d_ff' twice"});
   expect_mentions(refusal("shape = tiny\nshape = tiny\nrow = a\n"), {"some.cfg", "shape"});
   expect_mentions(refusal("experiment = ../x\nshape = tiny\nrow = a\n"), {"../x", "letters"});
   expect_mentions(refusal("nonsense\n"), {"some.cfg", "nonsense"});

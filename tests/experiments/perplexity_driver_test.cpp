@@ -613,6 +613,11 @@ TEST(PerplexityDriver, AnInterruptedCurveSaysWhereItContinues) {
   const Folder folder;
   expect_mentions(interrupt_when_grown(folder, "dense", "tiny_curve.jsonl"),
                   {"interrupted", "after step", "the same command continues"});
+  // A start from no weights moves nothing aside.
+  std::ofstream(folder / "none") << "";
+  EXPECT_NE(wait_for(start(folder, "dense", {"--init_from", folder / "none"})), 0);
+  expect_mentions(contents(folder / "log"), {"none"});
+  EXPECT_EQ(contents(folder / "log").find("starts anew"), std::string::npos);
   EXPECT_EQ(wait_for(start(folder, "dense")), 0);
   expect_mentions(contents(folder / "log"), {"continues after step"});
 }

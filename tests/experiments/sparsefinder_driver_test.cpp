@@ -394,6 +394,12 @@ TEST_F(SparsefinderDriver, MistakesAreRefusedInASentence) {
   refused(arguments("s_lm") + "--methods spindle", {"'spindle'", "distance", "sim_routing"});
   refused(arguments("s_lm") + "--length 64", {"64", "max_length 32"});
   refused(arguments("s_lm") + "--rank 17", {"17", "16"});
+  refused(arguments("s_lm") + "--methods sim_longformer --length 2",
+          {"'sim_longformer'", "length 2", "nothing to try"});
+  std::string few = arguments("s_lm") + "--methods kmeans ";
+  few.replace(few.find("--cluster_points 256"), 20, "--cluster_points 1");
+  refused(few, {"'kmeans'", "cluster_points 1", "nothing to try"});
+  refused(arguments("s_lm") + "--name ../x", {"--name '../x'", "'/'"});
   refused(arguments("s_lm") + "--rows spindle", {"spindle", "s_lm.1.distance"});
   const Outcome many = run_driver(
       "sparsefinder", "--checkpoint '" + checkpoint("s_lm") + "' --sequences 1000000 --results '" +

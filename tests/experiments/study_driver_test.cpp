@@ -208,6 +208,8 @@ TEST(Study, RefusesInASentence) {
       {{"--threads", "none"}, "'none' is no number of threads"},
       {{"--shard", "3/3"}, "K from 0 to N - 1"},
       {{"--accept", "main"}, "'main', which is no commit"},
+      {{"--rows", ""}, "--rows '' names nothing"},
+      {{"--rows", ","}, "--rows ',' names nothing"},
       {{"--config", "/nonexistent.cfg"}, "cannot be read"},
       {{"--config", folder / "twin.cfg"}, "two rows have the name 'a'"},
       {{"--config", folder / "odd.cfg"}, "no knob 'wings'"},

@@ -72,6 +72,12 @@ TEST(Weights, GoToAnotherProgramAndBackAndStartACurve) {
       run_program("apps/weights", "--checkpoint '" + checkpoint + "' --out '" + ours + "'");
   ASSERT_EQ(written.status, 0) << written.text;
   expect_mentions(written.text, {ours, "step 15", "tokenizer bytes"});
+  const auto bytes = fs::file_size(checkpoint);
+  const Outcome itself =
+      run_program("apps/weights", "--checkpoint '" + checkpoint + "' --out '" + checkpoint + "'");
+  EXPECT_EQ(itself.status, 2);
+  expect_mentions(itself.text, {"is the checkpoint itself"});
+  EXPECT_EQ(fs::file_size(checkpoint), bytes);
   std::ofstream(folder / "other.py") << kAnotherProgram;
   ASSERT_EQ(
       std::system(
@@ -102,7 +108,7 @@ TEST(Weights, GoToAnotherProgramAndBackAndStartACurve) {
   expect_mentions(other.text, {ours, "this model"});
   const Outcome missing = train(folder, "--rows dense --steps 1 --init_from /nowhere.safetensors");
   EXPECT_EQ(missing.status, 1);
-  expect_mentions(missing.text, {"/nowhere.safetensors", "cannot be read"});
+  expect_mentions(missing.text, {"/nowhere.safetensors", "does not exist"});
 }
 
 TEST(Weights, TheirContentIsPartOfACurve) {

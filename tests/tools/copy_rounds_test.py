@@ -21,6 +21,11 @@ class CommandsTest(unittest.TestCase):
         plan = tool.Plan(tool.parse(("--results", str(self.folder), *more)))
         return [[str(word) for word in command] for command in getattr(plan, step)()]
 
+    def test_a_look_has_no_knob_that_the_schedule_lacks(self):
+        (command,) = self.commands("train", "--quick")
+        self.assertIn("--warmup_steps", command)
+        self.assertNotIn("--decay_steps", command)  # of linear and cosine alone
+
     def test_weights_are_of_the_row_that_was_trained(self):
         with self.assertRaisesRegex(ValueError, "shared_qk is not trained; run --step train"):
             self.commands("evaluate")

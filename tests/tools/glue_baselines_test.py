@@ -180,11 +180,33 @@ class ProgramTest(WithFolder):
             self.assertEqual((record["status"], record["study"]), ("ok", "peers"))
             self.assertEqual(record["config"]["examples"], 3)
 
+    def test_rows_of_another_task_or_that_were_learnt_from_are_refused(self):
+        corpus = self.write("train.tsv", "sentence\tlabel\ngood\t1\nbad\t0\n")
+        for task, why in (
+            ("glue_rte", "glue_rte wants label and sentence1, sentence2"),
+            ("foo", "--task foo: known are glue_mnli"),
+            ("glue_sst2", "have the same rows"),
+        ):
+            done = subprocess.run(
+                [
+                    *(sys.executable, ROOT / "tools" / "glue_baselines.py", "--task", task),
+                    *("--corpus", corpus, "--validation", corpus),
+                    *("--results", self.folder / "results"),
+                ],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(why, done.stderr)
+            self.assertFalse((self.folder / "results" / "glue_baselines.jsonl").exists())
+
     def test_what_is_recorded_is_not_fitted_again(self):
         corpus = self.write("train.tsv", "sentence\tlabel\ngood\t1\nbad\t0\n")
+        held_out = self.write("dev.tsv", "sentence\tlabel\ngood one\t1\nbad\t0\n")
         results = self.folder / "results"
         command = ["glue_baselines.py", "--task", "glue_sst2", "--corpus", corpus]
-        command += ["--validation", corpus, "--results", str(results)]
+        command += ["--validation", held_out, "--results", str(results)]
 
         def run(*more):
             """(fits, lines of records)"""

@@ -119,6 +119,13 @@ class FilesTest(unittest.TestCase):
                 tool.hold_out(self.write(text), self.folder / "out")
             self.assertIn(why, str(caught.exception))
 
+    def test_what_is_read_is_not_written(self):
+        path = self.folder / "train.tsv"
+        path.write_text("sentence\tlabel\na\t1\n", encoding="utf-8")
+        with self.assertRaisesRegex(ValueError, "holds the file that is read, train.tsv"):
+            tool.hold_out(path, self.folder)
+        self.assertEqual(path.read_text(encoding="utf-8"), "sentence\tlabel\na\t1\n")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -128,6 +128,7 @@ class PoolTextTest(unittest.TestCase):
         self.assertIn("no text under body", self.refusal(f"{path}:text+body"))
         self.assertIn("a.jsonl:1: no JSON", self.refusal(self.write("a.jsonl", "{\n")))
         self.assertIn("no file", self.refusal(self.folder / "b.txt"))
+        self.assertIn("has text; nothing is written", self.refusal(self.write("c.txt", "\n\n")))
         self.assertIn("none of .txt, .tokens, .jsonl, .tsv", self.refusal(self.write("a.csv", "x")))
         self.assertIn("no field text", self.refusal(f"{self.write('a.txt', 'x')}:text"))
         self.assertIn("a.txt: 'utf-8'", self.refusal(self.write("a.txt", b"\xff")))
@@ -136,6 +137,13 @@ class PoolTextTest(unittest.TestCase):
         self.assertIn("a.txt.gz: ", self.refusal(self.folder / "a.txt.gz"))
         # Half a file is not taken for a whole one.
         self.assertEqual(list((self.folder / "out").iterdir()), [])
+
+    def test_what_is_read_is_not_written(self):
+        (self.folder / "out").mkdir()
+        path = self.folder / "out" / "train.jsonl"
+        path.write_text(lines_of({"text": "x"}))
+        self.assertIn("which is read; name another folder", self.refusal(path))
+        self.assertEqual(path.read_text(), lines_of({"text": "x"}))
 
     def test_prints_what_the_files_hold(self):
         path = self.write("a.jsonl", lines_of({"text": "one two"}, {"text": "three"}))

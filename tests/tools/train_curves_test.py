@@ -79,6 +79,10 @@ class OrderTest(WithProgram):
         ):
             path = pathlib.Path(self.write("some", line, "dense"))
             self.assertEqual(table_steps.seeds_of(path), seeds, line)
+        twice = tool.curves_of(f"{self.config('one')}:dense,dense", ["4", "4"])
+        self.assertEqual([(c.row, c.seed) for c in twice], [("dense", "4")])
+        with self.assertRaisesRegex(ValueError, "names no row behind its colon"):
+            tool.curves_of(f"{self.config('one')}:", None)
         said = self.run_tool(self.write("bad", "seeds = two", "dense")).stderr
         self.assertIn("bad.cfg: its line of seeds has no whole numbers", said)
         self.assertNotIn("Traceback", said)
