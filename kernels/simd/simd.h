@@ -20,10 +20,10 @@ inline bool is_by_processor(Prefetch by) {
 /// faster than four by one thread; by two threads in slow memory it is up to a tenth slower at 17B.
 /// Of gathered rows asking costs Zen 4 the more, the longer they are; by one thread Zen 5 has them
 /// up to a fifth sooner with it, by two about as soon. On Intel's the kernel asks: for 16 rows side
-/// by side (8 of rows below a page), a sixth faster than for four, or, on Xeons from Sapphire Rapids on, for four of f32 far
-/// apart, into the second-level cache: 800M's are 4 to 10 % faster so on a Granite Rapids (one
-/// thread), on an Emerald Rapids a dense block 7 %. Eight of bf16 so were as fast as the older
-/// way on a Granite Rapids, and 2 to 10 % slower on an Emerald Rapids.
+/// by side (8 of rows below a page), a sixth faster than for four, or, on Xeons from Sapphire
+/// Rapids on, for four of f32 far apart, into the second-level cache: 800M's are 4 to 10 % faster
+/// so on a Granite Rapids (one thread), on an Emerald Rapids a dense block 7 %. Eight of bf16 so
+/// were as fast as the older way on a Granite Rapids, and 2 to 10 % slower on an Emerald Rapids.
 Prefetch prefetch_by();
 /// For tests and comparisons: what prefetch_by returns from now on. Not while kernels run.
 void set_prefetch_by(Prefetch by);
