@@ -33,8 +33,8 @@ inline constexpr std::int64_t kLine = 64 / std::int64_t(sizeof(T));
 inline constexpr int kLead = 1024;
 /// The same where streams are few or rows short.
 inline constexpr int kLongLead = 2048;
-/// Of f32 on some processors: rows far apart, whose lines go to the second-level cache, kLinesAtOnce
-/// at a time, so many bytes ahead.
+/// Of f32 on some processors: rows far apart, whose lines go to the second-level cache,
+/// kLinesAtOnce at a time, so many bytes ahead.
 inline constexpr int kFarRows = 4;
 inline constexpr int kFarLead = 512;
 inline constexpr int kLinesAtOnce = 4;
