@@ -138,7 +138,7 @@ def main():
     records = rec.Records(arguments.results)
     report = written(records)
     for name, text in (("report.md", report.text()), ("report.html", page.render(report))):
-        (arguments.results / name).write_text(text, encoding="utf-8")
+        rec.write(arguments.results / name, text)
     for message in records.damaged:
         print(f"damaged record left out: {message}")
     print(f"{arguments.results / 'report.md'} and report.html")

@@ -6,6 +6,7 @@ import json
 import math
 import pathlib
 import statistics
+import sys
 from typing import NamedTuple
 
 import legacy
@@ -301,6 +302,21 @@ def same_code(one, other):
     return all(one.get(f) == other.get(f) for f in ("commit", "dirty"))
 
 
+# Of fields that are read without looking; None where a program had nothing to say.
+_TYPES = {
+    **dict.fromkeys(("experiment", "row", "metric", "status"), str),
+    **dict.fromkeys(
+        ("against", "command", "commit", "cpu", "date", "id", "key", "note", "section"),
+        str | None,
+    ),
+    **dict.fromkeys(("state", "study", "title", "unit"), str | None),
+    "threads": int,
+    **dict.fromkeys(("cores", "repeats", "seed"), int | None),
+    **dict.fromkeys(("low", "high", "spread"), int | float | None),
+    **dict.fromkeys(("ceilings", "config", "samples"), dict | None),
+}
+
+
 def _checked(record):
     """The record with `value` finite or None; ValueError says what is wrong with it."""
     if not isinstance(record, dict):
@@ -308,6 +324,9 @@ def _checked(record):
     missing = [f for f in ("experiment", "row", "threads", "metric", "status") if f not in record]
     if missing:
         raise ValueError("not a record, lacks " + ", ".join(missing))
+    for field, kind in _TYPES.items():
+        if field in record and not isinstance(record[field], kind):
+            raise ValueError(f"{field} {record[field]!r} is of another type than records have")
     if record["status"] not in STATUSES:
         raise ValueError(f"unknown status {record['status']!r}")
     value = record.get("value")
@@ -358,6 +377,16 @@ def newest_local():
     """The folder under results/local with the most recently written record file, or None."""
     files = list((ROOT / "results" / "local").glob("*/*.jsonl"))
     return max(files, key=lambda f: f.stat().st_mtime).parent if files else None
+
+
+def write(path, text):
+    """Writes what is made of records; exits with a sentence where that cannot be."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        sys.exit(
+            f"{path} cannot be written ({error.strerror}); choose another folder with --results"
+        )
 
 
 def parse_arguments(description, extend=None):

@@ -66,7 +66,7 @@ def main():
     found = summary(records)
     lines = [f"  {json.dumps(name)}: {json.dumps(entry)}" for name, entry in found.items()]
     path = arguments.results / "summary.json"
-    path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    rec.write(path, "{\n" + ",\n".join(lines) + "\n}\n")
     for message in records.damaged:
         print(f"damaged record left out: {message}")
     print(f"{len(found)} figures in {path}")

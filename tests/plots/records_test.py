@@ -54,6 +54,28 @@ class ReaderTest(WithFolder):
         self.assertIn("lacks experiment", records.damaged[2])
         self.assertEqual(len(records.all()), 1)
 
+    def test_fields_of_another_type_are_damage(self):
+        good = {"experiment": "e", "row": "r", "threads": 1, "metric": "m", "status": "ok"}
+        good |= {"value": 1.0, "config": None, "low": None}
+        wrong = {
+            "config": "d_model",
+            "samples": "rows",
+            "threads": "1",
+            "row": 7,
+            "commit": [],
+            "seed": 1.5,
+        }
+        lines = [good, *(good | {field: value} for field, value in wrong.items())]
+        path = self.folder / "e.jsonl"
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        damaged = rec.Records(self.folder).damaged
+        self.assertEqual(len(damaged), len(wrong))
+        for (field, value), said in zip(wrong.items(), damaged):
+            self.assertIn(f"{field} {value!r} is of another type", said)
+        with self.assertRaises(SystemExit) as refused:
+            rec.write(self.folder / "missing" / "summary.json", "{}")
+        self.assertIn("choose another folder with --results", str(refused.exception))
+
     def test_unknown_status_and_text_value_are_damage(self):
         records = self.load([record("e", "r", "m", 1.0, status="fine"), record("e", "r", "m", "1")])
         self.assertEqual(len(records.damaged), 2)
