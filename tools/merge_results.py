@@ -109,7 +109,13 @@ def main():
     parser.add_argument("into", type=pathlib.Path)
     parser.add_argument("sources", type=pathlib.Path, nargs="+", metavar="from")
     arguments = parser.parse_args()
-    conflicts = merge(arguments.into, arguments.sources)
+    for source in arguments.sources:
+        if source.resolve() == arguments.into.resolve():
+            parser.error(f"{source} is merged into itself; name another folder to take from")
+    try:
+        conflicts = merge(arguments.into, arguments.sources)
+    except OSError as error:
+        sys.exit(f"merge_results.py: {error.filename or arguments.into}: {error.strerror}")
     for conflict in conflicts:
         print(f"conflict: {conflict}", file=sys.stderr)
     return 1 if conflicts else 0

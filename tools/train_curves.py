@@ -154,7 +154,12 @@ class Workers:
 
     def run(self):
         """Exit status."""
-        (self.args.results / "logs").mkdir(parents=True, exist_ok=True)
+        try:
+            (self.args.results / "logs").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            sys.exit(
+                f"train_curves.py: {self.args.results} cannot be written ({error.strerror}); choose another with --results"
+            )
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self.stop)
         with concurrent.futures.ThreadPoolExecutor(self.args.workers) as pool:

@@ -71,6 +71,14 @@ class WithProgram(unittest.TestCase):
 
 
 class OrderTest(WithProgram):
+    def test_results_that_cannot_be_written_are_refused_in_a_sentence(self):
+        self.results = self.folder / "file"
+        self.results.write_text("")
+        done = self.run_tool(self.config("one"))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("choose another with --results", done.stderr)
+        self.assertNotIn("Traceback", done.stderr)
+
     def test_seeds_are_read_as_the_program_reads_them(self):
         for line, seeds in (
             ("seeds = 2,3", ["2", "3"]),
