@@ -168,7 +168,7 @@ def pool(sets, out, tune=False):
     """({name: Part}, documents without text, repeated ones) of all sets, written into a folder."""
     written = {(out / f"{name}.jsonl").resolve() for name in ("train", "valid", "tune")}
     for source in sets:
-        if pathlib.Path(source.path).resolve() in written:
+        if source.path.resolve() in written:
             raise ValueError(f"--out {out} holds {source.path}, which is read; name another folder")
     out.mkdir(parents=True, exist_ok=True)
     seen, empty, repeated = set(), 0, 0
