@@ -24,6 +24,8 @@ class Barrier {
     return claimed_[std::size_t(queue)].next.fetch_add(1, std::memory_order_relaxed);
   }
   static constexpr int kQueues = 4;
+  /// Times that more than one thread met here; exact for one of them between two waits of its own.
+  unsigned meetings() const { return generation_.load(std::memory_order_relaxed); }
 
  private:
   const int threads_;

@@ -30,23 +30,28 @@ inline const char* name_of(BlockPart part) { return kPartNames[std::size_t(part)
 template <class T>
 using PerPart = std::array<T, kParts>;
 
-/// One thread's time in each part: a clock reading wherever one ends.
+/// One thread's time in each part, and the barriers it passed: a clock reading wherever one ends.
 struct PartClock {
-  PerPart<double> seconds{};
+  PerPart<double> seconds{}, barriers{};
   BlockPart part = BlockPart::layer_norms;
   Clock::time_point entered;
+  unsigned met = 0;  ///< Barrier::meetings() by then
 
-  void start(Clock::time_point now) {
+  void start(Clock::time_point now, unsigned meetings) {
     seconds.fill(0);
+    barriers.fill(0);
     part = BlockPart::layer_norms;
     entered = now;
+    met = meetings;
   }
   /// Ends the time of the part that was entered last.
-  void enter(BlockPart next) {
+  void enter(BlockPart next, unsigned meetings) {
     const Clock::time_point now = Clock::now();
     seconds[std::size_t(part)] += std::chrono::duration<double>(now - entered).count();
+    barriers[std::size_t(part)] += meetings - met;
     part = next;
     entered = now;
+    met = meetings;
   }
 };
 

@@ -55,7 +55,7 @@ struct StepContext {
   }
   /// From here on time is the part's.
   void enter(BlockPart part) const {
-    if (clock) clock->enter(part);
+    if (clock) clock->enter(part, barrier.meetings());
   }
 
   /// How n rows are divided: most in equal shares, the rest in pieces to whoever is done first,

@@ -443,6 +443,7 @@ def limits(records, name):
         f"at {number(rates[0])} GB/s and {number(rates[1])} GFLOP/s"
         + (f" for {' and '.join(counted)}" if counted else "")
         + tables.most_lost(records, experiment, row, threads)
+        + tables.barriers(records, experiment, row, threads)
     )
 
 

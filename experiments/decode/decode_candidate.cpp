@@ -186,8 +186,9 @@ Columns DecodeCandidate::columns(double token_seconds, double block_seconds) con
   Columns columns(kPartSeconds, kUnknown);
   columns[kTokenSeconds] = token_seconds;
   columns[kBlockSeconds] = block_seconds;
-  const auto& parts = decoder_.part_seconds();
-  columns.insert(columns.end(), parts.begin(), parts.end());
+  for (const auto* parts : {&decoder_.part_seconds(), &decoder_.part_barriers()}) {
+    columns.insert(columns.end(), parts->begin(), parts->end());
+  }
   return columns;
 }
 

@@ -44,9 +44,9 @@ inline constexpr std::uint64_t kMaxCeilingBytes = 1ull << 30;
 enum class DecodeProtocol { steady, paper };
 constexpr std::array<const char*, 2> names_of(DecodeProtocol) { return {"steady", "paper"}; }
 
-/// Columns of a decode, or of one long token. Behind them a block's seconds in each of its parts:
-/// of a decode, those of the last token before the timed ones; and behind these, of a decode of
-/// short tokens, each token's seconds.
+/// Columns of a decode, or of one long token. The last are one a part, a block's seconds in it and
+/// barriers: of a decode, those of the last token before the timed ones; and from kTokens on, of a
+/// decode of short tokens, each token's seconds.
 enum DecodeColumn : std::size_t {
   kTokenSeconds,
   kBlockSeconds,
@@ -61,7 +61,9 @@ enum DecodeColumn : std::size_t {
   kLoad,
   kHugePages,
   kLoadApart,  ///< seconds of a load from the row's own weights, each from another page
-  kPartSeconds
+  kPartSeconds,
+  kPartBarriers = kPartSeconds + kParts,
+  kTokens = kPartBarriers + kParts
 };
 /// Token and block.
 inline constexpr std::size_t kDecisiveColumns = 2;

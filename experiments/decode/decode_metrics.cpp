@@ -99,6 +99,18 @@ std::vector<Metric> times_of(const DecodeModel& decoded, const Trials& trials) {
   return times;
 }
 
+/// Barriers that a block passes in each of its parts: counted, whatever is doubted of times.
+std::vector<Metric> barriers_of(const DecodeModel& decoded, const Trials& trials) {
+  std::vector<Metric> counts;
+  const PerPart<Cost> parts = decoded.count(&Transformer::block_cost_by_part);
+  for (std::size_t part = 0; part < kParts; ++part) {
+    if (parts[part].empty()) continue;
+    counts.push_back(each(trials, std::string("part.") + kPartNames[part] + ".barriers", "barriers",
+                          [part](const Part& p) { return p.values[kPartBarriers + part]; }));
+  }
+  return counts;
+}
+
 const std::vector<double>& values_of(const std::vector<Metric>& metrics, const char* name) {
   return std::find_if(metrics.begin(), metrics.end(),
                       [name](const Metric& metric) { return metric.name == name; })
@@ -202,7 +214,7 @@ nlohmann::ordered_json samples_of(const DecodeModel& decoded, const Trials& tria
       }
       row.push_back(rounded(1e9 * part.values[kLoadApart]));
       auto tokens = nlohmann::ordered_json::array();
-      for (std::size_t c = kPartSeconds + kParts; c < part.values.size(); ++c) {
+      for (std::size_t c = kTokens; c < part.values.size(); ++c) {
         tokens.push_back(rounded(1e3 * part.values[c]));
       }
       row.push_back(std::move(tokens));
@@ -283,6 +295,7 @@ DecodeNumbers decode_numbers(const DecodeModel& decoded, const Trials& trials, d
       each(trials, "rows_touched", "rows", [](const Part& p) { return p.values[kRowsTouched]; }),
       read,
       fma};
+  for (Metric& count : barriers_of(decoded, trials)) numbers.metrics.push_back(std::move(count));
   numbers.metrics.insert(numbers.metrics.end(), times.begin(), times.end());
   return numbers;
 }

@@ -28,7 +28,7 @@ void Decoder::step_of_thread(int thread) {
   start_streams(mine);
 
   const Clock::time_point first_block = Clock::now();
-  if (ctx.clock) ctx.clock->start(first_block);
+  if (ctx.clock) ctx.clock->start(first_block, ctx.barrier.meetings());
   run_blocks(ctx, mine);
   ctx.enter(BlockPart::layer_norms);
   const Clock::time_point last_block = ctx.clock ? ctx.clock->entered : Clock::now();
@@ -98,7 +98,9 @@ StepTiming Decoder::step(const std::vector<int>& ids, std::vector<int>& next, Sa
   ++position_;
   if (is_profiling_) {
     part_seconds_ = clock_.seconds;
+    part_barriers_ = clock_.barriers;
     for (double& seconds : part_seconds_) seconds /= double(stack_.blocks.size());
+    for (double& barriers : part_barriers_) barriers /= double(stack_.blocks.size());
   }
   return timing_;
 }

@@ -54,6 +54,8 @@ class Decoder {
   /// Seconds of the last profiled step in each part, mean over the held blocks. They add up to its
   /// block_seconds.
   const PerPart<double>& part_seconds() const { return part_seconds_; }
+  /// Barriers between threads that it passed there, mean over the held blocks.
+  const PerPart<double>& part_barriers() const { return part_barriers_; }
   int tokens() const { return tokens_; }
   std::int64_t position() const { return position_; }
   /// The last step's: (tokens, vocab_size).
@@ -105,7 +107,7 @@ class Decoder {
   std::int64_t position_ = 0;
   std::vector<float> logits_;
   PartClock clock_;  // thread 0's
-  PerPart<double> part_seconds_{};
+  PerPart<double> part_seconds_{}, part_barriers_{};
 
   // The step that runs.
   const std::vector<int>* ids_ = nullptr;

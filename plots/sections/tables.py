@@ -429,6 +429,20 @@ def most_lost(records, experiment, row, threads):
     return f"; {number(lost[part], digits=2)} ms of a block lost in its {PARTS[part]}"
 
 
+def barriers(records, experiment, row, threads):
+    """In words, the barriers that a block passes, and what they take where threads come at once; empty if not counted."""
+    measured = records.of_row(experiment, row, threads)
+    met = [found["value"] for part in PARTS if (found := measured.get(f"part.{part}.barriers"))]
+    if not sum(met):
+        return ""
+    words = f"; {sum(met):g} barriers in a block"
+    each = states.barrier_us(records) if states.name_of(records) else None
+    if each is None:
+        return words
+    took = 1e-3 * each * sum(met)
+    return words + f", {number(took, digits=2)} ms at {number(each, digits=2)} µs"
+
+
 def write(report, own):
     for about in own:
         report.add(f"## {about.title}")

@@ -12,7 +12,7 @@ constexpr double kToken = 0.2, kBlock = 0.1;
 
 /// A token of so many times kToken between such reads, so long after its trial began.
 Part token(double times, double began, double before, double after) {
-  Columns values(kPartSeconds + kParts, 0.0);
+  Columns values(kTokens, 0.0);
   values[kTokenSeconds] = times * kToken;
   values[kBlockSeconds] = times * kBlock;
   values[kBegan] = began;

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <regex>
 #include <set>
 
@@ -287,6 +288,27 @@ TEST(DecoderTest, AProfileDividesABlocksTimeAmongItsParts) {
   expect_profile(terraformer,
                  {BlockPart::layer_norms, BlockPart::projection, BlockPart::self_attention,
                   BlockPart::feed_forward, BlockPart::recurrence});
+}
+
+/// A dense feed-forward's threads meet before sums are added up and after; one alone meets nobody.
+TEST(DecoderTest, AProfileCountsTheBarriersOfEachPart) {
+  for (const int threads : {1, 2}) {
+    Transformer model(with(kBaseline));
+    Team team(threads);
+    model.allocate(team);
+    Decoder decoder(model, kernels(), team, 1, 12, std::int64_t(kSource.size()));
+    decoder.begin(kSource);
+    decoder.profile(true);
+    std::vector<int> next;
+    const unsigned before = team.barrier().meetings();
+    decoder.step({1}, next);
+    const PerPart<double> barriers = decoder.part_barriers();
+    EXPECT_EQ(barriers[std::size_t(BlockPart::feed_forward)], threads == 1 ? 0 : 2);
+    EXPECT_EQ(barriers[std::size_t(BlockPart::layer_norms)], 0);
+    const double of_block = std::accumulate(barriers.begin(), barriers.end(), 0.0);
+    EXPECT_LE(of_block * double(model.blocks()), team.barrier().meetings() - before);
+    EXPECT_EQ(of_block > 2, threads == 2);
+  }
 }
 
 /// Every part's phases, one after the other, are the block's.

@@ -31,7 +31,7 @@ import states  # noqa: E402
 import summarise  # noqa: E402
 import values  # noqa: E402
 from sections import machine as limits  # noqa: E402
-from sections import table_figures  # noqa: E402
+from sections import table_figures, tables  # noqa: E402
 from with_folder import WithFolder  # noqa: E402
 
 COLUMNS = (
@@ -153,6 +153,32 @@ class Sittings(WithFolder):
         self.assertAlmostEqual(found["table1.800m.ff_qkv.token_roofline_limit"]["value"], 18)
         self.assertAlmostEqual(found["memory.barrier_us"]["value"], 0.3)
         self.assertAlmostEqual(found["memory.share@slow"]["value"], 0.5)
+
+    def test_barriers_of_a_block_cost_what_one_costs_in_a_state(self):
+        counts = {"part.projection.barriers": 12, "part.feed_forward.barriers": 4}
+        for path in self.folder.glob("sittings/*/*.jsonl"):
+            first = json.loads(path.read_text().splitlines()[-1])
+            first.pop("samples")
+            lines = [
+                json.dumps(first | {"metric": metric, "value": value, "unit": "barriers"})
+                for metric, value in counts.items()
+            ]
+            path.write_text("\n".join(lines) + "\n" + path.read_text())
+        at = ("table1_800m", "ff_qkv", 2)
+        told = [
+            tables.barriers(view, *at) for view, _ in states.views(rec.Records(self.folder), 2)
+        ]
+        self.assertEqual(
+            told,
+            [
+                "; 16 barriers in a block, 0.0048 ms at 0.30 µs",
+                "; 16 barriers in a block, 0.0011 ms at 0.070 µs",
+            ],
+        )
+        self.assertEqual(
+            tables.barriers(rec.Records(self.folder), *at), "; 16 barriers in a block"
+        )
+        self.assertEqual(tables.barriers(rec.Records(self.folder), "table1_800m", "baseline", 2), "")
 
     def test_limits_stand_on_one_read_rate(self):
         phases = {"baseline": (1.2e9, 1e9, 1), "ff_qkv": (6e7, 1e8, 1)}
