@@ -87,8 +87,10 @@ def new(height, panels=1, **arguments):
 def save(figure, path):
     """SVG and PNG, without dates, so that the same records give the same files."""
     explain_statuses(figure)
-    figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
-    figure.savefig(path.with_suffix(".png"), metadata={"Software": None})
+    with rec.writing(path):
+        path.parent.mkdir(exist_ok=True)
+        figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
+        figure.savefig(path.with_suffix(".png"), metadata={"Software": None})
     pyplot().close(figure)
 
 

@@ -24,14 +24,14 @@ def draw_all(records, drawn):
     """
     records, _ = states.views(records, records.all_threads())[0]
     folder = records.folder / "figures"
-    folder.mkdir(exist_ok=True)
     skipped = []
     for name, draw in drawn.items():
         try:
             figure = draw(records)
         except chart.Missing as missing:
-            for ending in ("svg", "png"):  # an old picture must not pass for these records
-                (folder / f"{name}.{ending}").unlink(missing_ok=True)
+            with rec.writing(folder):
+                for ending in ("svg", "png"):  # an old picture must not pass for these records
+                    (folder / f"{name}.{ending}").unlink(missing_ok=True)
             skipped.append((name, str(missing)))
             continue
         chart.save(figure, folder / name)

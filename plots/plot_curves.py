@@ -44,7 +44,6 @@ def main():
             if name is None:
                 raise chart.Missing("no curves yet")
             figure = draw(records, name)
-            (folder / "figures").mkdir(exist_ok=True)
             chart.save(figure, folder / "figures" / name)
             print(folder / "figures" / f"{name}.png", flush=True)
         except chart.Missing as missing:

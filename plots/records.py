@@ -1,6 +1,7 @@
 """The one reader of record files: the latest record of every measurement in a results folder."""
 
 import argparse
+import contextlib
 import functools
 import json
 import math
@@ -379,14 +380,20 @@ def newest_local():
     return max(files, key=lambda f: f.stat().st_mtime).parent if files else None
 
 
-def write(path, text):
-    """Writes what is made of records; exits with a sentence where that cannot be."""
+@contextlib.contextmanager
+def writing(path):
+    """What is made of records; exits with a sentence where it cannot be written."""
     try:
-        path.write_text(text, encoding="utf-8")
+        yield
     except OSError as error:
         sys.exit(
             f"{path} cannot be written ({error.strerror}); choose another folder with --results"
         )
+
+
+def write(path, text):
+    with writing(path):
+        path.write_text(text, encoding="utf-8")
 
 
 def parse_arguments(description, extend=None):

@@ -475,6 +475,8 @@ def main():
     if not path.is_file():
         sys.exit(f"{path} does not exist; ./run_all.sh --publish makes it")
     records = rec.Records(arguments.folder)
+    if not records.places():
+        sys.exit(f"{arguments.folder} has no records, so that nothing stands behind its summary")
     summary = json.loads(path.read_text(encoding="utf-8"))
     on_summary, looked = of_summary(records, summary)
     found = (

@@ -2,7 +2,10 @@
 #include "experiments/machine/stopwatch.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <map>
+#include <optional>
 #include <regex>
 
 #include "experiments/study/interrupt.h"
@@ -12,6 +15,8 @@ namespace scaling {
 namespace {
 
 constexpr double kPointSeconds = 1;  // for the plan only
+constexpr double kMostSeconds = 3600;
+constexpr int kMostRepetitions = 10000;
 constexpr const char* kEnding = "/real_time";
 
 /// Keeps the runs; says nothing, not even that the library of the distribution was built without
@@ -47,6 +52,41 @@ bool passes(const std::string& name, std::string filter) {
 
 void print_help() {}
 
+/// Google Benchmark takes these as they come, and never ends, or measures nothing. A time may have
+/// an s behind it, as its later versions want.
+void require_sound(const std::string& argument) {
+  const auto value_of = [&argument](const std::string& flag) -> std::optional<std::string> {
+    const std::string start = "--benchmark_" + flag + "=";
+    if (argument.rfind(start, 0) != 0) return std::nullopt;
+    return argument.substr(start.size());
+  };
+  const auto refuse = [&argument](const std::string& wanted) {
+    throw UserError("'" + argument + "' has no " + wanted);
+  };
+  for (const char* flag : {"min_time", "min_warmup_time"}) {
+    if (std::optional<std::string> value = value_of(flag)) {
+      if (value->ends_with('s')) value->pop_back();
+      double seconds = 0;
+      const char* const end = value->data() + value->size();
+      const auto read = std::from_chars(value->data(), end, seconds);
+      const bool is_number = read.ec == std::errc() && read.ptr == end && std::isfinite(seconds);
+      if (!is_number || seconds < 0 || seconds > kMostSeconds) {
+        refuse("number of seconds from 0 to " + std::to_string(int(kMostSeconds)));
+      }
+    }
+  }
+  if (const std::optional<std::string> value = value_of("repetitions")) {
+    int count = 0;
+    const char* const end = value->data() + value->size();
+    const auto read = std::from_chars(value->data(), end, count);
+    if (read.ec != std::errc() || read.ptr != end || count < 1 || count > kMostRepetitions) {
+      refuse("whole number from 1 to " + std::to_string(kMostRepetitions) +
+             "; nine is what a "
+             "comparison wants");
+    }
+  }
+}
+
 }  // namespace
 
 int StopwatchStudy::main(int argc, char** argv) {
@@ -55,11 +95,14 @@ int StopwatchStudy::main(int argc, char** argv) {
   };
   if (asks_for("--help")) return run_study(*this, argc, argv);
   const bool lists = asks_for("--benchmark_list_tests") || asks_for("--benchmark_list_tests=true");
-  benchmark::Initialize(&argc, argv, print_help);
-  if (!lists) return run_study(*this, argc, argv);
-  add_all(parse_run_options(*this, argc, argv));
-  benchmark::RunSpecifiedBenchmarks();
-  return 0;
+  return run_experiment([&] {
+    for (int i = 1; i < argc; ++i) require_sound(argv[i]);
+    benchmark::Initialize(&argc, argv, print_help);
+    if (!lists) return run_study(*this, argc, argv);
+    add_all(parse_run_options(*this, argc, argv));
+    benchmark::RunSpecifiedBenchmarks();
+    return 0;
+  });
 }
 
 void StopwatchStudy::add(const std::string& name, int threads,

@@ -29,6 +29,8 @@ constexpr const char* kOnlineMetric = "online_log_perplexity";
 constexpr std::int64_t kTensors = 16;
 /// Positions before or after a query that count as local, as a window of the paper's grid has them.
 constexpr std::int64_t kLocalReach = 5;
+/// Adam's steps are as long as its rate, and a projection's entries begin within 1.
+constexpr double kMostProjectionRate = 10;
 /// For the plan: of a configuration, a head and a pair of positions of one sequence, one thread.
 constexpr double kPairSeconds = 1.5e-9;
 
@@ -115,6 +117,10 @@ class SparsefinderStudy : public Study {
     require_at_least("training_sequences", knobs_.training_sequences, 1);
     require_at_least("sequences", knobs_.sequences, 1);
     require_at_least("draws", knobs_.draws, 1);
+    require_at_least("cluster_rounds", knobs_.cluster_rounds, 1);
+    require_at_least("routing_rounds", knobs_.routing_rounds, 1);
+    require_within("routing_decay", knobs_.routing_decay, 0, 1);
+    require_within("projection_rate", knobs_.projection_rate, 0, kMostProjectionRate);
     require_at_least("online", knobs_.online, 0);
     plan_.emplace(teacher_.source());
     require_sound(settings_of(knobs_).projection, plan_->d_head());

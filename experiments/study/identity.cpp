@@ -82,8 +82,7 @@ std::string Identity::key(const Point& point) const {
                      "|" + sources_);
 }
 
-bool Identity::same_code(const Record& record) const {
-  if (record.sources == sources_) return true;
+bool Identity::is_accepted(const Record& record) const {
   const std::string& commit = record.provenance.commit;
   return !record.provenance.dirty &&
          std::any_of(accept_.begin(), accept_.end(), [&commit](const std::string& accepted) {
@@ -98,10 +97,11 @@ bool Identity::holds(const Record& record, const Point& point) const {
     return false;
   }
   if (!record.study.empty() && record.study != info.name) return false;
-  if (record.provenance.cpu != provenance_.cpu || record.provenance.cores != provenance_.cores ||
-      !same_code(record)) {
-    return false;
-  }
+  const bool same_machine =
+      record.provenance.cpu == provenance_.cpu && record.provenance.cores == provenance_.cores;
+  const bool accepted = is_accepted(record);
+  if (!same_machine && !(accepted && !info.timed)) return false;
+  if (record.sources != sources_ && !accepted) return false;
   Settings theirs;
   for (const auto& [name, value] : record.config.items()) {
     // What was noted on the way, as the library that was chosen, is no setting.

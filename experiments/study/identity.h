@@ -20,7 +20,8 @@ std::string sources_of(const std::string& study_folder, const Provenance& proven
 
 class Identity {
  public:
-  /// The study outlives this. accept: commits whose results count whatever their code.
+  /// The study outlives this. accept: commits whose results count whatever their code; and, of what
+  /// is not timed, whatever the machine.
   Identity(Study& study, const Provenance& provenance, std::vector<std::string> accept);
 
   /// Study, settings that count and differ from their defaults, threads, seed; where rows are
@@ -41,7 +42,7 @@ class Identity {
 
  private:
   Settings counted(const Settings& all) const;
-  bool same_code(const Record& record) const;
+  bool is_accepted(const Record& record) const;
 
   const Study& study_;
   const std::map<std::string, KnobInfo> known_;

@@ -1,6 +1,8 @@
 // Flags that all studies have, a study's own and its rows' knobs, to options.
 #include "experiments/study/run_options.h"
 
+#include <cstdio>
+
 #include "experiments/study/counts.h"
 #include "experiments/study/flags.h"
 #include "experiments/study/study.h"
@@ -97,6 +99,10 @@ RunOptions parse_run_options(Study& study, int argc, const char* const* argv) {
       (options.threads.size() != 1 || options.threads.front() > available_threads())) {
     throw UserError("--threads " + threads + ": give one number from 1 to " +
                     std::to_string(available_threads()) + ", or all");
+  }
+  if (const int most = options.threads.back(), all = available_threads(); most > all) {
+    std::fprintf(stderr, "note: %d threads take turns on the %d processors that there are\n", most,
+                 all);
   }
   options.force = given.count("force") > 0;
   options.quick = given.count("quick") > 0;

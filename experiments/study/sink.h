@@ -35,6 +35,9 @@ class Sink {
   /// Everything on record about a point, the oldest first, other processes' numbers too.
   std::vector<Record> earlier(const Point& point);
   bool is_finished(const Point& point);
+  bool holds(const Record& record, const Point& point) const {
+    return identity_.holds(record, point);
+  }
   /// Takes records over as they are.
   void append(const std::vector<Record>& records) { records_.append(records); }
   /// What a point's records share.

@@ -98,6 +98,17 @@ nlohmann::ordered_json samples_of(const Evaluation& evaluation) {
   return samples;
 }
 
+/// Where checkpoints are kept that others took the place of: this, and with 2, 3, ... behind.
+std::string kept_aside(const std::string& checkpoints) { return checkpoints + ".before"; }
+
+void rename_or_throw(const std::string& from, const std::string& to) {
+  std::error_code error;
+  fs::rename(from, to, error);
+  if (!error) return;
+  throw UserError("cannot move the checkpoints '" + from + "' to '" + to + "': " + error.message() +
+                  "; delete or rename that folder");
+}
+
 /// `path`, or the first of path2, path3, ... that does not exist.
 std::string free_name(const std::string& path) {
   std::string name = path;
@@ -105,28 +116,31 @@ std::string free_name(const std::string& path) {
   return name;
 }
 
-/// Records of a curve with the same key as `base`, finished if it has `last`, in another
-/// experiment's file of the folder; empty if there is none.
-std::vector<Record> finished_elsewhere(const fs::path& folder, const Record& base,
-                                       const std::string& last) {
+/// Records of the same curve, finished if it has `last`, in another experiment's file of the
+/// folder; empty if there is none.
+std::vector<Record> finished_elsewhere(const fs::path& folder, const Point& point, const Sink& sink,
+                                       const std::string& own, const std::string& last) {
+  const std::string seed = "\"seed\":" + std::to_string(point.seed) + ",";
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
-    if (entry.path().extension() != ".jsonl" || entry.path().stem() == base.experiment) continue;
+    if (entry.path().extension() != ".jsonl" || entry.path().stem() == own) continue;
     std::ifstream in(entry.path());
     std::vector<Record> found;
-    bool finished = false;
+    std::string key;
     for (std::string line; std::getline(in, line);) {
-      if (line.find(base.key) == std::string::npos) continue;
+      if (line.find(seed) == std::string::npos) continue;
       try {
         Record r = from_line(line);
-        if (r.key != base.key || std::isnan(r.value)) continue;
-        finished = finished || r.metric == last;
+        if (std::isnan(r.value) || !sink.holds(r, point)) continue;
+        if (r.metric == last) key = r.key;
         found.push_back(std::move(r));
       } catch (const UserError&) {
         // Another program's file, or a damaged line: nothing to take from it.
       }
     }
-    if (finished) return found;
+    // Of several, trained by several commits or under several names, the last.
+    std::erase_if(found, [&key](const Record& r) { return r.key != key; });
+    if (!found.empty()) return found;
   }
   return {};
 }
@@ -172,7 +186,7 @@ std::string CurveRun::progress() const {
 void CurveRun::run() {
   std::optional<CurveState> begun;
   if (!plan_.force) begun = read_curve_state(plan_.checkpoints);
-  if (begun && begun->key != base_.key && !plan_.resume) begun.reset();
+  if (begun && begun->key != base_.key && !plan_.resume) begun = take_back();
   if (begun || plan_.force || !reuse()) train(begun);
 }
 
@@ -187,9 +201,9 @@ std::string CurveRun::csv_path(const std::string& row) const {
 }
 
 bool CurveRun::reuse() {
-  std::vector<Record> records =
-      finished_elsewhere(fs::path(sink_.file().path()).parent_path(), base_,
-                         plan_.decode_tokens ? kDecodedMetric : kClosingCurveMetric);
+  std::vector<Record> records = finished_elsewhere(
+      fs::path(sink_.file().path()).parent_path(), point_, sink_, base_.experiment,
+      plan_.decode_tokens ? kDecodedMetric : kClosingCurveMetric);
   if (records.empty()) return false;
   std::string from;
   for (Record& r : records) {
@@ -382,16 +396,30 @@ std::vector<Metric> CurveRun::results(Trainer& trainer, Transformer& model, cons
   return metrics;
 }
 
+std::optional<CurveState> CurveRun::take_back() {
+  const std::string& folder = plan_.checkpoints;
+  const std::string first = kept_aside(folder);
+  std::string kept = first;
+  for (int number = 2; fs::exists(kept); ++number) {
+    const std::optional<CurveState> state = read_curve_state(kept);
+    if (state && state->key == base_.key) {
+      const std::string aside = free_name(first);
+      rename_or_throw(folder, aside);
+      rename_or_throw(kept, folder);
+      sink_.say(name_ + ": goes on from its checkpoints in " + kept +
+                ", which others had taken the place of; these are kept in " + aside);
+      return state;
+    }
+    kept = first + std::to_string(number);
+  }
+  return std::nullopt;
+}
+
 CurveState CurveRun::start() {
   const std::string& folder = plan_.checkpoints;
   if (fs::exists(folder)) {
-    const std::string kept = free_name(folder + ".before");
-    std::error_code error;
-    fs::rename(folder, kept, error);
-    if (error) {
-      throw UserError("cannot move the checkpoints '" + folder + "' aside: " + error.message() +
-                      "; delete or rename that folder");
-    }
+    const std::string kept = free_name(kept_aside(folder));
+    rename_or_throw(folder, kept);
     const std::string reason =
         plan_.force ? ""
                     : ", since its checkpoints are of other settings, another text or another "

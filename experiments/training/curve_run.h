@@ -59,6 +59,9 @@ class CurveRun {
   void train(const std::optional<CurveState>& begun);
   /// Starts in an empty folder, whose state this is. Checkpoints of something else that lie there
   /// are renamed; none is deleted.
+  /// Makes checkpoints of this curve that were moved aside its own again; nothing if there are
+  /// none.
+  std::optional<CurveState> take_back();
   CurveState start();
   /// From here on a curve that another commit began is this one's: its points so far and its
   /// checkpoints carry this key, so that no plot lacks them and the next run needs no --resume.

@@ -205,6 +205,10 @@ TEST(BenchKernels, MistakesExitWithTwo) {
        std::vector<std::pair<std::string, std::string>>{{"--benchmark_filter=nothing", "filter"},
                                                         {"--threads 1000000", "1000000"},
                                                         {"--prefetch nobody", "four"},
+                                                        {"--benchmark_min_time=nan", "seconds"},
+                                                        {"--benchmark_min_time=-1", "seconds"},
+                                                        {"--benchmark_repetitions=0", "1 to"},
+                                                        {"--benchmark_repetitions=x", "1 to"},
                                                         {"--wings", "--threads"}}) {
     const Outcome outcome = run_driver("bench_kernels", arguments);
     EXPECT_EQ(outcome.status, 2) << arguments;

@@ -123,6 +123,31 @@ TEST(PerplexityDriver, TrainsRecordsAndResumes) {
   ASSERT_FALSE(taken.records().empty());
   EXPECT_EQ(taken.records().back().config.at("planned").get<std::string>(),
             "base,ff_n4,ff_qkv,iso_read_ff,iso_read_model,hash_selector");
+
+  // So is that of another commit and machine, where its commit is accepted.
+  const Folder elsewhere;
+  for (const char* name : {"tiny_curve.jsonl", "curves/tiny_curve"}) {
+    fs::create_directories(elsewhere / "curves");
+    fs::copy(folder / name, elsewhere / name, fs::copy_options::recursive);
+  }
+  std::ofstream moved(elsewhere / "tiny_curve.jsonl");
+  for (Record r : file.records()) {
+    r.provenance.commit = "0123456789ab";
+    r.provenance.dirty = false;
+    r.provenance.cpu = "another";
+    r.sources = r.key = "another";
+    moved << to_line(r) << "\n";
+  }
+  moved.close();
+  for (const bool accepted : {true, false}) {
+    const Outcome outcome =
+        run_driver("--config '" + (folder / "tiny_other.cfg") +
+                   "' --gemm eigen --threads 2 --rows base --results '" + elsewhere.path() + "'" +
+                   (accepted ? " --accept 01234567" : ""));
+    EXPECT_EQ(outcome.status, 0) << outcome.text;
+    EXPECT_EQ(outcome.text.find("is there as tiny_curve/dense") != std::string::npos, accepted)
+        << outcome.text;
+  }
 }
 
 /// Results of more steps than asked for would pass for those of fewer.
@@ -355,6 +380,35 @@ TEST(PerplexityDriver, EarlierCheckpointsAreAllKept) {
     kept += std::to_string(read_checkpoint_info(checkpoints + name + "/latest.ckpt").step) + " ";
   }
   EXPECT_EQ(kept, "2 3 3 4 ");
+}
+
+/// Settings that were mistyped once cost nothing: what they moved aside is taken back.
+TEST(PerplexityDriver, CheckpointsThatOthersMovedAsideAreTakenBack) {
+  const Folder folder;
+  const std::string checkpoints = folder / "checkpoints/tiny_curve/dense.1";
+  const auto key = [&checkpoints](const std::string& ending) {
+    const std::optional<CurveState> state = read_curve_state(checkpoints + ending);
+    return state ? state->key : "";
+  };
+  const auto run = [&folder](const std::string& steps) {
+    const Outcome outcome = run_driver(tiny(folder) + " --rows dense --steps " + steps);
+    EXPECT_EQ(outcome.status, 0) << outcome.text;
+    // As if it had not been finished: what is on record is not trained again.
+    fs::remove(folder / "tiny_curve.jsonl");
+    return outcome.text;
+  };
+  run("2");
+  const std::string first = key("");
+  run("3");
+  const std::string second = key("");
+  run("4");
+  EXPECT_NE(first, second);
+  EXPECT_EQ(key(".before"), first);
+  EXPECT_EQ(key(".before2"), second);
+  expect_mentions(run("3"), {"goes on from its checkpoints in " + checkpoints + ".before2",
+                             "kept in " + checkpoints + ".before3", "continues after step 3"});
+  EXPECT_EQ(key(""), second);
+  EXPECT_EQ(key(".before"), first);
 }
 
 /// Two processes that train one curve would mix their points and overwrite each other's

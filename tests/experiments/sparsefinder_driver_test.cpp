@@ -394,6 +394,9 @@ TEST_F(SparsefinderDriver, MistakesAreRefusedInASentence) {
   refused(arguments("s_lm") + "--methods spindle", {"'spindle'", "distance", "sim_routing"});
   refused(arguments("s_lm") + "--length 64", {"64", "max_length 32"});
   refused(arguments("s_lm") + "--rank 17", {"17", "16"});
+  refused(arguments("s_lm") + "--routing_decay 2", {"routing_decay 2", "from 0 to 1"});
+  refused(arguments("s_lm") + "--routing_rounds -1", {"routing_rounds -1"});
+  refused(arguments("s_lm") + "--projection_rate 1e300", {"projection_rate 1e+300"});
   refused(arguments("s_lm") + "--methods sim_longformer --length 2",
           {"'sim_longformer'", "length 2", "nothing to try"});
   std::string few = arguments("s_lm") + "--methods kmeans ";

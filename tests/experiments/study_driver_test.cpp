@@ -265,6 +265,10 @@ TEST(Study, RecordsHoldBySettingsMachineAndCode) {
   });
   EXPECT_EQ(run_made_up(folder, {"--accept", "01234567"}).measured, 0);
   EXPECT_EQ(run_made_up(folder, {"--accept", "76543210"}).measured, 2);
+  // What is not timed may come from another machine, if its commit is accepted.
+  rewrite(folder, [](Record& r) { r.provenance.cpu = "another"; });
+  EXPECT_EQ(run_made_up(folder, {"--accept", "01234567"}).measured, 0);
+  EXPECT_EQ(run_made_up(folder, {}).measured, 2);
 }
 
 TEST(Study, ShardsShareThePoints) {
