@@ -36,7 +36,7 @@ std::int64_t size_of(const std::vector<T>& values) {
 
 }  // namespace
 
-void LshHead::load(const HeadRows& q, const HeadRows& k, const HeadRows& v) {
+void LshHead::load(const HeadBlock& q, const HeadBlock& k, const HeadBlock& v) {
   const std::int64_t length = q.rows(), d = q.cols();
   qk_.resize(length, d);
   unit_.resize(length, d);
@@ -335,7 +335,7 @@ void LshHead::backward_of_lengths() {
   }
 }
 
-void LshHead::backward(const LshCall& call, const HeadRows& o, const HeadRows& dout,
+void LshHead::backward(const LshCall& call, const HeadBlock& o, const HeadBlock& dout,
                        const float* normalizers) {
   size(call, /*for_backward=*/true);
   sort(call);

@@ -15,7 +15,7 @@ namespace scaling {
 inline constexpr float kLshEpsilon = 1e-6f;
 
 /// Rows of one example and columns of one head in a matrix of all.
-using HeadRows = Eigen::Ref<const Mat, 0, Eigen::OuterStride<>>;
+using HeadBlock = Eigen::Ref<const Mat, 0, Eigen::OuterStride<>>;
 
 /// Whom a position sees of the chunks in its view: all, of whatever bucket, as the released code,
 /// or those of its own bucket in the same round, as the paper.
@@ -50,7 +50,7 @@ struct LshCall {
 class LshHead {
  public:
   /// Shared query and key (q + k) / 2, and v. All (length, d_head).
-  void load(const HeadRows& q, const HeadRows& k, const HeadRows& v);
+  void load(const HeadBlock& q, const HeadBlock& k, const HeadBlock& v);
   /// Fills call.buckets by `rotation()` (d_head, rounds * columns).
   void hash(const LshCall& call);
   float* rotation(const LshCall& call);
@@ -58,7 +58,7 @@ class LshHead {
   /// -infinity where nothing was in view.
   void forward(const LshCall& call, float* normalizers);
   /// dprojection() and dv() from what was loaded, o and its gradient.
-  void backward(const LshCall& call, const HeadRows& o, const HeadRows& dout,
+  void backward(const LshCall& call, const HeadBlock& o, const HeadBlock& dout,
                 const float* normalizers);
 
   const Mat& o() const { return o_; }
