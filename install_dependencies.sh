@@ -21,6 +21,7 @@ for argument in "$@"; do
       required+=(clang-format:clang-format clang-tidy:clang-tidy shellcheck:shellcheck python3-venv)
       optional+=(chromium:chromium python3-sklearn) ;;
     --peers) required+=(python3-venv) ;;
+    --help|-h) sed -n '2,5s/^# //p' "$0"; exit 0 ;;
     *) echo "install_dependencies.sh: unknown option '$argument'; known: --checks --peers" >&2; exit 2 ;;
   esac
 done

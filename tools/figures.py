@@ -2,7 +2,7 @@
 """Prints a table of a results folder's report as Markdown, CSV or JSON lines: tools/figures.py FOLDER --table NAME.
 
   tools/figures.py results/published --list
-  tools/figures.py results/published --table "table 1, 800m / one token, one thread" --output csv
+  tools/figures.py results/published/0f18e153 --table "table 1, 800m / one token, one thread" --output csv
   tools/figures.py results/published --output llama-bench > decodes.jsonl
 
 Tables are those of report.md, made from the records. NAME is a table's name as --list prints it, a part of one or a

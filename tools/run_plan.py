@@ -3,7 +3,7 @@
   --full          also Figures 3, 5, 7 and the mixture of experts at mini size, the Terraformer (Tables 6 and 8,
                   reversibility, attentions), published shapes, bf16 kernel sets and single layers; two hours more
   --quick         under ten minutes on two cores: fewer rows, fewer repeats, no curves
-  --smoke         about a minute: tiny shapes into a temporary folder, to see that everything runs
+  --smoke         one to three minutes: tiny shapes into a temporary folder, to see that everything runs
   --peers         also PyTorch, JAX, ggml, MKL and oneDNN on the same block, and PyTorch's training step beside ours
                   (installs them under build/peers, about 12 GB): an hour and a half more, 6 minutes with --quick
   --corpus PATH   text to train on: a file, a folder or a quoted glob; default: generated

@@ -3,6 +3,7 @@
 import itertools
 import pathlib
 import sys
+import tempfile
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -24,6 +25,16 @@ class ChartTest(unittest.TestCase):
             legend = axes.get_legend()
             self.assertEqual(legend._ncols, columns)
             self.assertLessEqual(legend.get_window_extent().width, figure.bbox.width)
+
+    def test_a_figure_that_cannot_be_written_ends_in_a_sentence(self):
+        with tempfile.TemporaryDirectory() as folder:
+            place = pathlib.Path(folder) / "figures"
+            place.write_text("a file where the folder of figures belongs", encoding="utf-8")
+            figure, _ = chart.new(2.0)
+            with self.assertRaises(SystemExit) as stopped:
+                chart.save(figure, place / "table1")
+            self.assertIn(f"{place / 'table1'} cannot be written", str(stopped.exception))
+            self.assertIn("--results", str(stopped.exception))
 
     def test_names_cover_neither_each_other_nor_points(self):
         figure, (axes,) = chart.new(2.8)

@@ -165,9 +165,7 @@ class Sittings(WithFolder):
             ]
             path.write_text("\n".join(lines) + "\n" + path.read_text())
         at = ("table1_800m", "ff_qkv", 2)
-        told = [
-            tables.barriers(view, *at) for view, _ in states.views(rec.Records(self.folder), 2)
-        ]
+        told = [tables.barriers(view, *at) for view, _ in states.views(rec.Records(self.folder), 2)]
         self.assertEqual(
             told,
             [
@@ -175,10 +173,10 @@ class Sittings(WithFolder):
                 "; 16 barriers in a block, 0.0011 ms at 0.070 µs",
             ],
         )
+        self.assertEqual(tables.barriers(rec.Records(self.folder), *at), "; 16 barriers in a block")
         self.assertEqual(
-            tables.barriers(rec.Records(self.folder), *at), "; 16 barriers in a block"
+            tables.barriers(rec.Records(self.folder), "table1_800m", "baseline", 2), ""
         )
-        self.assertEqual(tables.barriers(rec.Records(self.folder), "table1_800m", "baseline", 2), "")
 
     def test_limits_stand_on_one_read_rate(self):
         phases = {"baseline": (1.2e9, 1e9, 1), "ff_qkv": (6e7, 1e8, 1)}
@@ -441,6 +439,18 @@ class Sittings(WithFolder):
             check=False,
         )
         return done.returncode, done.stdout + done.stderr
+
+    def test_a_folder_without_records_does_not_pass(self):
+        (self.folder / "empty").mkdir()
+        (self.folder / "empty" / "summary.json").write_text("{}")
+        done = subprocess.run(
+            [sys.executable, ROOT / "tools/check_published.py", self.folder / "empty"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("empty has no records", done.stderr)
 
     def test_the_checker_passes_what_holds(self):
         code, said = self.check()
