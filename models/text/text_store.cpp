@@ -52,15 +52,6 @@ std::string plural(std::uint64_t count, const std::string& noun) {
   return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
 
-/// A copy has another path, and a text joined of others none of theirs.
-void require_another_text(const TrainConfig& config, std::uint64_t content,
-                          std::uint64_t validation_content) {
-  if (content != validation_content) return;
-  throw UserError("validation '" + config.validation + "' has the same text as corpus '" +
-                  config.corpus +
-                  "', so that what is evaluated would be trained on; give another one");
-}
-
 TextStore::TextStore(const TrainConfig& config, Layout layout, std::int64_t vocab_size,
                      const std::string& cache_folder, const ReadWatch& watch)
     : shape_(shape_of(config, layout)) {
@@ -88,7 +79,6 @@ TextStore::TextStore(const TrainConfig& config, Layout layout, std::int64_t voca
   if (layout == Layout::table) {
     if (!config.validation.empty()) {
       validation_content_ = Corpus(config.validation, config.text_key, watch).hash(cache_folder);
-      require_another_text(config, content_, validation_content_);
     }
     description_ = plural(corpus.files(), "file");
     return;
@@ -107,7 +97,6 @@ TextStore::TextStore(const TrainConfig& config, Layout layout, std::int64_t voca
   } else {
     const Corpus other = corpus_of(config, config.validation, layout, watch);
     validation_content_ = other.hash(cache_folder);
-    require_another_text(config, content_, validation_content_);
     validation_ = tokenised(other, validation_content_, layout, vocab_size, cache_folder);
     training_chunks_ = chunks;
     validation_chunks_ = chunks_of(*validation_);

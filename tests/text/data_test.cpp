@@ -623,11 +623,6 @@ TEST(TextTask, WhatIsTrainedOnIsNoValidation) {
                     {validation, folder.path(), "trained on", "without it"});
   }
   expect_mentions(refusal("generated", "generated"), {"generated", "trained on"});
-  // Nor has a copy.
-  Folder other;
-  write_file(other / "copy.txt", std::string(500, 'a'));
-  expect_mentions(refusal(folder / "a.txt", other / "copy.txt"),
-                  {other / "copy.txt", "same text", "trained on"});
   TrainConfig config = config_for(folder / "a.txt");
   config.validation = folder / "valid.txt";
   EXPECT_NO_THROW(make_task(config, kByteVocab, folder / "cache"));
