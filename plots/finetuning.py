@@ -112,17 +112,18 @@ def compare(experiment, row, dense="dense"):
 def verdict(comparison, majority):
     """(alike, differs or undecided; what stands beside the word). majority: an accuracy, or None."""
     value = comparison.value
+    least = f"test rows alone show no less than {100 * comparison.least:.1f} points"
     if comparison.seeds < FEWEST:
         seeds = "one seed" if comparison.seeds == 1 else f"{comparison.seeds} seeds"
-        return "undecided", f"{seeds}, not {FEWEST}"
+        return "undecided", f"{least}; {seeds}, not {FEWEST}"
     above = None if majority is None else comparison.dense - majority
     low = above is not None and above < ABOVE
     near = f"dense is {100 * above:.1f} points above the commonest label" if low else ""
     if value.low >= -CLOSE and value.high <= CLOSE:
         if majority is None:
-            return "undecided", "the commonest label is not on record"
-        return ("undecided", f"{near}, not {100 * ABOVE:g}") if low else ("alike", "")
-    beside = [f"test rows alone show no less than {100 * comparison.least:.1f} points"]
+            return "undecided", f"{least}; the commonest label is not on record"
+        return ("undecided", f"{least}; {near}, not {100 * ABOVE:g}") if low else ("alike", "")
+    beside = [least]
     if value.low > 0 or value.high < 0:
         return "differs", "; ".join(beside + [near] * low)
     if value.high - value.low > 2 * WIDENED * comparison.least:

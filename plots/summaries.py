@@ -35,7 +35,7 @@ def costs(records, about):
             "peak_mb": (experiment.result(row, "peak_memory_bytes"), 1e-6, "MB"),
         }
         found[row] = {
-            name: scaled(value, factor)._replace(unit=unit)
+            name: scaled(value, factor, unit)
             for name, (value, factor, unit) in values.items()
             if value
         }
@@ -102,7 +102,7 @@ def page_line(records, about):
     """A link to Table 9's page, where the results' folder has it."""
     page = records.folder / f"table9_{about.name.removeprefix(TABLE + '.')}.md"
     return (
-        [f"Ten abstracts of each model to be read: [{page.name}]({page.name})."]
+        ["### Table 9: abstracts to read", "", f"Ten of each model: [{page.name}]({page.name})."]
         if page.is_file()
         else []
     )

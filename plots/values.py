@@ -123,9 +123,13 @@ def combine(value, unit, low, high, inputs, sd=0.0):
     )
 
 
-def scaled(value, factor):
+def scaled(value, factor, unit=None):
+    """The same in another unit, if one is named; None of None."""
     return value and value._replace(
-        value=value.value * factor, low=value.low * factor, high=value.high * factor
+        value=value.value * factor,
+        low=value.low * factor,
+        high=value.high * factor,
+        unit=unit or value.unit,
     )
 
 

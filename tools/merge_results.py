@@ -90,6 +90,10 @@ def merge_file(into, source):
     return [f"{source}: another file than {into}"]
 
 
+# Beside the records: curves, what trained models chose, graphs of attentions, recall of every sequence.
+FILES = ("curves/*/*.csv", "traces/*/*.npy", "patterns/*/*.npy", "sparsefinder/*.npy")
+
+
 def merge(into, sources):
     """Conflicts, as sentences."""
     conflicts = []
@@ -99,7 +103,7 @@ def merge(into, sources):
         into.mkdir(parents=True, exist_ok=True)
         for path in sorted(source.glob("*.jsonl")):
             conflicts += merge_records(into / path.name, path)
-        for path in sorted((*source.glob("curves/*/*.csv"), *source.glob("traces/*/*.npy"))):
+        for path in sorted(path for files in FILES for path in source.glob(files)):
             conflicts += merge_file(into / path.relative_to(source), path)
     return conflicts
 

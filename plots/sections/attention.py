@@ -122,9 +122,15 @@ def figures_of(records, experiment, identifier):
     return {name: value for name, value in found.items() if value is not None}
 
 
+UNITS_A_TOKEN = {
+    1e3: "us",
+    1e-3: "kB",
+}  # of milliseconds and bytes, by what they are multiplied with
+
+
 def per_token(points, factor):
     """[(length, Value)] of a whole example's."""
-    return [(x, scaled(v, factor / x)) for x, v in points]
+    return [(x, scaled(v, factor / x, UNITS_A_TOKEN[factor])) for x, v in points]
 
 
 def forward_us_per_token(records, experiment):

@@ -62,7 +62,7 @@ def times(records, about):
     most, found = as_trained(records, about), {}
     for row, points in attention.curves(records, about.name, metric, over).items():
         if at := longest(points, most):
-            found[row] = (at[0], scaled(at[1], factor / at[0] if factor else 1.0))
+            found[row] = (at[0], scaled(at[1], factor / at[0] if factor else 1.0, "us"))
     return found
 
 

@@ -227,9 +227,14 @@ def late_rows(experiment):
 
 
 def command(experiment):
-    """What trains it, on the text that it was trained on."""
+    """What trains it, on the text that it was trained on, from the weights that it began with."""
     texts = (corpus_of(experiment, row) for row in experiment.rows)
-    return TRAIN.format(experiment.name) + next(filter(None, texts), "")
+    starts = dict.fromkeys(
+        filter(None, (experiment.setting(row, "init_from") for row in experiment.rows))
+    )
+    # Every row has weights of its own, which one command for all does not name.
+    began = " --init_from CHECKPOINT --rows ROW" if starts else ""
+    return TRAIN.format(experiment.name) + next(filter(None, texts), "") + began
 
 
 def corpus_of(experiment, row):

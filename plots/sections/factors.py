@@ -71,11 +71,19 @@ def numbers(records, _own):
         said = judged(experiment)
         for row, one in said.items():
             found[f"{start}.{row}.difference"] = one.contrast.value
-        inputs = [one.contrast.value for one in said.values() if one.contrast.value]
-        if inputs:
-            number = float(sum(not one.is_sure for one in said.values()))
-            found[f"{start}.undecided"] = combine(number, "1", number, number, inputs)
+        found[f"{start}.undecided"] = undecided(experiment)
     return {name: value for name, value in found.items() if value}
+
+
+def undecided(experiment):
+    """Value: how many changes have no decision; None where none has a seed."""
+    said = judged(experiment)
+    inputs = [one.contrast.value for one in said.values() if one.contrast.value]
+    if not inputs:
+        return None
+    number = float(sum(not one.is_sure for one in said.values()))
+    value = combine(number, "1", number, number, inputs)
+    return value._replace(seeds=min(one.seeds for one in inputs))
 
 
 def is_of_starts(experiment):

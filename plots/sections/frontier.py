@@ -237,7 +237,8 @@ def of_all(curves, both):
     if not both:
         return {}
     number, inputs = len(both), [point.nats for point in both]
-    found = {"rows": combine(number, "1", number, number, inputs)}
+    times = [point.time for point in both]
+    found = {"rows": combine(number, "1", number, number, [*inputs, *times])}
     each = [decode_paths.farthest(curves, trained(point.row), DECODED) for point in both]
     if None not in each:
         most = max(each)

@@ -336,7 +336,7 @@ def write(report, _own):
         f"the commonest label of the training rows by {100 * finetuning.ABOVE:g} points at least; *differs*: it lies on "
         "one side of 0, not within these points; else *undecided*. Each model was pre-trained once, on text with the "
         "tasks' own training rows, and seeds order the training rows: no interval is about another pre-training, and "
-        "none is widened for how many rows and tasks there are. Models are small and pre-trained on a few million words: compare rows with each other, not with the "
+        "none is widened for how many rows and tasks there are. STS-B, whose score is a correlation over all rows, has no verdict. Models are small and pre-trained on a few million words: compare rows with each other, not with the "
         "paper's numbers.",
     )
     for experiment in found:

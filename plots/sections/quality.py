@@ -13,7 +13,7 @@ import paper
 import training_curves
 from report import count, ends, header, line, nats, not_begun, percent
 from section import Section, of
-from sections import curve_verdicts, curves, rates
+from sections import curve_verdicts, curves, factors, rates
 from sections.curve_verdicts import PLATEAU
 from values import Value, combine
 
@@ -23,6 +23,10 @@ BUDGETS = ("fig1_1m5", "fig1_5m", "fig1_16m")  # that there are configs of
 FIGURE = "gap_by_budget"
 FARTHEST = 15  # powers of ten of tokens; more of them is as good as never
 BELOW, ABOVE = "enough", "not enough"
+KIND = "feed_forward"  # what a change leaves as it is
+# Experiments that change one thing at a time, whose rows count as claims of the paper's text.
+OF_TEXT = ("recipes_1m5", "stacks_1m5")
+SHORT = 2e6  # tokens: the least budget, where a start counts most
 # What the report has over the budget: words, ending of the id.
 OVER_BUDGETS = (
     ("gap to `{}`", "gap"),
@@ -78,7 +82,8 @@ def row_figures(experiment, row):
 
 
 def numbers(records, _own):
-    found = undecided(curve_verdicts.judged(records, curve_verdicts.OF_FRONTIER))
+    claims = undecided(curve_verdicts.judged(records, curve_verdicts.OF_FRONTIER))
+    found = claims | undecided_in_all(records, claims) | plateau(records)
     for experiment in experiments(records):
         value = undecided_rows(experiment)
         found |= {f"quality.{name}.undecided": value for name in names_of(experiment) if value}
@@ -112,7 +117,40 @@ def undecided(claims):
         return {}
     decided = ("reproduced", "not reproduced")
     number = float(sum(not claim.verdict.startswith(decided) for claim in claims))
-    return {"quality.claims.undecided": combine(number, "1", number, number, inputs)}
+    value = combine(number, "1", number, number, inputs)
+    return {"quality.claims.undecided": value._replace(seeds=min(i.seeds for i in inputs))}
+
+
+def undecided_in_all(records, claims):
+    """{id: Value} of the claims' and of all changes' together; empty where either is not there."""
+    parts = [
+        factors.undecided(experiment)
+        for experiment in factors.experiments(records)
+        if experiment.name in OF_TEXT
+    ]
+    parts = list(filter(None, [*claims.values(), *parts]))
+    if len(parts) < 1 + len(OF_TEXT):
+        return {}
+    number = sum(part.value for part in parts)
+    value = combine(number, "1", number, number, parts)
+    return {"quality.undecided": value._replace(seeds=min(part.seeds for part in parts))}
+
+
+def plateau(records):
+    """{id: Value}: the longest that a row stays on the plateau, as a share of its steps, of all short curves whose embeddings
+    start repaired and whose rates are chosen."""
+    found = []
+    for experiment in training_curves.experiments(records).values():
+        for row in experiment.rows if experiment.name not in _swept(records) else ():
+            repaired = (experiment.setting(row, "embedding_scale") or 1) > 1
+            if repaired and 0 < experiment.tokens(row) < SHORT:
+                found.append(experiment.result(row, PLATEAU))
+    found = list(filter(None, found))
+    return {"quality.plateau_share": max(found, key=lambda one: one.value)} if found else {}
+
+
+def _swept(records):
+    return {about.name for about in records.of(rates.OWNS)}
 
 
 def table(experiment):
@@ -237,6 +275,8 @@ def against(records, one, everywhere):
         and other.named.name == named.name
         and other.judged.sign != one.judged.sign
     ]
+    if one.judged.sign >= 0:
+        found += helped(records, named.row)
     if contrast.seeds < contrasts.FEW:
         found.append(f"{contrast.seeds} of {contrasts.FEW} seeds")
     rows = dict.fromkeys((named.row, named.twin, named.equal_reads))
@@ -248,6 +288,17 @@ def against(records, one, everywhere):
         + rates.doubts(records, experiment, rows)
         + rates.choice(records, experiment, rows)
     )
+
+
+def helped(records, row):
+    """[what changes of a row surely helped it elsewhere], of experiments that change one thing at a time."""
+    return [
+        f"`{change}` helps `{row}`, {nats(one.contrast.value)} at {count(experiment.tokens(row))} tokens"
+        for experiment in factors.experiments(records)
+        if experiment.baseline == row
+        for change, one in factors.judged(experiment).items()
+        if one.sign < 0 and experiment.setting(change, KIND) == experiment.setting(row, KIND)
+    ]
 
 
 def is_other_budget(one, other):
@@ -290,7 +341,7 @@ class Trend(NamedTuple):
             rises = self.slope.low >= 0
             return "rises between these two" if rises else "two budgets: no extrapolation"
         if self.slope.low >= 0:
-            return "by no number of tokens: it does not fall"
+            return "by none of these budgets: it rises over them"
         if self.slope.high >= 0:
             return "not extrapolated: the slope may be 0"
         best = self._tokens(self.slope.value, self.level.value, goal)

@@ -68,6 +68,13 @@ def sweeps(experiment):
     return [sweep for sweep in found if sweep.best]
 
 
+def planned(experiment):
+    """[row] that was planned at more than one rate, trained or not."""
+    names = dict.fromkeys((*experiment.planned, *experiment.rows))
+    rows = [named[1] for name in names if (named := NAME.fullmatch(name))]
+    return [row for row in dict.fromkeys(rows) if rows.count(row) > 1]
+
+
 def _trial(experiment, name):
     """A Trial; None of one that has not ended, or failed for what the rate does not explain."""
     for reason in experiment.failures(name).values():
@@ -179,6 +186,8 @@ def numbers(records, _own):
         count = sum(sweep.is_bracketed for sweep in each)
         inputs = [sweep.best.nats for sweep in each]
         found[f"{prefix}.bracketed"] = combine(count, "rows", count, count, inputs)
+        share = count / len(planned(experiment))
+        found[f"{prefix}.bracketed_share"] = combine(share, "1", share, share, inputs)
     return found
 
 
@@ -239,13 +248,15 @@ def write(report, own):
     titles = {about.name: about.title for about in own}
     for experiment, each in experiments(report.records):
         bracketed = sum(sweep.is_bracketed for sweep in each)
+        absent = len(planned(experiment)) - len(each)
         report.add(
             f"## {titles[experiment.name]}",
             "",
             f"Nats a token of every row at each learning rate, {seeds_of(each)}"
             f"{text_of(report.records, experiment)}; the least in bold. A best rate counts once "
             "the next lower and the next higher one are worse, or diverge: so it is of "
-            f"{bracketed} of {len(each)} rows.",
+            f"{bracketed} of {len(each)} rows"
+            + (f"; {absent} of all planned ones were not swept yet." if absent else "."),
         )
         report.add(*table(each))
         report.figure(experiment.name)

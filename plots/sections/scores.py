@@ -94,7 +94,9 @@ def numbers(records, own):
 def write(report, own):
     for about in own:
         report.add(
-            f"## Scores of texts: `{about.name}`",
+            "## "
+            + ("Table 5: " if about.name.startswith(summaries.TABLE) else "")
+            + f"Scores of texts: `{about.name}`",
             "",
             "BLEU and chrF by sacreBLEU, ROUGE by rouge-score (F1), all in points of 100, with 95 % bootstrap "
             "intervals over texts, and over seeds where a row has several. ROUGE-LSum is that of sentences, ROUGE-L that of "

@@ -199,6 +199,17 @@ def numbers(records):
                 found[f"sparsefinder.claims.{kind}.{claim}"] = value._replace(
                     value=result, low=result, high=result, unit="1"
                 )
+    return found | of_all_kinds(found, kinds(records))
+
+
+def of_all_kinds(decided, known):
+    """{id: Value} of what holds for teachers of every kind, or fails for one; what is neither has no id."""
+    found = {}
+    for claim in CLAIMS:
+        each = [decided.get(f"sparsefinder.claims.{kind}.{claim}") for kind in known]
+        failed = [value for value in each if value and value.value == FAIL]
+        if failed or (each and None not in each):
+            found[f"sparsefinder.claims.{claim}"] = (failed or each)[0]
     return found
 
 

@@ -87,6 +87,7 @@ class LengthsTest(WithFolder):
         found = summarise.figures(self.load(LENGTHS))
         # 4 ms over 4096 positions.
         self.assertAlmostEqual(found["attention.full.train_us_token_4096"].value, 4e3 / 4096)
+        self.assertEqual(found["attention.full.train_us_token_4096"].unit, "us")
         self.assertAlmostEqual(found["attention.full.forward_us_token_4096"].value, 4e3 / 3 / 4096)
         self.assertAlmostEqual(found["attention.full.gemm_share_4096"].value, 0.5)
         self.assertAlmostEqual(found["attention.window.crossover_length"].value, 2048, delta=0.01)

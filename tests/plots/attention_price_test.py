@@ -85,6 +85,10 @@ class AttentionPriceTest(made_up.WithCurves):
         # 200 ms over 2,048 positions.
         self.assertAlmostEqual(found["attention_quality.full.step_us_token"].value, 200e3 / 2048)
         self.assertEqual(found["attention_quality.window.decode_us_token"].value, 10.0)
+        units = {
+            found[f"attention_quality.{at}_us_token"].unit for at in ("full.step", "window.decode")
+        }
+        self.assertEqual(units, {"us"})
 
     def test_longer_than_what_was_trained_does_not_count(self):
         longer = (*STEPS[:3], "_l4096", {"length": 4096})

@@ -161,7 +161,10 @@ class VerdictTest(WithFolder):
     def test_two_seeds_are_too_few(self):
         for seeds, why in ((1, "one seed, not 3"), (2, "2 seeds, not 3")):
             told = right(0.7, seeds), right(0.8, seeds)
-            self.assertEqual(self.judged(*told, 0.5), ("undecided", why))
+            self.assertEqual(
+                self.judged(*told, 0.5),
+                ("undecided", f"test rows alone show no less than 2.9 points; {why}"),
+            )
 
     def test_only_seeds_of_both_count_and_their_last_points(self):
         _, experiment = self.of(right(0.7, 2), right(0.8, 4))

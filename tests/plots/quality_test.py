@@ -11,6 +11,7 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1] / "plots")]
 import chart  # noqa: E402
 import contrasts  # noqa: E402
 import curves_test as made_up  # noqa: E402
+import factors_test  # noqa: E402
 import make_report  # noqa: E402
 import rates_test  # noqa: E402
 import summarise  # noqa: E402
@@ -82,6 +83,20 @@ class QualityTest(made_up.WithCurves):
         found = summarise.figures(self.load(items))
         self.assertAlmostEqual(found["quality.fig1.ff_n16.plateau_share"].value, 0.08)
         self.assertIn("| `ff_n16` | 15.4 M | 5 | 8.0 (sd 1.4) |", self.report(items))
+
+    def test_the_longest_plateau_of_short_repaired_curves(self):
+        def with_share(name, row, share, **config):
+            about = {"experiment": name, "config": {"steps": 1000, "batch": 16, "length": 96}}
+            about["config"] |= {"embedding_scale": 8, **config}
+            return made_up.curve(row, 4.0, **about) + [
+                made_up.record(row, "plateau_share", share, 1, **about)
+            ]
+
+        items = with_share("fig1_1m5", "dense", 0.02) + with_share("frontier", "qkv_conv", 0.3)
+        items += with_share("start_1m5", "released", 0.6, embedding_scale=1)
+        items += with_share("fig1", "long", 0.7, steps=10000)
+        found = summarise.figures(self.load(items))["quality.plateau_share"]
+        self.assertEqual(found.value, 0.3)
 
     def test_ids_with_intervals_seeds_and_tokens(self):
         found = summarise.summary(self.load(trained(noise=0.002)))
@@ -248,6 +263,16 @@ class QualityTest(made_up.WithCurves):
         self.assertIn("`iso_read_ff` failed: diverged", self.against([*trained(), failed]))
         swept = rates_test.swept("ff_n16", {2: 4.1, 4: 4.0})
         self.assertIn("no worse rate on both sides of `ff_n16`'s", self.against(trained() + swept))
+        # What surely helped the row elsewhere, but no other kind of layer.
+        changes = factors_test.trained()
+        words = self.against(trained(ff_n16=3.69) + changes)
+        self.assertRegex(words, r"`better` helps `ff_n16`, -0\.1\d+ \[.*\] at 1\.54 M tokens")
+        self.assertNotIn("`better`", self.against(trained() + changes))  # it is enough as it is
+        dense = [
+            dict(r, config={**r["config"], "feed_forward": "dense"}) if r["row"] == "better" else r
+            for r in changes
+        ]
+        self.assertNotIn("`better`", self.against(trained(ff_n16=3.69) + dense))
         # Alone it would be decided; beside another undecided one it is not.
         both = trained(ff_n16=3.541, ff_qkv=3.451, noise=0.004)
         alone = [self.against(both, row) for row in JUDGED]
@@ -284,7 +309,7 @@ class BudgetTest(made_up.WithCurves):
         near = self.trend(self.falling(0.1, 0.05, 0.039)).reaches(0.04)
         self.assertNotIn("reached", near)
         rising = self.trend(self.falling(0.1, 0.2, 0.3))
-        self.assertIn("it does not fall", rising.reaches(0.04))
+        self.assertIn("it rises over them", rising.reaches(0.04))
         slow = self.trend(self.falling(0.3, 0.299, 0.2985, noise=0))
         self.assertTrue(slow.reaches(0.04).startswith("10^15 or more"), slow.reaches(0.04))
 

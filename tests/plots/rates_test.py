@@ -81,7 +81,15 @@ class RatesTest(made_up.WithCurves):
         self.assertEqual((best.seeds, best.tokens), (1, 1_536_000))
         self.assertEqual(found["quality.rates_1m5.ff_n16.best_rate"].high, math.inf)
         self.assertEqual(found["quality.rates_1m5.bracketed"].value, 1)
+        self.assertEqual(found["quality.rates_1m5.bracketed_share"].value, 0.5)
         self.assertEqual([name for name in found if not name.startswith("quality.")], [])
+
+    def test_what_was_planned_and_not_swept_counts(self):
+        planned = "dense.r2,dense.r4,ff_n16.r4,ff_n16.r8,moe.r2,moe.r4,once.r4"
+        items = [dict(r, config={**r["config"], "planned": planned}) for r in DENSE + SPARSE]
+        found = summarise.figures(self.load(items))
+        self.assertAlmostEqual(found["quality.rates_1m5.bracketed_share"].value, 1 / 3)
+        self.assertIn("1 of 2 rows; 1 of all planned ones were not swept yet.", self.report(items))
 
     def test_report_and_figure(self):
         text = self.report(DENSE + SPARSE)

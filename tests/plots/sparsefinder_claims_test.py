@@ -118,6 +118,14 @@ class ClaimsTest(WithFolder):
         numbers = sparsefinder.numbers(records, records.of(sparsefinder.all_of_it))
         self.assertEqual(numbers["sparsefinder.claims.s_lm.c5"].value, 0)
         self.assertNotIn("sparsefinder.claims.s_lm.c3", numbers)
+        # Of every kind together: as the only one.
+        self.assertEqual(numbers["sparsefinder.claims.c2"].value, 1)
+        self.assertEqual(numbers["sparsefinder.claims.c5"].value, 0)
+        self.assertNotIn("sparsefinder.claims.c3", numbers)
+        two = {f"sparsefinder.claims.{kind}.c2": numbers["sparsefinder.claims.c2"] for kind in "ab"}
+        two["sparsefinder.claims.b.c5"] = numbers["sparsefinder.claims.c5"]
+        all_kinds = sparsefinder_claims.of_all_kinds(two, ["a", "b", "c"])
+        self.assertEqual([*all_kinds], ["sparsefinder.claims.c5"])  # one fails; c has no c2 yet
         report = Report(records)
         sparsefinder.write(report, records.of(sparsefinder.all_of_it))
         self.assertIn(

@@ -52,12 +52,16 @@ class MergeTest(unittest.TestCase):
         self.write("c/e.jsonl", third)
         self.write("c/curves/e/x.1.csv", "step\n")
         self.write("c/traces/e/x.1.npy", "choices")
+        self.write("c/patterns/e/full.graph.npy", "graph")
+        self.write("c/sparsefinder/s_lm.1.kmeans.npy", "recall")
         before = (self.root / "a/e.jsonl").stat().st_ino
         for _ in range(2):
             done = self.merge()
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual((self.root / "a/e.jsonl").read_text(), second + first + third)
             self.assertEqual((self.root / "a/curves/e/x.1.csv").read_text(), "step\n")
+            self.assertEqual((self.root / "a/patterns/e/full.graph.npy").read_text(), "graph")
+            self.assertTrue((self.root / "a/sparsefinder/s_lm.1.kmeans.npy").is_file())
             self.assertEqual((self.root / "a/traces/e/x.1.npy").read_text(), "choices")
         self.assertEqual((self.root / "a/e.jsonl").stat().st_ino, before)
 
