@@ -14,6 +14,7 @@ import legacy
 
 STATUSES = ("ok", "scaled_down", "extrapolated", "untrusted", "skipped", "failed")  # best to worst
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+TIMES = ("ms", "us", "s")  # of what is timed: of one measurement nothing is known
 NOTCH = 1.57
 CEILING_BYTES = 2**30  # over which ceilings are read at most (decode_candidate.h)
 WHISKER = 1.5
@@ -366,6 +367,8 @@ def interval(record):
         reach = WHISKER * (ends[1] - ends[0])
         return ends[0] - reach, ends[1] + reach
     value, repeats = record["value"], record.get("repeats") or 0
+    if repeats == 1 and record.get("unit") in TIMES:
+        return -math.inf, math.inf  # once is no interval
     half = NOTCH * 2 * (record.get("spread") or 0.0) / math.sqrt(repeats) if repeats > 1 else 0.0
     return value - half, value + half
 

@@ -83,6 +83,8 @@ std::vector<const SweepPoint*> online_points(const std::vector<SweepPoint>& poin
     add(best_where([stratum](double sparsity) { return stratum_of(sparsity) == stratum; }));
   }
   add(best_where([gold_sparsity](double sparsity) { return sparsity >= gold_sparsity; }));
+  // The least sparse says least.
+  if (chosen.size() > std::size(kStrata)) chosen.erase(chosen.begin());
   return chosen;
 }
 

@@ -32,8 +32,8 @@ std::vector<OnlineSequence> run_online(const TeacherPlan& plan, const Teacher& t
 /// The lower end of the stratum of sparsity that a point is in; 0: of none.
 double stratum_of(double sparsity);
 /// Of a method's points the one of the best recall in each stratum of sparsity, by what is known
-/// offline, the least sparse first: at most as many as kStrata has. Behind them the one of the best
-/// recall among those as sparse as the gold graphs, unless it is there already.
+/// offline, the least sparse first. Behind them the one of the best recall among those as sparse as
+/// the gold graphs, unless it is there already. At most as many in all as kStrata has.
 std::vector<const SweepPoint*> online_points(const std::vector<SweepPoint>& points,
                                              double gold_sparsity);
 inline constexpr double kStrata[] = {0.5,   0.6,  0.7,  0.8,  0.85, 0.9,

@@ -15,6 +15,7 @@
 #include "experiments/study/counts.h"
 #include "kernels/arena.h"
 #include "kernels/check.h"
+#include "kernels/clock.h"
 #include "models/sparsefinder/attention_tensor.h"
 
 namespace scaling {
@@ -24,6 +25,9 @@ namespace fs = std::filesystem;
 
 constexpr const char* kGold = "gold";  // in place of a method's name
 constexpr const char* kClosingGoldMetric = "gold_sparsity";
+/// Of scoring a method's configurations offline; of `gold`, of all that comes before: queries and
+/// keys of all sequences, and learning from them.
+constexpr const char* kSweepSeconds = "sweep_s";
 constexpr const char* kOnlineMetric = "online_log_perplexity";
 /// Sequences whose tensors of probabilities are looked at.
 constexpr std::int64_t kTensors = 16;
@@ -172,6 +176,7 @@ class SparsefinderStudy : public Study {
     const SweepWatch watch = [&sink](const std::string& what, std::int64_t done, std::int64_t of) {
       sink.live(what + ": " + std::to_string(done) + " of " + std::to_string(of));
     };
+    const auto start = Clock::now();
     const Teacher teacher(*plan_, teacher_.cache_folder(results_), threads);
     const auto heads = [&](Teacher::Part part, std::int64_t sequences, const std::string& what) {
       return teacher.heads(part, sequences,
@@ -188,13 +193,14 @@ class SparsefinderStudy : public Study {
     const auto held_out = heads(Teacher::Part::held_out, knobs_.sequences, "held-out sequences");
     if (!knobs_.dump.empty()) dump(held_out);
     const Sweep sweep(*plan_, held_out, models, settings, watch);
+    const double prepared = seconds_since(start);
     const double gold_sparsity = sweep.gold_sparsity();
     const Mat shares = resampled_shares(knobs_.draws, knobs_.sequences, knobs_.seed);
     for (const Point* point : group) {
       const std::string& method = methods_.at(point->row);
       if (method == kGold) {
         if (knobs_.online > 0) record_gold_online(*point, teacher, watch, sink);
-        record_gold(*point, sweep, sink);
+        record_gold(*point, sweep, prepared, sink);
       } else {
         record_method(*point, find_method(method), sweep, gold_sparsity, shares, models, teacher,
                       watch, sink);
@@ -258,7 +264,7 @@ class SparsefinderStudy : public Study {
   }
 
   /// Sparsity of each head, where its probabilities go and how far its pairs reach: a value a head.
-  void record_gold(const Point& point, const Sweep& sweep, Sink& sink) const {
+  void record_gold(const Point& point, const Sweep& sweep, double prepared, Sink& sink) const {
     const std::int64_t looked_at = std::min(kTensors, knobs_.sequences);
     const auto heads = std::size_t(plan_->heads());
     std::vector<HeadStatistics> sums(heads);
@@ -303,14 +309,17 @@ class SparsefinderStudy : public Study {
       for (const double share : distances[head]) row.push_back(share);
       extra.samples["rows"].push_back(std::move(row));
     }
-    sink.close(point, {support, diagonal, local, first, sparsity}, extra);
+    const Metric seconds{kSweepSeconds, "s", {prepared}};
+    sink.close(point, {seconds, support, diagonal, local, first, sparsity}, extra);
   }
 
   void record_method(const Point& point, const Method& method, const Sweep& sweep,
                      double gold_sparsity, const Mat& shares,
                      const std::map<Source, std::vector<HeadModel>>& models, const Teacher& teacher,
                      const SweepWatch& watch, Sink& sink) const {
+    const auto start = Clock::now();
     const std::vector<SweepPoint> points = sweep.run(method, watch);
+    const Metric seconds{kSweepSeconds, "s", {seconds_since(start)}};
     if (knobs_.online > 0) {
       double last = 0;
       for (const SweepPoint* one : online_points(points, gold_sparsity)) {
@@ -345,6 +354,7 @@ class SparsefinderStudy : public Study {
     extra.config["mean_gold_sparsity"] = gold_sparsity;
     extra.config["points"] = points.size();
     add_learning(method, models, extra);
+    frontier.metrics.insert(frontier.metrics.begin(), seconds);
     sink.close(point, frontier.metrics, extra);
   }
 

@@ -9,10 +9,11 @@ import contrasts
 from report import cell, header, line
 from section import Section, of
 from sections import sparsefinder_claims, sparsefinder_online
-from values import of_record
+from values import combine, of_record
 
 OWNS = of("sparsefinder")
 GOLD, AREA = "gold_sparsity", "area"
+GOLD_ROW, SECONDS = "gold", "sweep_s"
 ONE_ROW = re.compile(r" --rows \S+")  # of a command that measures one method of a teacher
 CONTROLS = ("oracle", "distance", "distance_per_query", "distance_pca", "distance_random")
 CONTROLS += ("random_graph",)
@@ -127,7 +128,17 @@ def numbers(records, own):
                     if value:
                         found[f"sparsefinder.{teacher}.{method}.{metric}"] = value
             found |= sparsefinder_online.numbers(records, about.name, teacher, methods)
+            found |= sweep_time(records, about.name, teacher, methods)
     return found | over_teachers(found) | sparsefinder_claims.numbers(records)
+
+
+def sweep_time(records, experiment, teacher, methods):
+    """{id: Value}: seconds of the whole offline sweep; empty where a method does not say."""
+    each = [value_of(records, experiment, closing, SECONDS) for closing in methods.values()]
+    if not each or None in each or GOLD_ROW not in methods:
+        return {}
+    total = sum(value.value for value in each)
+    return {f"sparsefinder.{teacher}.{SECONDS}": combine(total, "s", total, total, each)}
 
 
 def over_teachers(found):

@@ -32,6 +32,21 @@ TEST(OnlinePoints, AreTheBestRecallOfEachStratumAndAtTheGoldSparsity) {
   points[4].mean.sparsity = 0.915;
   EXPECT_EQ(online_points(points, 0.912), (Chosen{&points[5], &points[3], &points[4]}));
   EXPECT_TRUE(online_points({}, 0.9).empty());
+  // One in each stratum, and one beside them at the gold sparsity: the least sparse gives way.
+  std::vector<SweepPoint> all;
+  for (const double sparsity : kStrata) {
+    SweepPoint point;
+    point.mean.sparsity = sparsity + 0.004;
+    point.mean.recall = 1 - sparsity;
+    all.push_back(point);
+  }
+  all.push_back(all[5]);
+  all.back().mean.sparsity = 0.906;
+  all.back().mean.recall = 0.09;
+  const Chosen chosen = online_points(all, 0.905);
+  EXPECT_EQ(chosen.size(), 12u);
+  EXPECT_EQ(chosen.front(), &all[1]);
+  EXPECT_EQ(chosen.back(), &all.back());
 }
 
 }  // namespace

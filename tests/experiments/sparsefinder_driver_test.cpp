@@ -80,6 +80,7 @@ TEST_F(SparsefinderDriver, RecordsEveryMethodOnce) {
       const Record& last = *closing.at(row);
       EXPECT_GE(last.value, 0) << row;
       EXPECT_LE(last.value, 1) << row;
+      EXPECT_TRUE(found.count("sweep_s")) << row;
       if (last.metric == "gold_sparsity") continue;
       EXPECT_TRUE(found.count("recall_at_90") && found.count("mass_recall_at_gold")) << row;
       EXPECT_LE(last.config.at("area_low").get<double>(), last.value + 1e-6);

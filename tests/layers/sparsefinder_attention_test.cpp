@@ -207,7 +207,7 @@ TEST(SparsefinderAttentionTest, AStepIsForwardAndPaysForWhatItMeets) {
     SCOPED_TRACE(text_of(name, knobs));
     Knobs own = knobs;
     own.emplace_back("normaliser", "entmax15");
-    const ModelConfig c = config(name, own);
+    ModelConfig c = config(name, own);
     const auto layer = make_self_attention(c);
     expect_close(decode_attention(*layer, in), layer->forward(in.q, in.k, in.v, true), "step");
     // The last step's keys: both prices differ by what the pairs differ alone.
@@ -223,7 +223,22 @@ TEST(SparsefinderAttentionTest, AStepIsForwardAndPaysForWhatItMeets) {
       layer->step(ctx, *cache, in.q.row(t).data(), in.k.row(t).data(), in.v.row(t).data(),
                   o.data());
     }
-    EXPECT_EQ(total(layer->step_cost_of(*cache, 1, n)).bytes, none + met * 2 * kHead * 4);
+    // Every key that is met, and of values, which follow the probabilities, one a head.
+    EXPECT_EQ(total(layer->step_cost_of(*cache, 1, n)).bytes, none + (met + kHeads) * kHead * 4);
+    set_field(c, "normaliser", "softmax");
+    const auto soft = make_self_attention(c);
+    const auto of_soft = soft->make_cache(1, n);
+    const double nothing = total(soft->step_cost_of(*of_soft, 1, n)).bytes;
+    double pairs = 0;
+    for (const HeadGraph& graph : graphs_of(*soft, c, in, {}, true)) {
+      pairs += double(graph.pairs(n - 1, {0, n}));
+    }
+    for (std::int64_t t = 0; t < n; ++t) {
+      const StepContext ctx{find_kernel_set("simd"), barrier, 0, 1, 1, t, nullptr};
+      soft->step(ctx, *of_soft, in.q.row(t).data(), in.k.row(t).data(), in.v.row(t).data(),
+                 o.data());
+    }
+    EXPECT_EQ(total(soft->step_cost_of(*of_soft, 1, n)).bytes, nothing + pairs * 2 * kHead * 4);
   }
 }
 

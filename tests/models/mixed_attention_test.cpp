@@ -80,7 +80,7 @@ TEST(AttentionList, WhatCannotBeIsRefusedWithBothNumbers) {
   expect_refused(config("full,nonsense"), {"nonsense", "banded"});
   expect_refused(config("full,window:lsh_chunk=3"), {"window", "'lsh_chunk'", "window_width"});
   expect_refused(config("full,window:window_width=x"), {"window_width", "'x'"});
-  expect_refused(config("full,window:window_width=4"), {"window_width 4"});
+  expect_refused(config("full,window:window_width=4"), {"window_width 4", "3 or 5"});
   expect_refused(config("full,full,banded", 4), {"decoder_layers 4", "3 attentions"});
   expect_refused(config("full,banded,full,banded,full,banded", 3), {"decoder_layers 3", "6"});
   ModelConfig c = config("full,banded");

@@ -161,6 +161,14 @@ class Sparsefinder(WithFolder):
         self.assertEqual((area.value, round(area.low, 6), round(area.high, 6)), (0.6, 0.5, 0.7))
         self.assertEqual(numbers["sparsefinder.s_lm.1.gold.gold_sparsity"].value, 0.9)
 
+    def test_a_sweep_takes_what_its_parts_take(self):
+        id_of_it = "sparsefinder.s_lm.1.sweep_s"
+        seconds = [record(m, "sweep_s", 20.0, {}) for m in ("gold", "distance", "random_graph")]
+        for kept, wanted in ((3, 60.0), (2, None)):
+            records = self.load(RECORDS + seconds[:kept])
+            found = sparsefinder.numbers(records, records.of(sparsefinder.OWNS)).get(id_of_it)
+            self.assertEqual(found and found.value, wanted)
+
     def test_seeds_of_a_task_are_taken_together(self):
         def of_seed(one, area):
             rows = [GOLD, *closing("distance", area)]

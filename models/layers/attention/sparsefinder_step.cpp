@@ -166,7 +166,10 @@ void SparsefinderAttention::step(const StepContext& ctx, AttentionCache& of_bran
 /// keys: that are met, of all tokens and heads.
 Cost SparsefinderAttention::cost_of_keys(int tokens, std::int64_t length, double keys) const {
   const double heads = double(tiles_.heads), n = double(tokens);
-  const double floats = 2 * keys * double(tiles_.d_head), weights = heads * predictor_->weights();
+  // With a sparse normaliser values are read behind the probabilities: of one key at least.
+  const double values = tiles_.normaliser ? std::min(keys, heads * n) : keys;
+  const double floats = (keys + values) * double(tiles_.d_head);
+  const double weights = heads * predictor_->weights();
   const double remembered = heads * predictor_->read_bytes(length) * n;
   const double predicted =
       heads * n * (2 * predictor_->place_flops() + double(length) * predictor_->pair_flops());

@@ -23,9 +23,11 @@ void WindowAttention::validate(const ModelConfig& config) {
   PatternAttention::validate(config);
   const std::int64_t width = config.options<WindowKnobs>().window_width;
   if (width < 1 || width % 2 == 0) {
-    throw UserError("window_width " + std::to_string(width) +
-                    " is not an odd number of at least 1, and a window reaches equally far before "
-                    "and after its query; give one");
+    throw UserError(
+        "window_width " + std::to_string(width) +
+        " is not an odd number of at least 1, and a window reaches equally far before "
+        "and after its query; give " +
+        (width < 1 ? "1" : std::to_string(width - 1) + " or " + std::to_string(width + 1)));
   }
 }
 
