@@ -13,6 +13,7 @@ from values import combine, of_record
 
 OWNS = of("sparsefinder")
 GOLD, AREA = "gold_sparsity", "area"
+PAPERS = "paper"  # of a configuration's two grids
 GOLD_ROW, SECONDS = "gold", "sweep_s"
 ONE_ROW = re.compile(r" --rows \S+")  # of a command that measures one method of a teacher
 CONTROLS = ("oracle", "distance", "distance_per_query", "distance_pca", "distance_random")
@@ -199,6 +200,10 @@ def heads_name(teacher):
     return figure_name(teacher) + "_heads"
 
 
+def names_of_percents():
+    return [f"F at {percent} %" for percent in PERCENTS]
+
+
 def has_heads(methods):
     gold = methods.get("gold")
     return bool(gold and gold.get("samples") and gold["config"].get("layers"))
@@ -232,6 +237,19 @@ def rows(report, experiment, methods):
                 for value in values
             ),
         )
+
+
+def grid_rows(records, experiment, methods, names):
+    """A line a method that has configurations of the paper's grid: F by these alone, and by the probability that is found."""
+    for method in names:
+        each = [
+            points(records, experiment, methods[method], quality, PAPERS)
+            for quality in ("recall", "mass_recall")
+        ]
+        if each[0]:
+            values = [at(found, percent / 100) for found in each for percent in PERCENTS]
+            cells = (f"{value:.3f}" if value else "–" for value in values)
+            yield line(f"`{method}`", str(len(each[0])), *cells)
 
 
 def is_far(column):
@@ -270,11 +288,23 @@ def write(report, own):
         for teacher, methods in found.items():
             report.add(f"### Teacher `{teacher}`")
             report.add(gold_line(methods))
-            names = (f"F at {percent} %" for percent in PERCENTS)
             report.add(
-                *header("method", "points", *names, "F at gold", "area 50-95 %"),
+                *header("method", "points", *names_of_percents(), "F at gold", "area 50-95 %"),
                 *rows(report, about.name, methods),
             )
+            ordered = sorted(
+                (m for m in methods if m != GOLD_ROW), key=lambda m: -methods[m]["value"]
+            )
+            alone = [*grid_rows(report.records, about.name, methods, ordered)]
+            if alone:
+                of_mass = (f"of probability, {percent} %" for percent in PERCENTS)
+                report.add(
+                    "By the paper's grid of configurations alone, where the table above has more of them; *of probability*: "
+                    "the share of the teacher's probability that lies on pairs that were found:",
+                    "",
+                    *header("method", "points", *names_of_percents(), *of_mass),
+                    *alone,
+                )
             ran = sparsefinder_online.lines(report, about.name, methods)
             if ran:
                 report.add(*ran)

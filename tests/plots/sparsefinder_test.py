@@ -209,6 +209,12 @@ class Sparsefinder(WithFolder):
         self.assertIn("20% on the first; 20% of the pairs lie 64 or more positions apart.", text)
         self.assertIn("60% within 5 positions", text)
         self.assertIn("50 resamples", text)
+        # Of the paper's grid: at 80 % 0.6 of the pairs, with 0.7 of the probability; at 90 %, all.
+        extended = configuration("distance", 7.0, [[0, 0.9, 0.95, 0.9]])
+        extended["config"] = {**extended["config"], "grid": "extended"}
+        report = report_cells.Report(self.load([*RECORDS, extended]))
+        sparsefinder.write(report, report.records.of(sparsefinder.OWNS))
+        self.assertIn("| `distance` | 4 | 0.600 | 0.500 | – | 0.700 | 0.600 | – |", report.text())
         self.assertIn("Repeat: `sparsefinder --checkpoint a`", text)
 
     def test_no_configuration_as_sparse_is_a_dash(self):
