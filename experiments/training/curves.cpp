@@ -77,6 +77,22 @@ Curve parse_curve(const FileRow& row, const std::string& first_row) {
   return curve;
 }
 
+/// A block that is longer than what is trained, or more clusters than that has positions, would
+/// make another attention of it: max_length, which layers look at, may be far more.
+void require_room_to_attend(const Curve& curve) {
+  const Lengths longest = needs_of(curve.train).longest();
+  const std::int64_t length = std::max(longest.source, longest.input);
+  ModelConfig as_trained = curve.model;
+  as_trained.max_length = length;
+  if (length >= curve.model.max_length) return;
+  try {
+    validate(as_trained);
+  } catch (const UserError& error) {
+    throw UserError("with the task's " + std::to_string(length) + " positions for max_length, " +
+                    error.what());
+  }
+}
+
 /// Solves a row after the one that it is matched with. begun: rows that wait for this one, and
 /// those that are solved (true).
 const Curve& solve_row(const std::string& name, std::vector<Curve>& curves,
@@ -99,6 +115,7 @@ const Curve& solve_row(const std::string& name, std::vector<Curve>& curves,
       curve.solved = solve_sizes(curve.solve, curve.model, reference);
     }
     validate(curve.model);
+    require_room_to_attend(curve);
     if (needs_of(curve.train).causal) require_causal(curve.model);
   } catch (const UserError& error) {
     const std::string row = "row '" + name + "': ", what = error.what();

@@ -113,6 +113,11 @@ TEST(Curves, RefusesWhatItDoesNotUnderstand) {
                   {"waits for it"});
   expect_mentions(refusal("row = a\nrow = a\n"), {"two rows", "'a'"});
   expect_mentions(refusal("row = a: length=100\n"), {"max_length", "64", "100"});
+  // Room for the model's longest text is none for what is trained.
+  expect_mentions(refusal("row = a: attention=bigbird bigbird_block=48\n"),
+                  {"row 'a'", "32 positions", "bigbird_block 48"});
+  expect_mentions(refusal("row = a: attention=routing routing_clusters=40\n"),
+                  {"row 'a'", "32 positions", "routing_clusters 40"});
   expect_mentions(refusal("row = a: task=span_corruption\n"), {"encoder"});
   expect_mentions(refusal("seeds = one\nrow = a\n"), {"'one'", "seed"});
   expect_mentions(message_of([] { read_row_file("/nonexistent/x.cfg", curve_knobs(), {}); }),
