@@ -9,7 +9,7 @@
 lead: an article's first sentences; random: any, in their order; oracle: those that, added one by one, raise
 ROUGE-1 + ROUGE-2 F1 against the reference most, until none does or there are as many as --sentences, so that it
 knows the answer; another: of hypotheses, each goes to another document, which shows whether a model reads its source.
-Sentences are those of scores.sentences.
+Sentences are those of scores.sentences that end as sentences do: headings are none.
 """
 
 import argparse
@@ -21,7 +21,13 @@ from pathlib import Path
 
 import scores
 
+ENDS = re.compile(r"[.!?][\"')\]}]*$")
 KINDS = ("lead", "random", "oracle", "another")
+
+
+def without_headings(sentences):
+    """Those that end as sentences do; all of a text that has none."""
+    return [sentence for sentence in sentences if ENDS.search(sentence)] or sentences
 
 
 def lead(article, count):
@@ -109,7 +115,7 @@ def summaries(args):
     articles = scores.read_texts(args.articles, args.key)
     if not articles:
         sys.exit(f"{args.articles} has no texts")
-    each = [scores.sentences(article) for article in articles]
+    each = [without_headings(scores.sentences(article)) for article in articles]
     if args.kind == "lead":
         chosen = [lead(article, args.sentences) for article in each]
     elif args.kind == "random":

@@ -48,6 +48,11 @@ class Choices(unittest.TestCase):
         other = [baselines.any_of(self.article, 2, 2, place) for place in range(20)]
         self.assertNotEqual(other, [baselines.any_of(self.article, 2, 1, p) for p in range(20)])
 
+    def test_headings_are_no_sentences(self):
+        text = ["BACKGROUND", "A cat sat.", "1 Introduction", 'It "rained."', "Why?)"]
+        self.assertEqual(baselines.without_headings(text), [text[1], *text[3:]])
+        self.assertEqual(baselines.without_headings(["no end", "nor here"]), ["no end", "nor here"])
+
     def test_words_are_letters_and_digits_in_lower_case(self):
         self.assertEqual(
             baselines.words("It's 3.5 <dig> -- ÄB\n"), ["it", "s", "3", "5", "dig", "b"]
