@@ -18,6 +18,10 @@ COLUMNS = {
     "rougeL": ("ROUGE-L", 100),
 }
 ABOVE = ".above_"
+HIERARCHY = (
+    " `hierarchical` reads a paper's sections as paragraphs, the most promising first: attention within a paragraph, then "
+    "between paragraphs (Liu and Lapata 2019); `flat` is the same model with full attention over the same positions."
+)
 
 
 def value(records, experiment, row, metric):
@@ -100,7 +104,7 @@ def write(report, own):
             "",
             "BLEU and chrF by sacreBLEU, ROUGE by rouge-score (F1), all in points of 100, with 95 % bootstrap "
             "intervals over texts, and over seeds where a row has several. ROUGE-LSum is that of sentences, ROUGE-L that of "
-            "whole texts.",
+            "whole texts." + (HIERARCHY if about.name.startswith("hierarchy") else ""),
         )
         for ending in ("", ".stemmed"):
             lines = table(report, about.name, ending)

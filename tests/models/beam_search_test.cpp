@@ -239,15 +239,17 @@ TEST(BeamSearch, WithRowsEnoughItIsExhaustive) {
 TEST(BeamSearch, BlockedTrigramsAreLeftOutOfAllTexts) {
   const int vocab = 3;
   const NextOf next_of = drawn(vocab, 4);
-  for (const Ids& prompt : {Ids{}, Ids{2, 0, 2}}) {
-    const BeamOptions all{.length_penalty = LengthPenalty::gnmt, .max_length = 6, .end = 1};
-    BeamOptions blocked = all;
-    blocked.block_trigrams = true;
-    const auto expected = all_texts(next_of, vocab, prompt, blocked);
-    const std::size_t unblocked = all_texts(next_of, vocab, prompt, all).size();
-    EXPECT_LT(expected.size(), unblocked);
-    Language language(int(unblocked) + 1, vocab, next_of);
-    expect_same(beam_search(language, prompt, blocked), expected);
+  for (const LengthPenalty penalty : kPenalties) {
+    for (const Ids& prompt : {Ids{}, Ids{2, 0, 2}}) {
+      const BeamOptions all{.length_penalty = penalty, .max_length = 6, .end = 1};
+      BeamOptions blocked = all;
+      blocked.block_trigrams = true;
+      const auto expected = all_texts(next_of, vocab, prompt, blocked);
+      const std::size_t unblocked = all_texts(next_of, vocab, prompt, all).size();
+      EXPECT_LT(expected.size(), unblocked);
+      Language language(int(unblocked) + 1, vocab, next_of);
+      expect_same(beam_search(language, prompt, blocked), expected);
+    }
   }
 }
 

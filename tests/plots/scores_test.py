@@ -110,6 +110,19 @@ class ScoresTest(WithFolder):
     def test_a_folder_without_scores_has_no_section(self):
         self.assertNotIn("Scores of texts", make_report.make(self.load([])))
 
+    def test_sets_have_a_heading_and_words_of_their_own(self):
+        for name, heading, words in (
+            ("table5.sumpubmed", "## Table 5: Scores of texts: `table5.sumpubmed`", "ROUGE-LSum"),
+            (
+                "hierarchy.scisummnet",
+                "## Scores of texts: `hierarchy.scisummnet`",
+                "Liu and Lapata",
+            ),
+        ):
+            text = make_report.make(self.load([record("flat", "rouge1", 0.3, experiment=name)]))
+            self.assertIn(heading, text)
+            self.assertIn(words, text)
+
 
 if __name__ == "__main__":
     unittest.main()
