@@ -677,6 +677,37 @@ TEST(LshAttentionTest, StepIsTheDefinition) {
   }
 }
 
+/// A cache that pretends, or has decoded before, meets nobody of another decode.
+TEST(LshAttentionTest, ListsAreOfTheDecodeThatRuns) {
+  const std::int64_t length = 60, from = 40;
+  const LshAttention layer(config_of({4, 2, 8, 1, 0}));
+  const ModelConfig c = small_config();
+  const Input in(length);
+  Barrier barrier(1);
+  const auto steps = [&](AttentionCache& cache, std::int64_t begin, std::int64_t end) {
+    Mat all(end - begin, c.d_model);
+    for (std::int64_t t = begin; t < end; ++t) {
+      const StepContext ctx{find_kernel_set("simd"), barrier, 0, 1, 1, t, nullptr};
+      layer.step(ctx, cache, in.q.row(t).data(), in.k.row(t).data(), in.v.row(t).data(),
+                 all.row(t - begin).data());
+    }
+    return all;
+  };
+  const StepContext ctx{find_kernel_set("simd"), barrier, 0, 1, 1, 0, nullptr};
+  const auto fresh = layer.make_cache(1, length), used = layer.make_cache(1, length);
+  const Mat expected = steps(*fresh, 0, length);
+  EXPECT_EQ(steps(*used, 0, from), expected.topRows(from));
+  EXPECT_EQ(steps(*used, 0, length), expected);
+  // Buckets that positions were drawn with are those of the last decode where it came.
+  const auto other = layer.make_cache(1, length);
+  other->pretend(ctx, from, 7, "some");
+  const Mat pretended = steps(*other, from, length);
+  const auto again = layer.make_cache(1, length);
+  again->pretend(ctx, from, 7, "some");
+  again->pretend(ctx, from, 7, "some");
+  EXPECT_EQ(steps(*again, from, length), pretended);
+}
+
 TEST(LshAttentionTest, StepIsForwardWhereAllFits) {
   const std::int64_t length = 24;
   const LshAttention layer(config_of({12, 1, 4, 1, 0}));
@@ -693,12 +724,13 @@ TEST(LshAttentionTest, CostStopsGrowingWithTheSlots) {
   EXPECT_EQ(few.bytes, 4 * (2 * 10 * d + directions));
   EXPECT_EQ(few.flops, 4 * 10 * d + 2 * directions);
   const Phase many = total(layer.step_cost(3, 1000));
-  EXPECT_EQ(many.bytes, 4 * (3 * (2 * 64 * d + 2 * heads * 1000) + directions));
+  // Of every position that is met a number a round, of whatever length.
+  EXPECT_EQ(many.bytes, 4 * (3 * (2 * 64 * d + 2 * heads * 64) + directions));
   EXPECT_EQ(many.flops, 3 * (4 * 64 * d + 2 * directions));
   // Of eight buckets in two rounds 15 of 64 positions share one, until there is room for no more.
   const LshAttention alike(config_of({16, 2, 8, 1, 0, LshGraph::buckets}));
   const Phase some = total(alike.step_cost(1, 128));
-  EXPECT_DOUBLE_EQ(some.bytes, 4 * (2 * 30 * d + 2 * heads * 128 + directions));
+  EXPECT_DOUBLE_EQ(some.bytes, 4 * (2 * 30 * d + 2 * heads * 30 + directions));
   EXPECT_EQ(total(alike.step_cost(3, 1000)).bytes, many.bytes);
 }
 

@@ -94,9 +94,9 @@ class LshAttention : public SelfAttention {
                Activations& kept, Mat& o) const override;
   void backward(Pass& pass, const Mat& q, const Mat& k, const Mat& v, const AttentionMask& mask,
                 Activations& kept, const Mat& do_, Mat& dq, Mat& dk, Mat& dv) const override;
-  /// Keys and values; hashes of all positions, and the rotations that make them: those of forward
-  /// in evaluation of a sequence of `capacity` positions. Positions that step has not met have
-  /// random hashes, for decodes that pretend.
+  /// Keys and values; hashes of all positions, lists of each bucket's, and the rotations that make
+  /// them: those of forward in evaluation of a sequence of `capacity` positions. Positions that
+  /// step has not met have random hashes, for decodes that pretend.
   std::unique_ptr<AttentionCache> make_cache(int tokens, std::int64_t capacity) const override;
   std::uint64_t cache_bytes(int tokens, std::int64_t capacity) const override;
   /// Attends exactly, but to slots() positions at most, each once: the current one (which is masked
@@ -139,6 +139,8 @@ class LshAttention : public SelfAttention {
   LshCall call_of(const Pass& pass, const AttentionMask& mask, Kept& kept, std::int64_t pair,
                   std::int64_t length) const;
   void hash(const LshCall& call, std::uint64_t rotation_stream, LshHead& head) const;
+  std::int64_t alike(const std::int32_t* earlier, std::int64_t position, std::int64_t most,
+                     std::int32_t* next, std::int32_t* chosen) const;
   void step_head(const StepContext& ctx, Cache& cache, std::int64_t unit, const float* q,
                  const float* k, const float* v, float* o) const;
 

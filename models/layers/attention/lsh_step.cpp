@@ -1,5 +1,5 @@
-// Decoding with LSH attention: one position attends to those that share a bucket with it, found by
-// their remembered hashes.
+// Decoding with LSH attention: one position attends to those that share a bucket with it. Each
+// bucket's positions are a list, the latest first, so that nobody looks at the others.
 #include <algorithm>
 #include <cmath>
 
@@ -21,37 +21,83 @@ bool shares_bucket(const std::int32_t* a, const std::int32_t* b, std::int64_t ro
 
 }  // namespace
 
-/// With what decoded positions hashed to, and what hashes them.
+/// With what decoded positions hashed to, and what hashes them. A unit is a head of a token.
 struct LshAttention::Cache : KeyValueCache {
-  using KeyValueCache::KeyValueCache;
-  void reorder(const StepContext& ctx, const RowMoves& moves) override {
-    KeyValueCache::reorder(ctx, moves);
-    const std::int64_t rounds = std::int64_t(buckets.size()) / (tokens * heads * capacity);
-    const std::int64_t of_head = capacity * rounds;
-    const Range share = ctx.share(heads);
-    for (std::int64_t head = share.begin; head < share.end; ++head) {
-      moves.apply(buckets.data() + head * of_head, heads * of_head,
-                  {0, std::min(ctx.position, capacity) * rounds});
+  Cache(std::int64_t rounds_, const LshHashing& hashing_, int tokens_, std::int64_t heads_,
+        std::int64_t capacity_, std::int64_t d_head_)
+      : KeyValueCache(tokens_, heads_, capacity_, d_head_),
+        rounds(rounds_),
+        hashing(hashing_),
+        buckets(std::size_t(tokens * heads * capacity * rounds)),
+        earlier(buckets.size()),
+        next(std::size_t(tokens * heads * rounds)),
+        latest(std::size_t(tokens * heads * rounds * hashing.buckets()), kNobody) {}
+
+  static constexpr std::int32_t kNobody = -1;
+  std::int32_t* buckets_of(std::int64_t unit) { return buckets.data() + unit * capacity * rounds; }
+  std::int32_t* earlier_of(std::int64_t unit) { return earlier.data() + unit * capacity * rounds; }
+  void forget(std::int64_t unit) {
+    const std::int64_t of_unit = rounds * hashing.buckets();
+    std::fill_n(latest.data() + unit * of_unit, of_unit, kNobody);
+  }
+  /// At the head of its buckets' lists; behind those that are there.
+  void enlist(std::int64_t unit, std::int64_t position) {
+    const std::int32_t* own = buckets_of(unit) + position * rounds;
+    std::int32_t* before = earlier_of(unit) + position * rounds;
+    for (std::int64_t round = 0; round < rounds; ++round) {
+      std::int32_t& first = latest[std::size_t((unit * rounds + round) * hashing.buckets() +
+                                               std::int64_t(own[round]))];
+      before[round] = first;
+      first = std::int32_t(position);
     }
   }
-  LshHashing hashing;
+
+  /// Positions have the buckets that they were drawn with.
+  void pretend(const StepContext& ctx, std::int64_t length, std::uint64_t seed,
+               const std::string& stream) override {
+    KeyValueCache::pretend(ctx, length, seed, stream);
+    const Range share = ctx.share(tokens * heads);
+    for (std::int64_t unit = share.begin; unit < share.end; ++unit) {
+      forget(unit);
+      for (std::int64_t at = 0; at < std::min(length, capacity); ++at) enlist(unit, at);
+    }
+  }
+  void reorder(const StepContext& ctx, const RowMoves& moves) override {
+    KeyValueCache::reorder(ctx, moves);
+    const Range share = ctx.share(heads);
+    const auto move = [&](std::vector<std::int32_t>& all, std::int64_t of_head, std::int64_t used) {
+      for (std::int64_t head = share.begin; head < share.end; ++head) {
+        moves.apply(all.data() + head * of_head, heads * of_head, {0, used});
+      }
+    };
+    for (auto* all : {&buckets, &earlier}) {
+      move(*all, capacity * rounds, std::min(ctx.position, capacity) * rounds);
+    }
+    move(latest, rounds * hashing.buckets(), rounds * hashing.buckets());
+  }
+
+  const std::int64_t rounds;
+  const LshHashing hashing;
   std::vector<float> rotations;       // (heads, d_head, rounds * columns)
-  std::vector<std::int32_t> buckets;  // (tokens * heads, capacity, rounds)
-  std::vector<float> scratch;         // (tokens * heads, d_head + rounds * columns), of one step
+  std::vector<std::int32_t> buckets;  // (units, capacity, rounds)
+  /// The same: who comes behind a position in its bucket's list; kNobody ends it.
+  std::vector<std::int32_t> earlier;
+  std::vector<std::int32_t> next;    // (units, rounds), of one step
+  std::vector<std::int32_t> latest;  // (units, rounds, buckets): who is first in it
+  std::vector<float> scratch;        // (units, d_head + rounds * columns), of one step
   /// (tokens * heads, slots): who is met. A thread uses those of its first token and head.
   std::vector<std::int32_t> chosen;
 };
 
 std::unique_ptr<AttentionCache> LshAttention::make_cache(int tokens, std::int64_t capacity) const {
-  auto cache = std::make_unique<Cache>(tokens, heads_, capacity, d_head_);
-  cache->hashing = hashing_of(capacity);
+  auto cache =
+      std::make_unique<Cache>(rounds_, hashing_of(capacity), tokens, heads_, capacity, d_head_);
   const std::int64_t columns = rounds_ * cache->hashing.columns(), units = tokens * heads_;
   cache->rotations.resize(std::size_t(heads_ * d_head_ * columns));
   for (std::int64_t head = 0; head < heads_; ++head) {
     draw_normals(seed_, kFixedRotations, first_ + head, d_head_ * columns,
                  cache->rotations.data() + head * d_head_ * columns);
   }
-  cache->buckets.resize(std::size_t(units * capacity * rounds_));
   Rng rng(seed_, kFixedRotations + 1);
   for (std::int32_t& bucket : cache->buckets) {
     bucket = std::int32_t(rng.below(std::uint32_t(cache->hashing.buckets())));
@@ -62,12 +108,32 @@ std::unique_ptr<AttentionCache> LshAttention::make_cache(int tokens, std::int64_
 }
 
 std::uint64_t LshAttention::cache_bytes(int tokens, std::int64_t capacity) const {
-  const std::int64_t columns = rounds_ * hashing_of(capacity).columns(), units = tokens * heads_;
+  const LshHashing hashing = hashing_of(capacity);
+  const std::int64_t columns = rounds_ * hashing.columns(), units = tokens * heads_;
   const std::int64_t rotations = heads_ * d_head_ * columns, scratch = units * (d_head_ + columns);
+  const std::int64_t listed = (2 * capacity + 1 + hashing.buckets()) * rounds_;
   return KeyValueCache::bytes(tokens, heads_, capacity, d_head_) +
-         std::uint64_t(units * (capacity * rounds_ + std::min(slots(), capacity))) *
-             sizeof(std::int32_t) +
+         std::uint64_t(units * (listed + std::min(slots(), capacity))) * sizeof(std::int32_t) +
          std::uint64_t(rotations + scratch) * sizeof(float);
+}
+
+/// Those that share a bucket with a position in any round, the latest first, `most` of them: its
+/// rounds' lists, which descend, as one. earlier: (capacity, rounds); next: room for a number a
+/// round. Returns how many there are.
+std::int64_t LshAttention::alike(const std::int32_t* earlier, std::int64_t position,
+                                 std::int64_t most, std::int32_t* next,
+                                 std::int32_t* chosen) const {
+  std::copy_n(earlier + position * rounds_, rounds_, next);
+  std::int64_t n = 0;
+  while (n < most) {
+    const std::int32_t at = *std::max_element(next, next + rounds_);
+    if (at == Cache::kNobody) break;
+    chosen[n++] = at;
+    for (std::int64_t round = 0; round < rounds_; ++round) {
+      if (next[round] == at) next[round] = earlier[at * rounds_ + round];
+    }
+  }
+  return n;
 }
 
 /// unit: token * heads + head; q, k, v, o: of this head.
@@ -97,11 +163,13 @@ void LshAttention::step_head(const StepContext& ctx, Cache& cache, std::int64_t 
     const float* direction = rotation + i * columns;
     for (std::int64_t c = 0; c < columns; ++c) rotated[c] += qk[i] * direction[c];
   }
-  std::int32_t* all_buckets = cache.buckets.data() + unit * cache.capacity * rounds_;
+  std::int32_t* all_buckets = cache.buckets_of(unit);
   std::int32_t* buckets = all_buckets + position * rounds_;
   for (std::int64_t round = 0; round < rounds_; ++round) {
     buckets[round] = bucket_of(cache.hashing, rotated + round * of_round);
   }
+  if (position == 0) cache.forget(unit);
+  cache.enlist(unit, position);
 
   const std::int64_t others = std::min(slots_left, position);
   float* scores = cache.scores_of(token, head);
@@ -115,11 +183,11 @@ void LshAttention::step_head(const StepContext& ctx, Cache& cache, std::int64_t 
   }
   const std::int64_t first = ctx.share(cache.tokens * heads_).begin;
   std::int32_t* chosen = cache.chosen.data() + first * std::min(slots(), cache.capacity);
-  std::int64_t n = 0;
-  for (const bool alike : {true, false}) {
-    if (!alike && graph_ == LshGraph::buckets) continue;
+  std::int32_t* next = cache.next.data() + unit * rounds_;
+  std::int64_t n = alike(cache.earlier_of(unit), position, others, next, chosen);
+  if (graph_ == LshGraph::chunks) {
     for (std::int64_t at = position - 1; at >= 0 && n < others; --at) {
-      if (shares_bucket(all_buckets + at * rounds_, buckets, rounds_) != alike) continue;
+      if (shares_bucket(all_buckets + at * rounds_, buckets, rounds_)) continue;
       chosen[n++] = std::int32_t(at);
     }
   }
@@ -151,9 +219,9 @@ Cost LshAttention::step_cost(int tokens, std::int64_t length) const {
     chosen = std::min(chosen, double(length) * (1 - std::pow(apart, double(rounds_))));
   }
   const double directions = width * double(rounds_ * hashing_of(length).columns());
-  // While all fit, nobody looks at buckets, unless they alone are met.
+  // While all fit, nobody looks at lists of buckets, unless they alone are met.
   const bool compares = length > slots() || graph_ == LshGraph::buckets;
-  const double compared = compares ? double(rounds_ * heads_ * length) * tokens : 0;
+  const double compared = compares ? double(rounds_ * heads_) * chosen * tokens : 0;
   const double cached = 2 * chosen * width * tokens;
   return {
       {"attention", 0, 4 * (cached + compared + directions), 2 * cached + 2 * directions * tokens}};
