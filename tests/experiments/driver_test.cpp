@@ -23,8 +23,8 @@ namespace {
 const std::string kDriver = std::string(BINARY_DIR) + "/experiments/decode_time";
 const std::string kSmoke = std::string(SOURCE_DIR) + "/experiments/configs/decode/tiny_smoke.cfg";
 
-// Metrics of a row at one thread count: 23, and two for each part of a Transformer.
-constexpr std::size_t kMetrics = 23 + 2 * 6;
+// Metrics of a row at one thread count: 23, and three for each part of a Transformer.
+constexpr std::size_t kMetrics = 23 + 3 * 6;
 // Of the smoke config, at one thread and at two.
 constexpr int kRows = 2 * 5;
 
