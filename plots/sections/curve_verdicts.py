@@ -1,7 +1,7 @@
 """What the paper says of perplexity, and what our curves say, claim by claim: each a contrast that contrasts.py judges.
 
 A figure is judged at its largest size whose curves are finished. The frontier's models, every row at a learning rate of its
-own, come before figures of their own, whose rows have one rate in common; a claim about rows that Figure 1 has at a larger
+own, come before figures of their own, but for those of more tokens whose rows have rates of their own, too; a claim about rows that Figure 1 has at a larger
 budget, each at its own rate too, is judged there, and says what it was at the frontier's.
 """
 
@@ -276,6 +276,16 @@ def at_frontier(known, figure, needed):
     return [frontier]
 
 
+def is_larger(experiment, frontier):
+    """Whether a figure of its own, every row at its own rate, was trained on more tokens of the same text."""
+    base = experiment.baseline
+    return (
+        (experiment.data, base) == (frontier.data, frontier.baseline)
+        and experiment.tokens(base) > frontier.tokens(base)
+        and not has_one_rate(experiment)
+    )
+
+
 def at_larger_budget(experiment, known, claim):
     """Figure 1 at the largest budget above the frontier's that has all rows of a claim in enough seeds; or None.
 
@@ -336,7 +346,9 @@ def judged(records, figures=()):
         if figures and figure not in figures:
             continue
         own = [e for e in sizes(known, figure) if not contrasts.named(e)]
-        experiments = at_frontier(known, figure, needed) or own
+        frontier = at_frontier(known, figure, needed)
+        larger = [e for e in own if frontier and is_larger(e, frontier[0])]
+        experiments = [*larger, *frontier] if frontier else own
         if experiments:
             lines += _at_largest(experiments, known, needed, claims_of)
     return lines

@@ -384,6 +384,35 @@ class SizesTest(Verdicts):
         # It lacks rows of Figure 7.
         self.assertTrue(any("(fig7.small)" in claim for claim in by), by)
 
+    def test_a_figure_of_more_tokens_and_rates_of_its_own_decides_before_the_frontier(self):
+        def of_tokens(items, steps, rates=True, **about):
+            config = {"steps": steps, "batch": 16, "length": 96}
+            return [
+                dict(
+                    r,
+                    config={
+                        **r["config"],
+                        **config,
+                        "learning_rate": 0.004 if rates and r["row"] == "dense" else 0.008,
+                    },
+                    **about,
+                )
+                for r in items
+            ]
+
+        frontier = of("frontier", ff_n16=1.6, ff_n32=1.7, iso_read_ff=1.8)
+        frontier = of_tokens(frontier, 1000, id="frontier")
+        own = of("fig3_5m", ff_n16=1.65, ff_n32=1.6, iso_read_ff=1.8)
+        grows = "Log-perplexity grows with N (Fig 3: N=128 slightly worse)"
+        for steps, rates, where in (
+            (3333, True, "fig3.5m"),
+            (3333, False, "frontier"),
+            (1000, True, "frontier"),
+        ):
+            larger = of_tokens(own, steps, rates, id="fig3.5m")
+            claims = [line.claim for line in self.lines(frontier + larger)]
+            self.assertIn(f"{grows} ({where})", claims)
+
     def test_a_claim_whose_rows_have_a_larger_budget_is_judged_there(self):
         def sized(items, steps, **about):
             config = {"steps": steps, "batch": 16, "length": 96}
