@@ -698,6 +698,15 @@ TEST(LshAttentionTest, ListsAreOfTheDecodeThatRuns) {
   const Mat expected = steps(*fresh, 0, length);
   EXPECT_EQ(steps(*used, 0, from), expected.topRows(from));
   EXPECT_EQ(steps(*used, 0, length), expected);
+  // Nor of its own later positions, or of the same one before: with another text in between, too.
+  EXPECT_EQ(steps(*used, length - 1, length), expected.bottomRows(1));
+  EXPECT_EQ(steps(*used, from, length), expected.bottomRows(length - from));
+  const StepContext last{find_kernel_set("simd"), barrier, 0, 1, 1, from, nullptr};
+  Mat o(1, c.d_model);
+  for (std::int64_t t = 0; t < 8; ++t) {
+    layer.step(last, *used, in.q.row(t).data(), in.k.row(t).data(), in.v.row(t).data(), o.data());
+  }
+  EXPECT_EQ(steps(*used, from, length), expected.bottomRows(length - from));
   // Buckets that positions were drawn with are those of the last decode where it came.
   const auto other = layer.make_cache(1, length);
   other->pretend(ctx, from, 7, "some");

@@ -139,8 +139,8 @@ class LshAttention : public SelfAttention {
   LshCall call_of(const Pass& pass, const AttentionMask& mask, Kept& kept, std::int64_t pair,
                   std::int64_t length) const;
   void hash(const LshCall& call, std::uint64_t rotation_stream, LshHead& head) const;
-  std::int64_t alike(const std::int32_t* earlier, std::int64_t position, std::int64_t most,
-                     std::int32_t* next, std::int32_t* chosen) const;
+  std::int64_t alike(Cache& cache, std::int64_t unit, std::int64_t most,
+                     std::int32_t* chosen) const;
   void step_head(const StepContext& ctx, Cache& cache, std::int64_t unit, const float* q,
                  const float* k, const float* v, float* o) const;
 

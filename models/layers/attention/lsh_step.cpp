@@ -5,6 +5,7 @@
 
 #include "kernels/check.h"
 #include "kernels/random.h"
+#include "models/layers/attention/bucket_lists.h"
 #include "models/layers/attention/lsh.h"
 #include "models/layers/parts/normals.h"
 #include "models/layers/parts/partial_sums.h"
@@ -29,63 +30,39 @@ struct LshAttention::Cache : KeyValueCache {
         rounds(rounds_),
         hashing(hashing_),
         buckets(std::size_t(tokens * heads * capacity * rounds)),
-        earlier(buckets.size()),
-        next(std::size_t(tokens * heads * rounds)),
-        latest(std::size_t(tokens * heads * rounds * hashing.buckets()), kNobody) {}
+        lists(tokens * heads, rounds, hashing.buckets(), capacity),
+        places(std::size_t(tokens * heads * rounds)) {}
 
-  static constexpr std::int32_t kNobody = -1;
   std::int32_t* buckets_of(std::int64_t unit) { return buckets.data() + unit * capacity * rounds; }
-  std::int32_t* earlier_of(std::int64_t unit) { return earlier.data() + unit * capacity * rounds; }
-  void forget(std::int64_t unit) {
-    const std::int64_t of_unit = rounds * hashing.buckets();
-    std::fill_n(latest.data() + unit * of_unit, of_unit, kNobody);
-  }
-  /// At the head of its buckets' lists; behind those that are there.
-  void enlist(std::int64_t unit, std::int64_t position) {
-    const std::int32_t* own = buckets_of(unit) + position * rounds;
-    std::int32_t* before = earlier_of(unit) + position * rounds;
-    for (std::int64_t round = 0; round < rounds; ++round) {
-      std::int32_t& first = latest[std::size_t((unit * rounds + round) * hashing.buckets() +
-                                               std::int64_t(own[round]))];
-      before[round] = first;
-      first = std::int32_t(position);
-    }
-  }
-
   /// Positions have the buckets that they were drawn with.
   void pretend(const StepContext& ctx, std::int64_t length, std::uint64_t seed,
                const std::string& stream) override {
     KeyValueCache::pretend(ctx, length, seed, stream);
     const Range share = ctx.share(tokens * heads);
     for (std::int64_t unit = share.begin; unit < share.end; ++unit) {
-      forget(unit);
-      for (std::int64_t at = 0; at < std::min(length, capacity); ++at) enlist(unit, at);
+      lists.list_before(unit, 0, buckets_of(unit));
+      lists.list_before(unit, std::min(length, capacity), buckets_of(unit));
     }
   }
   void reorder(const StepContext& ctx, const RowMoves& moves) override {
     KeyValueCache::reorder(ctx, moves);
+    const std::int64_t of_head = capacity * rounds;
     const Range share = ctx.share(heads);
-    const auto move = [&](std::vector<std::int32_t>& all, std::int64_t of_head, std::int64_t used) {
-      for (std::int64_t head = share.begin; head < share.end; ++head) {
-        moves.apply(all.data() + head * of_head, heads * of_head, {0, used});
-      }
-    };
-    for (auto* all : {&buckets, &earlier}) {
-      move(*all, capacity * rounds, std::min(ctx.position, capacity) * rounds);
+    for (std::int64_t head = share.begin; head < share.end; ++head) {
+      moves.apply(buckets.data() + head * of_head, heads * of_head,
+                  {0, std::min(ctx.position, capacity) * rounds});
+      lists.reorder(moves, heads, head);
     }
-    move(latest, rounds * hashing.buckets(), rounds * hashing.buckets());
   }
 
   const std::int64_t rounds;
   const LshHashing hashing;
-  std::vector<float> rotations;       // (heads, d_head, rounds * columns)
-  std::vector<std::int32_t> buckets;  // (units, capacity, rounds)
-  /// The same: who comes behind a position in its bucket's list; kNobody ends it.
-  std::vector<std::int32_t> earlier;
-  std::vector<std::int32_t> next;    // (units, rounds), of one step
-  std::vector<std::int32_t> latest;  // (units, rounds, buckets): who is first in it
-  std::vector<float> scratch;        // (units, d_head + rounds * columns), of one step
-  /// (tokens * heads, slots): who is met. A thread uses those of its first token and head.
+  std::vector<float> rotations;            // (heads, d_head, rounds * columns)
+  std::vector<std::int32_t> buckets;       // (units, capacity, rounds)
+  BucketLists lists;                       // of these
+  std::vector<BucketLists::Place> places;  // (units, rounds), of one step
+  std::vector<float> scratch;              // (units, d_head + rounds * columns), of one step
+  /// (units, slots): who is met. A thread uses those of its first token and head.
   std::vector<std::int32_t> chosen;
 };
 
@@ -111,26 +88,31 @@ std::uint64_t LshAttention::cache_bytes(int tokens, std::int64_t capacity) const
   const LshHashing hashing = hashing_of(capacity);
   const std::int64_t columns = rounds_ * hashing.columns(), units = tokens * heads_;
   const std::int64_t rotations = heads_ * d_head_ * columns, scratch = units * (d_head_ + columns);
-  const std::int64_t listed = (2 * capacity + 1 + hashing.buckets()) * rounds_;
   return KeyValueCache::bytes(tokens, heads_, capacity, d_head_) +
-         std::uint64_t(units * (listed + std::min(slots(), capacity))) * sizeof(std::int32_t) +
+         BucketLists::bytes(units, rounds_, hashing.buckets(), capacity) +
+         std::uint64_t(units * (capacity * rounds_ + std::min(slots(), capacity))) *
+             sizeof(std::int32_t) +
+         std::uint64_t(units * rounds_) * sizeof(BucketLists::Place) +
          std::uint64_t(rotations + scratch) * sizeof(float);
 }
 
 /// Those that share a bucket with a position in any round, the latest first, `most` of them: its
-/// rounds' lists, which descend, as one. earlier: (capacity, rounds); next: room for a number a
-/// round. Returns how many there are.
-std::int64_t LshAttention::alike(const std::int32_t* earlier, std::int64_t position,
-                                 std::int64_t most, std::int32_t* next,
+/// rounds' lists, which descend, as one. Returns how many there are.
+std::int64_t LshAttention::alike(Cache& cache, std::int64_t unit, std::int64_t most,
                                  std::int32_t* chosen) const {
-  std::copy_n(earlier + position * rounds_, rounds_, next);
+  BucketLists::Place* const places = cache.places.data() + unit * rounds_;
   std::int64_t n = 0;
   while (n < most) {
-    const std::int32_t at = *std::max_element(next, next + rounds_);
-    if (at == Cache::kNobody) break;
-    chosen[n++] = at;
+    std::int32_t next = BucketLists::kNobody;
     for (std::int64_t round = 0; round < rounds_; ++round) {
-      if (next[round] == at) next[round] = earlier[at * rounds_ + round];
+      next = std::max(next, cache.lists.position(unit, places[round]));
+    }
+    if (next == BucketLists::kNobody) break;
+    chosen[n++] = next;
+    for (std::int64_t round = 0; round < rounds_; ++round) {
+      if (cache.lists.position(unit, places[round]) == next) {
+        places[round] = cache.lists.earlier(unit, places[round]);
+      }
     }
   }
   return n;
@@ -164,12 +146,14 @@ void LshAttention::step_head(const StepContext& ctx, Cache& cache, std::int64_t 
     for (std::int64_t c = 0; c < columns; ++c) rotated[c] += qk[i] * direction[c];
   }
   std::int32_t* all_buckets = cache.buckets_of(unit);
+  cache.lists.list_before(unit, position, all_buckets);
   std::int32_t* buckets = all_buckets + position * rounds_;
   for (std::int64_t round = 0; round < rounds_; ++round) {
     buckets[round] = bucket_of(cache.hashing, rotated + round * of_round);
+    cache.places[std::size_t(unit * rounds_ + round)] =
+        cache.lists.latest(unit, round, buckets[round]);
   }
-  if (position == 0) cache.forget(unit);
-  cache.enlist(unit, position);
+  cache.lists.add(unit, buckets);
 
   const std::int64_t others = std::min(slots_left, position);
   float* scores = cache.scores_of(token, head);
@@ -183,8 +167,7 @@ void LshAttention::step_head(const StepContext& ctx, Cache& cache, std::int64_t 
   }
   const std::int64_t first = ctx.share(cache.tokens * heads_).begin;
   std::int32_t* chosen = cache.chosen.data() + first * std::min(slots(), cache.capacity);
-  std::int32_t* next = cache.next.data() + unit * rounds_;
-  std::int64_t n = alike(cache.earlier_of(unit), position, others, next, chosen);
+  std::int64_t n = alike(cache, unit, others, chosen);
   if (graph_ == LshGraph::chunks) {
     for (std::int64_t at = position - 1; at >= 0 && n < others; --at) {
       if (shares_bucket(all_buckets + at * rounds_, buckets, rounds_)) continue;
