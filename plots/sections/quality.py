@@ -292,13 +292,25 @@ def against(records, one, everywhere):
 
 def helped(records, row):
     """[what changes of a row surely helped it elsewhere], of experiments that change one thing at a time."""
-    return [
-        f"`{change}` helps `{row}`, {nats(one.contrast.value)} at {count(experiment.tokens(row))} tokens"
-        for experiment in factors.experiments(records)
-        if experiment.baseline == row
-        for change, one in factors.judged(experiment).items()
-        if one.sign < 0 and experiment.setting(change, KIND) == experiment.setting(row, KIND)
-    ]
+    asked = {}  # change: [(tokens, Judged)]
+    for experiment in factors.experiments(records):
+        if experiment.baseline != row:
+            continue
+        for change, one in factors.judged(experiment).items():
+            same_kind = experiment.setting(change, KIND) == experiment.setting(row, KIND)
+            if one.contrast.value and same_kind:
+                asked.setdefault(change, []).append((experiment.tokens(row), one))
+    found = []
+    for change, each in asked.items():
+        if any(one.sign < 0 for _, one in each):
+            numbers = (
+                f"{nats(one.contrast.value)} at {count(tokens)} tokens"
+                for tokens, one in sorted(each, key=lambda asked: asked[0])
+            )
+            last = max(each, key=lambda asked: asked[0])[1]
+            word = "helps" if last.sign < 0 else "helped"
+            found.append(f"`{change}` {word} `{row}`, {', '.join(numbers)}")
+    return found
 
 
 def is_other_budget(one, other):

@@ -101,6 +101,8 @@ def points(records, experiment, closing, quality="recall", grid=None):
         if grid and record["config"]["grid"] != grid:
             continue
         columns = record["samples"]["columns"]
+        if quality not in columns:
+            continue
         x, y = columns.index("sparsity"), columns.index(quality)
         found += [(row[x], row[y]) for row in record["samples"]["rows"]]
     return found

@@ -52,9 +52,12 @@ class DeriveTest(WithFolder):
         self.assertEqual(values.ratio(above, below._replace(low=-1.0)).high, math.inf)
 
     def test_intervals_of_records_by_their_quartiles(self):
-        few = record("t", "r", "m", 10.0, spread=1.0, repeats=1)
+        few = record("t", "r", "m", 10.0, spread=1.0, repeats=1, unit="B")
         many = record("t", "r", "m", 10.0, spread=1.0, repeats=100)
         self.assertEqual((values.of_record(few).low, values.of_record(few).high), (10, 10))
+        # Of what was timed once nothing is known, of what was counted once all.
+        once = values.of_record(dict(few, unit="ms"))
+        self.assertEqual((once.low, once.high), (-math.inf, math.inf))
         self.assertAlmostEqual(values.of_record(many).high - 10, 1.57 * 2 / 10)
 
     def test_the_mean_of_seeds_has_students_interval(self):
