@@ -274,7 +274,9 @@ class QualityTest(made_up.WithCurves):
             for r in factors_test.trained(seeds=(2, 3), noise=0.2)
         ]
         words = self.against(trained(ff_n16=3.69) + changes + again)
-        self.assertRegex(words, r"`better` helped `ff_n16`, -0\.1.* at 1\.54 M tokens, .* at 15\.4 M")
+        self.assertRegex(
+            words, r"`better` helped `ff_n16`, -0\.1.* at 1\.54 M tokens, .* at 15\.4 M"
+        )
         dense = [
             dict(r, config={**r["config"], "feed_forward": "dense"}) if r["row"] == "better" else r
             for r in changes
