@@ -401,7 +401,7 @@ std::optional<CurveState> CurveRun::take_back() {
   const std::string first = kept_aside(folder);
   std::string kept = first;
   for (int number = 2; fs::exists(kept); ++number) {
-    const std::optional<CurveState> state = read_curve_state(kept);
+    std::optional<CurveState> state = read_curve_state(kept);
     if (state && state->key == base_.key) {
       const std::string aside = free_name(first);
       rename_or_throw(folder, aside);
