@@ -2,21 +2,19 @@
 #include "experiments/machine/stopwatch.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <map>
-#include <optional>
 #include <regex>
 
 #include "experiments/study/interrupt.h"
 #include "kernels/check.h"
+#include "models/knobs.h"
+#include "models/train_config.h"
 
 namespace scaling {
 namespace {
 
 constexpr double kPointSeconds = 1;  // for the plan only
-constexpr double kMostSeconds = 3600;
-constexpr int kMostRepetitions = 10000;
+constexpr double kMostSeconds = 3600, kMostRepetitions = 10000;
 constexpr const char* kEnding = "/real_time";
 
 /// Keeps the runs; says nothing, not even that the library of the distribution was built without
@@ -55,36 +53,18 @@ void print_help() {}
 /// Google Benchmark takes these as they come, and never ends, or measures nothing. A time may have
 /// an s behind it, as its later versions want.
 void require_sound(const std::string& argument) {
-  const auto value_of = [&argument](const std::string& flag) -> std::optional<std::string> {
-    const std::string start = "--benchmark_" + flag + "=";
-    if (argument.rfind(start, 0) != 0) return std::nullopt;
-    return argument.substr(start.size());
+  const auto is_within = [&argument](const char* flag, double least, double most) {
+    const std::string start = std::string(flag) + "=";
+    if (argument.rfind(start, 0) != 0) return;
+    std::string text = argument.substr(start.size());
+    if (least == 0 && text.ends_with('s')) text.pop_back();
+    double value = 0;
+    parse_value(flag, text, value);
+    require_within(flag, value, least, most);
   };
-  const auto refuse = [&argument](const std::string& wanted) {
-    throw UserError("'" + argument + "' has no " + wanted);
-  };
-  for (const char* flag : {"min_time", "min_warmup_time"}) {
-    if (std::optional<std::string> value = value_of(flag)) {
-      if (value->ends_with('s')) value->pop_back();
-      double seconds = 0;
-      const char* const end = value->data() + value->size();
-      const auto read = std::from_chars(value->data(), end, seconds);
-      const bool is_number = read.ec == std::errc() && read.ptr == end && std::isfinite(seconds);
-      if (!is_number || seconds < 0 || seconds > kMostSeconds) {
-        refuse("number of seconds from 0 to " + std::to_string(int(kMostSeconds)));
-      }
-    }
-  }
-  if (const std::optional<std::string> value = value_of("repetitions")) {
-    int count = 0;
-    const char* const end = value->data() + value->size();
-    const auto read = std::from_chars(value->data(), end, count);
-    if (read.ec != std::errc() || read.ptr != end || count < 1 || count > kMostRepetitions) {
-      refuse("whole number from 1 to " + std::to_string(kMostRepetitions) +
-             "; nine is what a "
-             "comparison wants");
-    }
-  }
+  is_within("--benchmark_min_time", 0, kMostSeconds);
+  is_within("--benchmark_min_warmup_time", 0, kMostSeconds);
+  is_within("--benchmark_repetitions", 1, kMostRepetitions);
 }
 
 }  // namespace

@@ -82,9 +82,9 @@ Curve parse_curve(const FileRow& row, const std::string& first_row) {
 void require_room_to_attend(const Curve& curve) {
   const Lengths longest = needs_of(curve.train).longest();
   const std::int64_t length = std::max(longest.source, longest.input);
+  if (length >= curve.model.max_length) return;
   ModelConfig as_trained = curve.model;
   as_trained.max_length = length;
-  if (length >= curve.model.max_length) return;
   try {
     validate(as_trained);
   } catch (const UserError& error) {

@@ -139,18 +139,15 @@ def undecided_in_all(records, claims):
 def plateau(records):
     """{id: Value}: the longest that a row stays on the plateau, as a share of its steps, of all short curves whose embeddings
     start repaired and whose rates are chosen."""
+    swept = {about.name for about in records.of(rates.OWNS)}
     found = []
     for experiment in training_curves.experiments(records).values():
-        for row in experiment.rows if experiment.name not in _swept(records) else ():
+        for row in experiment.rows if experiment.name not in swept else ():
             repaired = (experiment.setting(row, "embedding_scale") or 1) > 1
             if repaired and 0 < experiment.tokens(row) < SHORT:
                 found.append(experiment.result(row, PLATEAU))
     found = list(filter(None, found))
     return {"quality.plateau_share": max(found, key=lambda one: one.value)} if found else {}
-
-
-def _swept(records):
-    return {about.name for about in records.of(rates.OWNS)}
 
 
 def table(experiment):

@@ -171,6 +171,17 @@ TEST(Driver, RecordsOfAnAcceptedCommitCount) {
   EXPECT_EQ(contents(path), older);
   EXPECT_EQ(decode_time(arguments).status, 0);
   EXPECT_EQ(RecordFile(folder.path(), "tiny_smoke").records().size(), 4 * kMetrics);
+  // A time of another machine never counts.
+  std::string elsewhere;
+  for (Record r : measured.records()) {
+    r.provenance.commit = "0123456789ab";
+    r.provenance.dirty = false;
+    r.provenance.cpu = "another";
+    elsewhere += to_line(r) + "\n";
+  }
+  std::ofstream(path) << elsewhere;
+  const Outcome again = decode_time(arguments + " --accept 0123456");
+  EXPECT_EQ(again.text.find("already measured"), std::string::npos) << again.text;
 }
 
 TEST(Driver, BlocksMayBeAutoAsAFlagAndInAConfig) {
