@@ -33,6 +33,12 @@ CONTROLS = {
     "hash_selector": ("sparse", "a hash of the token id", True),
 }
 
+CHOICES = (
+    "random_controller",
+    "hash_selector",
+)  # controls that choose as many neurons as what they control
+ALWAYS_HARD = "hard_always"  # what recipes call ff_n16 with hard_probability = 1
+
 
 class Claim(NamedTuple):
     """A contrast that was named before the run; below 0 as the claim says, or above."""
@@ -150,6 +156,15 @@ def _figure1(e):
     return claims
 
 
+def _controls(e):
+    """All of them select hard in every step of training, each at a rate of its own."""
+    return [
+        below(f"`{ALWAYS_HARD}` beats {CONTROLS[row][1]}: `{row}`", ALWAYS_HARD, row)
+        for row in CHOICES
+        if row in e.planned
+    ]
+
+
 def _figure3(e):
     row = equivalent(e)
     claims = (
@@ -250,6 +265,7 @@ FIGURES = (
     ("fig1", _always("ff_qkv", YARDSTICK), _figure1),
     ("c4", _always("ff_qkv", YARDSTICK), _figure1),
     ("hour", _always("ff_qkv", YARDSTICK), _figure1),
+    ("controls", _always(*CHOICES), _controls),
     ("fig3", _sparse_pair, _figure3),
     (
         "fig5",
@@ -264,7 +280,7 @@ FIGURES = (
 
 def sizes(known, figure):
     """A figure's own experiments, the largest first."""
-    ids = (*(f"{figure}.{size}" for size in ("5m", *training_curves.SIZES)), figure)
+    ids = (*(f"{figure}.{size}" for size in ("5m", "1m5", *training_curves.SIZES)), figure)
     return [e for e in (training_curves.known_as(known, i) for i in ids) if e]
 
 

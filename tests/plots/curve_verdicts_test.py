@@ -352,6 +352,24 @@ class ExpertsTest(Verdicts):
             self.assertNotIn("selects hard", line.evidence)
 
 
+class ControlsTest(Verdicts):
+    """Controls of the choice at rates of their own, beside what always selects hard as they do."""
+
+    def at(self, **finals):
+        rows = {"hard_always": 1.65, "dense": 1.6, **finals}
+        items = [r for row, final in rows.items() for r in seeded(row, final)]
+        return as_experiment("controls_1m5", items)
+
+    def test_each_control_is_a_claim_about_the_row_that_always_selects_hard(self):
+        items = self.at(random_controller=1.7, hash_selector=1.55)
+        self.assertEqual(self.verdict(items, "`random_controller`"), "reproduced")
+        line = self.line(items, "`hash_selector`")
+        self.assertEqual(line.verdict, "not reproduced")
+        self.assertTrue(line.claim.startswith("`hard_always` beats a hash of the token id"))
+        self.assertIn("(controls.1m5)", line.claim)
+        self.assertNotIn("selects hard", line.evidence)
+
+
 class SizesTest(Verdicts):
     SMALL, MINI = of("fig1_small", **ENOUGH), of("fig1_mini", **ENOUGH)
 
