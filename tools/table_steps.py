@@ -86,6 +86,10 @@ def parser_of(description, steps, pretrains=True):
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release")
     parser.add_argument("--dry-run", action="store_true")
     parser.add_argument(
+        "--accept",
+        help="commits, a,b, whose curves count as if this build had trained them",
+    )
+    parser.add_argument(
         "--quick",
         action="store_true",
         help="a look at all steps in ten minutes: four steps a curve, one seed, four articles; into a --results of its own",
@@ -203,6 +207,8 @@ class Curves:
             *("--results", self.results, "--scratch", self.results),
             *("--threads", str(self.args.threads), *flags),
         ]
+        if self.args.accept:
+            command += ["--accept", self.args.accept]
         if self.args.quick:
             schedule = re.search(
                 r"^schedule = (\w+)", (CONFIGS / config).read_text(encoding="utf-8"), re.MULTILINE

@@ -186,6 +186,14 @@ class CommandsTest(WithFolder):
         self.assertIn("--task glue_sst2", found[-1])
         self.assertFalse((self.folder / "held_out").exists())
 
+    def test_commits_that_are_accepted_reach_every_curve(self):
+        self.glue("SST-2/train.tsv", "SST-2/dev.tsv", "QQP/train.tsv", "QQP/dev.tsv")
+        flags = ("--text", "a", "--validation", "b", "--tasks", "sst2")
+        for line in self.commands(*flags, "--accept", "0123abc,4567def"):
+            if "perplexity" in line and not line.startswith("#"):
+                self.assertIn(" --accept 0123abc,4567def", line)
+        self.assertNotIn("--accept", "".join(self.commands(*flags)))
+
     def test_weights_that_are_missing_are_named(self):
         glue = self.glue("SST-2/train.tsv", "SST-2/dev.tsv")
         flags = ["--step", "rates", "--glue", str(glue), "--results", str(self.folder)]
