@@ -345,16 +345,16 @@ def whose_dense(found):
 
 
 def _each_fastest(found, each):
-    """Of README.md: those that may be quoted, or that none may."""
+    """Of README.md: those that may be quoted, or that none may; a faster one than ours has its mark and is not passed over."""
     several = len(states_of(found)) > 1
     said = [
         f"{shape.upper()} {weight_type} "
         + " and ".join(
             f"{value.value:.3g}× ({library_name(value.whose)}{f', {state}' * several}){marks_of(value)}"
-            for value, state in quotable
+            for value, state in shown
         )
         for shape, weight_type, values in each
-        if (quotable := [v for v in values if v[0].status != "untrusted"])
+        if (shown := [v for v in values if v[0].status != "untrusted" or v[0].value < 1])
     ]
     return ", ".join(said) or "none trusted"
 

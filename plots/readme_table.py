@@ -37,7 +37,7 @@ def table(summary, link):
     said = [headline.of_fewer(shown), headline.whose_dense(found)]
     marks = headline.meaning([*lines, *said])
     said = [
-        "Share of roofline: of the speed-up that limits allow; a mark alone: measured, and in the report, not to be quoted."
+        "Share of roofline: of the speed-up that limits allow; a mark alone: not to be quoted."
         + (f" {marks}." if marks else ""),
         *said,
     ]

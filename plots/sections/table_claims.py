@@ -119,7 +119,10 @@ def _qkv_alone(verdicts):
     within = ours.low >= 1 - LITTLE and ours.high <= 1 + LITTLE
     beyond = ours.high < 1 - LITTLE or ours.low > 1 + LITTLE
     verdict = "reproduced" if within else "not reproduced" if beyond else "undecided"
-    opposite = " (opposite sign)" if (factor - 1) * (ours.value - 1) < 0 else ""
+    is_opposite = (factor - 1) * (ours.value - 1) < 0
+    if within and is_opposite and not ours.low <= 1 <= ours.high:
+        verdict = "partly reproduced"
+    opposite = " (opposite sign)" if is_opposite else ""
     evidence = f"paper {factor:.3g}×, ours {factor_text(ours)}{opposite}; little: {100 * LITTLE:g} % to either side"
     return verdicts.add(claim, verdict, evidence, ours)
 

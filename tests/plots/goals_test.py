@@ -69,7 +69,31 @@ class GoalsTest(WithFolder):
             words = goals.reach(goals.Goal("", ">=", bar, ()), "r.block_speedup", found)
             self.assertIn("at its floor it would be 25.0×, overlapped 40.0×", words)
             self.assertEqual("out of reach" in words, is_out)
-        self.assertEqual(goals.reach(goals.Goal("", ">=", 1, ()), "r.token_ms", found), "")
+        self.assertEqual(goals.reach(goals.Goal("", ">=", 1, ()), "r.token_speedup", found), "")
+
+    def test_a_time_beyond_the_machines_limits_says_so(self):
+        def value(number, unit="1"):
+            return values.Value(number, unit, number, number, "ok", "c")
+
+        found = {"r.token_ms": value(20, "ms"), "r.token_efficiency": value(0.8)}
+        found["r.token_overlap_efficiency"] = value(0.5)
+        for bar, is_out in ((11, False), (9, True)):
+            words = goals.reach(goals.Goal("", "<=", bar, ()), "r.token_ms", found)
+            self.assertIn("at its floor it would be 16.0 ms, overlapped 10.0 ms", words)
+            self.assertEqual("out of reach" in words, is_out)
+
+    def test_a_goal_for_fast_memory_is_not_asked_of_slower_one(self):
+        goal = goals.Goal("", "<=", 10, (), gbps=45)
+
+        def read(gbps):
+            return values.Value(gbps, "GB/s", gbps, gbps, "ok", "c")
+
+        self.assertTrue(goals.is_asked(goal, {}))
+        self.assertTrue(goals.is_asked(goal, {goals.READ: read(45)}))
+        self.assertFalse(goals.is_asked(goal, {goals.READ: read(44)}))
+        slow = {goals.READ: read(60), goals.READ + goals.headline.SLOW: read(35)}
+        self.assertTrue(goals.is_asked(goal, slow))
+        self.assertFalse(goals.is_asked(goal, slow, goals.headline.SLOW))
 
     def test_what_has_no_interval_is_undecided(self):
         goal = goals.Goal("", ">=", 0.97, ())

@@ -67,6 +67,16 @@ class WhoseHeadline(WithFolder):
         for number in ("4.57", "4.48", "1.23", "nan"):
             self.assertNotIn(number, text)
 
+    def test_a_library_that_is_faster_is_named_though_untrusted(self):
+        text = readme_table.table(
+            {
+                "table1.800m.ff_qkv.token_ms": entry(11.7),
+                "peers.800m.fastest.over_ours": entry(0.955, "untrusted", "mkl"),
+            },
+            "report.md",
+        )
+        self.assertIn("over ours: 800M f32 0.955× (MKL)†; the faster divides", text)
+
     def test_states_and_one_thread_are_rooms_of_their_own(self):
         self.add("b", "2026-01-02", ["ok", "untrusted"])
         self.add("a", "2026-01-01", ["ok", "untrusted"])

@@ -178,6 +178,14 @@ class ReportTest(WithFolder):
                 f"paper 1.05×, {words}; little: 10 % to either side",
             )
 
+    def test_little_change_the_other_way_is_reproduced_in_part(self):
+        for token, wanted in ((42.0, "partly reproduced"), (39.0, "reproduced")):
+            items = TABLE1 + row("table1_800m", "qkv", token, 4.0, 100, 3.6)
+            said = {c: v for c, v, *_ in make_report.verdicts(self.load(items))}
+            self.assertEqual(
+                said["Sparse QKV alone changes an 800M token little (Table 1)"], wanted
+            )
+
     def test_what_lies_on_neither_side_is_undecided(self):
         def verdicts(large, low, high):
             items = TABLE1 + row("table1_17b", "baseline", 800.0, 100.0, 100, 90.0)
