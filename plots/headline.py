@@ -13,7 +13,7 @@ import training_curves
 from document import Cell
 from report import header, line, number
 from sections.peers import COMPARABLE, FASTEST, SHAPES, suffix_of
-from values import rounded
+from values import combine, rounded
 
 SLOW = "@slow"
 ONE_THREAD = "@one_thread"
@@ -85,6 +85,16 @@ STATUS_WORDS = {
 def quoted(what):
     """Ids of summary.json, without the suffix of a state; what: ms, on which a headline stands, or speedup."""
     return {f"{row.prefix}.{row.row}.{kind}_{what}" for row in ROWS for kind in ("token", "block")}
+
+
+def trusted(found):
+    """{id: Value} of the share of its speed-ups, of those measured, that may be quoted; empty of none. Of one state."""
+    each = [value for name in sorted(quoted("speedup")) if (value := found.get(name))]
+    if not each:
+        return {}
+    share = sum(value.status != "untrusted" for value in each) / len(each)
+    value = combine(share, "1", share, share, each)
+    return {"headline.trusted_share": value._replace(status="ok", extrapolated=False)}
 
 
 def states_of(found):

@@ -2,6 +2,7 @@
 
 import json
 
+import headline
 import records as rec
 import sections
 import states
@@ -20,6 +21,7 @@ def figures(records):
             here = memory(view)
             for section, own in ordered:
                 here |= section.numbers_at(view, own, threads)
+            here |= headline.trusted(here)
             found |= {f"{prefix}{name}{suffix}": value for name, value in here.items()}
     for section, own in ordered:
         found |= section.numbers(records, own)

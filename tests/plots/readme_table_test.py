@@ -10,6 +10,7 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1] / "plots")]
 
 import headline  # noqa: E402
 import readme_table  # noqa: E402
+import values  # noqa: E402
 from with_folder import WithFolder  # noqa: E402
 
 IDS = sorted(
@@ -66,6 +67,21 @@ class WhoseHeadline(WithFolder):
         self.assertIn("over ours: none trusted; the faster divides", text)
         for number in ("4.57", "4.48", "1.23", "nan"):
             self.assertNotIn(number, text)
+
+    def test_how_many_of_its_speed_ups_may_be_quoted_is_a_figure(self):
+        def value(status):
+            return values.Value(3.0, "x", 2.9, 3.1, status, "abc", "slow", 3)
+
+        found = {
+            "table1.800m.ff.token_speedup": value("ok"),
+            "table1.800m.ff.block_speedup": value("untrusted"),
+            "table1.17b.ff_qkv_cross.token_speedup": value("extrapolated"),
+            "table1.800m.qkv.token_speedup": value("untrusted"),  # no row of the headline
+        }
+        (share,) = headline.trusted(found).values()
+        self.assertAlmostEqual(share.value, 2 / 3)
+        self.assertEqual((share.status, share.state, share.sittings), ("ok", "slow", 3))
+        self.assertEqual(headline.trusted({}), {})
 
     def test_a_library_that_is_faster_is_named_though_untrusted(self):
         text = readme_table.table(
