@@ -7,8 +7,8 @@
   records    every time, floor and efficiency of a decode is the median of its decodes, with their quartiles, and a peer's
              of its batches
   summary    every time of summary.json is the median, over sittings, of their medians in its state, within its interval; so
-             is every speed-up over our own dense row, of the ratios of rounds that both rows were in, and over another
-             dense one that took turns with ours: that by what the other takes of ours. Intervals hold
+             is every speed-up over our own dense row, of the ratios of rounds that both rows were in (of the sitting's
+             medians where they took no turns), and over another dense one that took turns with ours: that by what the other takes of ours. Intervals hold
              about all that resampling a sitting's rounds plainly comes to, where they are many, or every round, where they
              are few; how many were looked at so is said. Limits are ratios of floors at one read rate, within 3 %. And
              summary.json is what plots/summarise.py makes of these
@@ -255,8 +255,8 @@ def times_of(records, threads, machine):
 
 
 def turns(records, experiment, above, below, threads, column, in_state):
-    """[[(group, at, above / below)]] of each sitting's rounds that both rows were in, in a state and kept; of rows with a line
-    each."""
+    """{sitting: [(group, at, above / below)]} of rounds that both rows were in, in a state and kept; None unless each has one
+    line there."""
 
     def lines(closing):
         mine = {}
@@ -265,12 +265,12 @@ def turns(records, experiment, above, below, threads, column, in_state):
                 mine.setdefault((d.group, d.round), []).append(d)
         return mine
 
-    found = []
+    found = {}
     others = {c["sitting"]: c for c in states.closings(records, experiment, below, threads)}
     for closing in states.closings(records, experiment, above, threads):
         ours, theirs = lines(closing), lines(others.get(closing["sitting"], {}))
         if any(len(each) > 1 for side in (ours, theirs) for each in side.values()):
-            return []  # of long tokens a line is a token: which are compared evidence.py says
+            return None  # of long tokens a line is a token: which are compared evidence.py says
         ratios = [
             (
                 at[0],
@@ -280,7 +280,7 @@ def turns(records, experiment, above, below, threads, column, in_state):
             for at in ours.keys() & theirs.keys()
         ]
         if ratios:
-            found.append(sorted(ratios))
+            found[closing["sitting"]] = sorted(ratios)
     return found
 
 
@@ -318,10 +318,36 @@ def sittings_with(records, experiment, row, threads, in_state):
 
 
 def all_turns(records, experiment, above, below, threads, column, in_state):
-    """As turns; [] unless the rows took turns in every sitting that has both: without them a ratio is of medians."""
-    each = turns(records, experiment, above, below, threads, column, in_state)
+    """[rounds of a sitting], as of turns; [] unless the rows took turns in every sitting that has both."""
+    each = turns(records, experiment, above, below, threads, column, in_state) or {}
     both = [sittings_with(records, experiment, r, threads, in_state) for r in (above, below)]
-    return each if len(each) == len(both[0] & both[1]) else []
+    return [*each.values()] if len(each) == len(both[0] & both[1]) else []
+
+
+def turns_or_medians(records, experiment, above, below, threads, column, in_state):
+    """As all_turns, but that a sitting in which the rows took none counts by the ratio of its medians, alone."""
+    each = turns(records, experiment, above, below, threads, column, in_state)
+    if each is None:
+        return []
+    tops, bottoms = (
+        {
+            closing["sitting"]: statistics.median(values)
+            for closing in states.closings(records, experiment, row, threads)
+            if (
+                values := [
+                    d.values[column]
+                    for d in evidence.decodes_of(closing)
+                    if d.values["kept"] and d.read and in_state(d)
+                ]
+            )
+        }
+        for row in (above, below)
+    )
+    apart = {
+        sitting: [("", 0.0, tops[sitting] / bottoms[sitting])]
+        for sitting in tops.keys() & bottoms.keys() - each.keys()
+    }
+    return [*each.values(), *apart.values()]
 
 
 def shares_of(records, experiment, base, threads, column, in_state, whose):
@@ -351,7 +377,7 @@ def shares_of(records, experiment, base, threads, column, in_state, whose):
 
 
 def speedups_of(records, threads, machine, summary, prefix):
-    """{id: its factors, as of_figure has them} of every speed-up over a dense row that took turns with it, or with ours."""
+    """{id: its factors, as of_figure has them} of every speed-up over our own dense row, or over one that took turns with that."""
     found = {}
     for state in machine.centres:
         in_state = was_in(machine, state)
@@ -361,7 +387,7 @@ def speedups_of(records, threads, machine, summary, prefix):
                 for kind in states.KINDS if row != base else ():
                     name = f"{prefix}{about.id}.{row}.{kind}_speedup{SUFFIX[state]}"
                     at = (threads, f"{kind}_ms", in_state)
-                    factors = [all_turns(records, about.name, base, row, *at)]
+                    factors = [turns_or_medians(records, about.name, base, row, *at)]
                     if whose := summary.get(name, {}).get("whose"):
                         factors.append(shares_of(records, about.name, base, *at, whose))
                     if all(factors):
