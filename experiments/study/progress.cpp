@@ -46,7 +46,10 @@ std::string readable_bytes(double bytes) {
 }
 
 Progress::Progress(double estimated_seconds)
-    : terminal_(isatty(STDERR_FILENO) != 0), left_(estimated_seconds), start_(Clock::now()) {}
+    : terminal_(isatty(STDERR_FILENO) != 0),
+      left_(estimated_seconds),
+      start_(Clock::now()),
+      estimated_(start_) {}
 
 Progress::~Progress() { clear(); }
 
@@ -54,7 +57,7 @@ std::string Progress::clock() const {
   std::string text = "[";
   text += readable_seconds(seconds_since(start_));
   text += ", about ";
-  text += readable_seconds(left_);
+  text += readable_seconds(left_ * pace_);
   return text += " left] ";
 }
 
@@ -69,7 +72,7 @@ void Progress::live(const std::string& text) {
   const std::size_t width = line_width();
   std::string line = clock() + text;
   // If not all fits, the time passed is missed least.
-  if (line.size() > width) line = "[" + readable_seconds(left_) + " left] " + text;
+  if (line.size() > width) line = "[" + readable_seconds(left_ * pace_) + " left] " + text;
   if (line.size() > width) line.resize(width);
   std::fputs(line.c_str(), stderr);
   std::fflush(stderr);
@@ -80,9 +83,19 @@ void Progress::live(const std::string& text) {
 void Progress::done(const std::string& text, double seconds) {
   clear();
   left_ = std::max(left_ - seconds, 0.0);
+  done_ += seconds;
+  constexpr double kEnough = 0.05;
+  if (done_ > kEnough * (done_ + left_)) {
+    pace_ = std::max(1.0, seconds_since(estimated_) / done_);
+  }
   std::fprintf(stderr, "%s%s\n", clock().c_str(), text.c_str());
 }
 
-void Progress::expect(double seconds_left) { left_ = seconds_left; }
+void Progress::expect(double seconds_left) {
+  left_ = seconds_left;
+  done_ = 0;
+  pace_ = 1;
+  estimated_ = Clock::now();
+}
 
 }  // namespace scaling

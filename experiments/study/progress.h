@@ -15,7 +15,8 @@ std::string readable_bytes(double bytes);
 /// One line kept up to date on a terminal, or plain lines (one per finished row) elsewhere.
 class Progress {
  public:
-  /// The whole run's estimate; time left is what is not done of it.
+  /// The whole run's estimate; time left is what is not done of it, at the pace so far: once a
+  /// twentieth is done, and slower than the estimate, never faster.
   explicit Progress(double estimated_seconds);
   ~Progress();
 
@@ -33,9 +34,10 @@ class Progress {
   void clear();
 
   const bool terminal_;
-  double left_;
+  double left_, done_ = 0;  ///< of the estimate, seconds
+  double pace_ = 1;         ///< seconds that one of the estimate has taken so far
   std::size_t shown_ = 0;
-  std::chrono::steady_clock::time_point start_, last_;
+  std::chrono::steady_clock::time_point start_, last_, estimated_;
 };
 
 }  // namespace scaling

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -14,6 +15,7 @@
 #include <map>
 #include <set>
 #include <sstream>
+#include <thread>
 
 #include "experiments/study/progress.h"
 #include "experiments/study/record.h"
@@ -237,6 +239,21 @@ TEST(Progress, TheLiveLineFillsTheTerminalAndNoMore) {
   EXPECT_EQ(shown(40, text), ("[1 min 30 s left] " + text).substr(0, 39));
   EXPECT_EQ(shown(200, std::string(300, 'x')).size(), 199u);
   EXPECT_EQ(shown(0, std::string(300, 'x')).size(), 100u);
+}
+
+TEST(Progress, WhatIsLeftGoesByThePaceSoFarWhereThatIsSlower) {
+  const auto shown = [](double estimate, double done) {
+    return on_terminal(200, [&] {
+      Progress progress(estimate);
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      progress.done("row", done);
+    });
+  };
+  EXPECT_NE(shown(100, 50).find("about 50 s left"), std::string::npos);
+  // A tenth of a second took two at least, and so will the other nine.
+  EXPECT_EQ(shown(1, 0.1).find("about 1 s left"), std::string::npos) << shown(1, 0.1);
+  // So little of it tells no pace.
+  EXPECT_NE(shown(1000, 0.01).find("about 16 min 40 s left"), std::string::npos);
 }
 
 TEST(ResultsDir, RefusesWhatCannotBeWritten) {
