@@ -197,6 +197,7 @@ class LayerStudy : public StopwatchStudy {
                  const KernelSet& kernels, const std::vector<int>& thread_counts) {
     const std::string name = component.name + ":" + layer + "/" + name_of(config.weight_type);
     const auto compared = std::make_shared<bool>(false);
+    const int most = *std::max_element(thread_counts.begin(), thread_counts.end());
     for (const int threads : thread_counts) {
       const std::string title = name + "/t" + std::to_string(threads);
       add(title, threads, [=, this, &kernels](benchmark::State& bench) {
@@ -205,12 +206,13 @@ class LayerStudy : public StopwatchStudy {
           require_like_ref(name, config, kernels, 1, team);
           *compared = true;
         }
-        if (held_ != title) {
+        if (held_ != name) {
           copies_.reset();
           const auto make = [&] { return component.make(layer, config); };
-          copies_ = std::make_unique<Copies>(make, component, config, team,
+          Team all(most);  // what is longest about a layer is the drawing of its copies' weights
+          copies_ = std::make_unique<Copies>(make, component, config, all,
                                              kernels.dense_layout(config.weight_type));
-          held_ = title;
+          held_ = name;
         }
         run(bench, component, config, team, kernels);
       });
@@ -254,10 +256,10 @@ class LayerStudy : public StopwatchStudy {
   }
 
   LayerKnobs knobs_;
-  /// Copies of one benchmark, kept while the library calls it again to find its number of
-  /// iterations; they are given back when the next benchmark makes its own.
+  /// Copies of one layer, kept while the library calls a benchmark again to find its number of
+  /// iterations, and for other numbers of threads; given back when the next layer makes its own.
   std::unique_ptr<Copies> copies_;
-  std::string held_;  ///< the benchmark's title
+  std::string held_;  ///< the layer's name and weight type
 };
 
 }  // namespace
