@@ -21,6 +21,7 @@ void for_each_run(const Positions& positions, Range which, Visit&& visit) {
 
 void HeadRows::load(const Mat& from, const HeadPart& part) {
   part_ = -1;
+  is_laid_out_.assign(std::size_t((part.rows + kPanelStart - 1) / kPanelStart), 0);
   all.resize(part.rows, part.d);
   copy_rows(part.rows, part.d, from.data() + part.row * from.cols() + part.column, from.cols(),
             all.data(), part.d);
@@ -48,6 +49,10 @@ const float* HeadRows::take(const Positions& positions, Range which) {
 }
 
 const float* HeadRows::panels(std::int64_t part, const Positions& positions, Range which) {
+  const std::int64_t first = positions.at(which.begin);
+  if (positions.are_neighbours() && first % kPanelStart == 0) {
+    return panels_of_all(first, which.size());
+  }
   if (part == part_ && which.begin == which_.begin && which.end == which_.end) {
     return panels_.data();
   }
@@ -58,6 +63,20 @@ const float* HeadRows::panels(std::int64_t part, const Positions& positions, Ran
   part_ = part;
   which_ = which;
   return panels_.data();
+}
+
+const float* HeadRows::panels_of_all(std::int64_t first, std::int64_t rows) {
+  const std::int64_t d = all.cols();
+  const auto floats = std::size_t(tile_panel_floats(all.rows(), d));
+  if (panels_of_all_.size() < floats) panels_of_all_.resize(floats);
+  for (std::int64_t at = first; at < first + rows; at += kPanelStart) {
+    char& is_laid_out = is_laid_out_[std::size_t(at / kPanelStart)];
+    if (is_laid_out) continue;
+    is_laid_out = 1;
+    transpose_to_tile_panels(std::min(kPanelStart, all.rows() - at), d, all.row(at).data(), d,
+                             panels_of_all_.data() + at * d);
+  }
+  return panels_of_all_.data() + first * d;
 }
 
 void HeadRows::add_product(Strided a, Spans inner_of_rows, const float* b, std::int64_t inner,

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "models/layers/attention/head_rows.h"
+
 namespace scaling {
 
 void TilePlan::make(const Pattern& pattern, const PatternCall& call) {
@@ -24,6 +26,11 @@ void TilePlan::make(const Pattern& pattern, const PatternCall& call) {
         const Range keys = pattern.visible(call, part, m);
         if (keys.size() <= 0) continue;
         seen = {std::min(seen.begin, keys.begin), std::max(seen.end, keys.end)};
+      }
+      if (part.keys.are_neighbours() && seen.size() > 0) {
+        // From where panels begin on, which other tiles share.
+        seen.begin =
+            std::max<std::int64_t>(0, seen.begin - (part.keys.first + seen.begin) % kPanelStart);
       }
       for (std::int64_t key = seen.begin; key < seen.end; key += kKeysAtOnce) {
         tiles.push_back(

@@ -118,7 +118,8 @@ std::unique_ptr<Activations> TiledAttention::make_activations() const {
 
 double TiledAttention::thread_floats(std::int64_t queries, std::int64_t keys) const {
   const std::int64_t rows = (3 * queries + 4 * keys) * d_head + 2 * queries;
-  const std::int64_t panels = 2 * tile_panel_floats(std::min(kKeysAtOnce, keys), d_head);
+  const std::int64_t panels = 2 * (tile_panel_floats(keys, d_head) +
+                                   tile_panel_floats(std::min(kKeysAtOnce, keys), d_head));
   return double(rows + panels + 2 * kQueriesAtOnce * tile_width(keys));
 }
 

@@ -40,7 +40,8 @@ struct TiledAttention {
   double pairs_met(const Activations& kept) const;
   /// The result, and of each head the two numbers of a row.
   double activation_floats() const { return double(heads * (d_head + 2)); }
-  /// A head's rows and their gradients, and two tiles; not copies of a tile's rows.
+  /// A head's rows and their gradients, keys and values in panels, those of a tile whose keys are
+  /// no neighbours too, and two tiles; not copies of a tile's rows.
   double thread_floats(std::int64_t queries, std::int64_t keys) const;
 };
 
