@@ -52,17 +52,17 @@ template <int kRows_, bool kAdds, bool kWholeB, bool kWholeC>
 HWY_INLINE void block(std::int64_t k, Strided a, const float* b, std::int64_t ldb, float* c,
                       std::int64_t ldc, std::int64_t n) {
   Vector sums[kRows_][2];
-  for (int i = 0; i < kRows_; ++i) sums[i][0] = sums[i][1] = zero();
+  unrolled<kRows_>([&](auto i) HWY_ATTR { sums[i][0] = sums[i][1] = zero(); });
   for (std::int64_t step = 0; step < k; ++step) {
     const std::array<Vector, 2> of_b = load_columns<kWholeB>(b + step * ldb, n);
     const float* of_a = a.at + step * a.column;
-    for (int i = 0; i < kRows_; ++i) {
+    unrolled<kRows_>([&](auto i) HWY_ATTR {
       const Vector left = broadcast(of_a[i * a.row]);
       sums[i][0] = hn::MulAdd(left, of_b[0], sums[i][0]);
       sums[i][1] = hn::MulAdd(left, of_b[1], sums[i][1]);
-    }
+    });
   }
-  for (int i = 0; i < kRows_; ++i) {
+  unrolled<kRows_>([&](auto i) HWY_ATTR {
     float* to = c + i * ldc;
     std::array<Vector, 2> v = {sums[i][0], sums[i][1]};
     if constexpr (kAdds) {
@@ -70,7 +70,7 @@ HWY_INLINE void block(std::int64_t k, Strided a, const float* b, std::int64_t ld
       v = {hn::Add(before[0], v[0]), hn::Add(before[1], v[1])};
     }
     store_columns<kWholeC>(v, to, n);
-  }
+  });
 }
 
 /// body(std::integral_constant of how many rows, first row, union of their spans, or all) for each

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
+#include <utility>
 
 #include "hwy/highway.h"
 #include "kernels/weight.h"
@@ -52,6 +54,17 @@ HWY_INLINE void store_first(Vector v, float* p, std::int64_t n) {
 }
 
 HWY_INLINE Vector broadcast(float v) { return hn::Set(Floats(), v); }
+
+/// body(0), ..., body(kN - 1), each by itself. For sums that are to stay in registers: of an array
+/// that a loop goes over, GCC 12 may unroll the loop and still write all of it to the stack at
+/// every step, which halves what Intel's cores multiply.
+template <int kN, class Body>
+HWY_INLINE void unrolled(Body&& body) {
+  [&]<int... kI>(std::integer_sequence<int, kI...>) HWY_ATTR {
+    (body(std::integral_constant<int, kI>()), ...);
+  }
+  (std::make_integer_sequence<int, kN>());
+}
 HWY_INLINE Vector zero() { return hn::Zero(Floats()); }
 HWY_INLINE float sum(Vector v) { return hn::GetLane(hn::SumOfLanes(Floats(), v)); }
 
