@@ -11,6 +11,7 @@ from typing import NamedTuple
 import contrasts
 import held_out
 import paper
+import section
 import training_curves
 from claims import Verdict
 from report import count, ends, nats
@@ -278,6 +279,16 @@ FIGURES = (
 )
 
 
+def controls(records):
+    """{name: Experiment} of controls of the choice, which stand among those that change one thing."""
+    found = (
+        training_curves.Experiment(records, about.name)
+        for about in records.of(section.of("training", "factors"))
+        if about.id.startswith("controls.")
+    )
+    return {e.name: e for e in found if e.rows}
+
+
 def sizes(known, figure):
     """A figure's own experiments, the largest first."""
     ids = (*(f"{figure}.{size}" for size in ("5m", "1m5", *training_curves.SIZES)), figure)
@@ -356,7 +367,7 @@ def judged(records, figures=()):
 
     Of experiments whose rows name what they are judged by, quality.py has them.
     """
-    known = training_curves.experiments(records)
+    known = training_curves.experiments(records) | controls(records)
     lines = []
     for figure, needed, claims_of in FIGURES:
         if figures and figure not in figures:

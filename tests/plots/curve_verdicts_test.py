@@ -358,7 +358,8 @@ class ControlsTest(Verdicts):
     def at(self, **finals):
         rows = {"hard_always": 1.65, "dense": 1.6, **finals}
         items = [r for row, final in rows.items() for r in seeded(row, final)]
-        return as_experiment("controls_1m5", items)
+        about = {"study": "training", "section": "factors", "id": "controls.1m5", "title": "Mine"}
+        return [dict(r, **about) for r in as_experiment("controls_1m5", items)]
 
     def test_each_control_is_a_claim_about_the_row_that_always_selects_hard(self):
         items = self.at(random_controller=1.7, hash_selector=1.55)
