@@ -23,6 +23,10 @@ using Spans = const Range*;
 void add_tile_product(std::int64_t m, std::int64_t n, std::int64_t k, Strided a, Spans inner,
                       const float* b, std::int64_t ldb, float* c, std::int64_t ldc);
 
+/// Whole panels begin at its multiples, whatever the instruction set: there panels of all rows hold
+/// panels of some.
+inline constexpr std::int64_t kPanelStart = 32;
+
 /// Floats of panels for n rows of k.
 std::int64_t tile_panel_floats(std::int64_t n, std::int64_t k);
 

@@ -212,7 +212,7 @@ class LayerStudy : public StopwatchStudy {
         if (held_ != name) {
           copies_.reset();
           const auto make = [&] { return component.make(layer, config); };
-          Team all(most);  // what is longest about a layer is the drawing of its copies' weights
+          Team all(most);  // draws weights for every number of threads
           copies_ = std::make_unique<Copies>(make, component, config, all,
                                              kernels.dense_layout(config.weight_type));
           held_ = name;

@@ -17,6 +17,7 @@ namespace scaling {
 namespace HWY_NAMESPACE {
 
 inline constexpr std::int64_t kColumns = 2 * kLanes;
+static_assert(kPanelStart % kColumns == 0);
 /// As many as leave registers for two vectors of B and one of A.
 #if HWY_TARGET <= HWY_AVX3
 inline constexpr int kRows = 12;

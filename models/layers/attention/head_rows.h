@@ -15,9 +15,6 @@ struct HeadPart {
   std::int64_t row, column, rows, d;
 };
 
-/// Whole panels of every instruction set begin at its multiples.
-inline constexpr std::int64_t kPanelStart = 32;
-
 /// Neighbours are used where they are, others through a copy.
 class HeadRows {
  public:

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "models/layers/attention/head_rows.h"
+#include "kernels/tile_product.h"
 
 namespace scaling {
 
