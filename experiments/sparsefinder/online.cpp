@@ -2,6 +2,8 @@
 #include "experiments/sparsefinder/online.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <utility>
 
 namespace scaling {
@@ -40,6 +42,18 @@ class PredictedGraphs : public AttentionGraphs {
   std::vector<GraphScores> scores_;  // of the sequence at hand; a thread writes its heads'
 };
 
+class GoldGraphs : public AttentionGraphs {
+ public:
+  explicit GoldGraphs(const TeacherPlan& plan) : plan_(plan) {}
+
+  HeadGraph graph(std::int64_t, std::int64_t, const Mat& q, const Mat& k) override {
+    return gold_graph(q, k, plan_.causal(), *plan_.normaliser()).graph();
+  }
+
+ private:
+  const TeacherPlan& plan_;
+};
+
 }  // namespace
 
 std::vector<OnlineSequence> run_online(const TeacherPlan& plan, const Teacher& teacher,
@@ -55,6 +69,20 @@ std::vector<OnlineSequence> run_online(const TeacherPlan& plan, const Teacher& t
         done(sequence + 1);
       });
   return all;
+}
+
+double gold_logits_moved(const TeacherPlan& plan, const Teacher& teacher, std::int64_t sequences) {
+  GoldGraphs graphs(plan);
+  double farthest = 0;
+  teacher.logits(
+      sequences, graphs, [](std::int64_t) {},
+      [&farthest](std::int64_t, const Mat& all, const Mat& of_graphs) {
+        const float apart = (all - of_graphs).cwiseAbs().maxCoeff<Eigen::PropagateNaN>();
+        const double share = double(apart / all.cwiseAbs().maxCoeff());
+        farthest =
+            std::isnan(share) ? std::numeric_limits<double>::infinity() : std::max(farthest, share);
+      });
+  return farthest;
 }
 
 double stratum_of(double sparsity) {

@@ -433,6 +433,7 @@ class SparsefinderStudy : public Study {
     }
     sink.add(point,
              {{"online_gold_difference", "nats/token", {farthest}},
+              {"online_gold_logits", "1", {gold_logits_moved(*plan_, teacher, knobs_.online)}},
               {kOnlineMetric, "nats/token", {log_perplexity(full)}}},
              online_extra(gold));
   }

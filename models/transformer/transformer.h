@@ -80,6 +80,8 @@ class Transformer {
   /// pass.training, nothing is drawn and selections are hard. Throws UserError if a sequence
   /// exceeds max_length.
   CrossEntropy loss_of(Pass& pass, const Batch& batch, Kept& kept) const;
+  /// Of the same pass the logits (positions, vocab_size), of all examples one after another.
+  void logits_of(Pass& pass, const Batch& batch, Kept& kept, Mat& logits) const;
   /// Of every example of a batch in evaluation, likewise. is_encoded: the sources are those of the
   /// batch that `kept` saw last, so that what the encoder made of them is taken as it stands there.
   std::vector<double> losses_by_example(Pass& pass, const Batch& batch, Kept& kept,

@@ -120,10 +120,14 @@ Mat Transformer::forward(const std::vector<int>& source, const std::vector<int>&
   batch.input_length = std::int64_t(target.size());
   const auto kept = make_activations();
   Pass pass = evaluation_pass();
-  run(pass, batch, *kept);
   Mat logits;
-  loss_->forward(pass, kept->decoder.normed, *kept->loss, logits);
+  logits_of(pass, batch, *kept, logits);
   return logits;
+}
+
+void Transformer::logits_of(Pass& pass, const Batch& batch, Kept& kept, Mat& logits) const {
+  run(pass, batch, kept);
+  loss_->forward(pass, kept.decoder.normed, *kept.loss, logits);
 }
 
 CrossEntropy Transformer::loss_of(Pass& pass, const Batch& batch, float scale, Kept& kept,

@@ -138,8 +138,8 @@ TEST_F(SparsefinderDriver, RunsTheModelWithPredictedGraphs) {
   double full = 0, gold = 1, least = 1;  // sparsities
   for (const Record& r : file.records()) {
     if (r.metric == "gold_sparsity") gold = r.config.at("mean_gold_sparsity").get<double>();
-    if (r.metric == "online_gold_difference") {
-      EXPECT_LT(r.value, 1e-5);
+    if (r.metric == "online_gold_difference" || r.metric == "online_gold_logits") {
+      EXPECT_LT(r.value, 1e-5) << r.metric;
     }
     if (r.metric != "online_log_perplexity") continue;
     ++online[r.row];
@@ -334,8 +334,8 @@ TEST_F(SparsefinderDriver, ATeacherOfPairsIsItsDecoder) {
   const RecordFile file(folder, "sparsefinder");
   for (const Record& r : file.records()) {
     ++found[r.row + " " + r.metric];
-    if (r.metric == "online_gold_difference") {
-      EXPECT_LT(r.value, 1e-5);
+    if (r.metric == "online_gold_difference" || r.metric == "online_gold_logits") {
+      EXPECT_LT(r.value, 1e-5) << r.metric;
     }
     if (r.metric == "native_difference") {
       EXPECT_LT(r.value, 1e-3) << r.row;
@@ -345,6 +345,7 @@ TEST_F(SparsefinderDriver, ATeacherOfPairsIsItsDecoder) {
     for (const auto& row : r.samples.at("rows")) EXPECT_EQ(row[1].get<double>(), 24) << r.row;
   }
   EXPECT_EQ(found["s_mt.1.gold online_gold_difference"], 1);
+  EXPECT_EQ(found["s_mt.1.gold online_gold_logits"], 1);
   EXPECT_GE(found["s_mt.1.distance native_difference"], 1);
   EXPECT_GE(found["s_mt.1.kmeans native_difference"], 1);
   EXPECT_GE(found["s_mt.1.sim_window online_log_perplexity"], 1);
