@@ -126,20 +126,22 @@ std::vector<Record> finished_elsewhere(const fs::path& folder, const Point& poin
     if (entry.path().extension() != ".jsonl" || entry.path().stem() == own) continue;
     std::ifstream in(entry.path());
     std::vector<Record> found;
-    std::string key;
+    std::string row, key;
     for (std::string line; std::getline(in, line);) {
       if (line.find(seed) == std::string::npos) continue;
       try {
         Record r = from_line(line);
-        if (std::isnan(r.value) || !sink.holds(r, point)) continue;
-        if (r.metric == last) key = r.key;
+        // Points on the way have no settings of their own.
+        const bool may_be_its = r.metric == kEvaluationMetric || sink.holds(r, point);
+        if (std::isnan(r.value) || !may_be_its) continue;
+        if (r.metric == last) row = r.row, key = r.key;
         found.push_back(std::move(r));
       } catch (const UserError&) {
         // Another program's file, or a damaged line: nothing to take from it.
       }
     }
     // Of several, trained by several commits or under several names, the last.
-    std::erase_if(found, [&key](const Record& r) { return r.key != key; });
+    std::erase_if(found, [&](const Record& r) { return r.row != row || r.key != key; });
     if (!found.empty()) return found;
   }
   return {};
@@ -220,7 +222,7 @@ bool CurveRun::reuse() {
       if (r.config.contains(knob) && base_.config.contains(knob))
         r.config[knob] = base_.config[knob];
     }
-    add_note(r.note, "trained as " + from);
+    if (r.metric != kEvaluationMetric) add_note(r.note, "trained as " + from);
   }
   const std::string own = base_.experiment + "/" + base_.row;
   for (const auto& [kind, ending] : {std::pair{"curves", ".csv"}, std::pair{"traces", ".npy"}}) {

@@ -45,6 +45,22 @@ std::string tiny(const Folder& folder) {
   return "--config '" + kTiny + "' --gemm eigen --threads 2 --results '" + folder.path() + "'";
 }
 
+/// That `taken`, of base alone, has the evaluations of a row of `trained`, and no others.
+void expect_same_points(const std::vector<Record>& trained, const std::string& row,
+                        const std::vector<Record>& taken) {
+  const auto points = [](const std::vector<Record>& records, const std::string& name) {
+    std::vector<std::pair<int, double>> found;
+    for (const Record& r : records) {
+      if (r.metric != "evaluation") continue;
+      if (r.row == name) found.emplace_back(r.config.at("step").get<int>(), r.value);
+    }
+    return found;
+  };
+  const auto theirs = points(trained, row);
+  EXPECT_GE(theirs.size(), 2u);
+  EXPECT_EQ(points(taken, "base"), theirs);
+}
+
 TEST(PerplexityDriver, TrainsRecordsAndResumes) {
   const Folder folder;
   const Outcome first = run_driver(tiny(folder) + " --rows dense,ff_qkv");
@@ -121,6 +137,7 @@ TEST(PerplexityDriver, TrainsRecordsAndResumes) {
   // With what its own experiment was planned to have.
   const RecordFile taken(folder.path(), "tiny_other");
   ASSERT_FALSE(taken.records().empty());
+  expect_same_points(file.records(), "dense", taken.records());
   EXPECT_EQ(taken.records().back().config.at("planned").get<std::string>(),
             "base,ff_n4,ff_qkv,iso_read_ff,iso_read_model,hash_selector");
 
@@ -147,6 +164,10 @@ TEST(PerplexityDriver, TrainsRecordsAndResumes) {
     EXPECT_EQ(outcome.status, 0) << outcome.text;
     EXPECT_EQ(outcome.text.find("is there as tiny_curve/dense") != std::string::npos, accepted)
         << outcome.text;
+    if (accepted) {
+      const RecordFile accepted_ones(elsewhere.path(), "tiny_other");
+      expect_same_points(file.records(), "dense", accepted_ones.records());
+    }
   }
 }
 
