@@ -48,6 +48,8 @@ class Experiment:
                 self._results.setdefault(r["metric"], {})[at] = r
         self._leave_out_other_settings()
         self.planned = _planned(records.history(name), mine)
+        # As planned, whatever was trained first.
+        self.rows = [row for row in self.planned if row in self.rows]
 
     def _leave_out_other_settings(self):
         for row in self.rows:

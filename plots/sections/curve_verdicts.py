@@ -314,12 +314,10 @@ def is_larger(experiment, frontier):
 
 
 def at_larger_budget(experiment, known, claim):
-    """Figure 1 at the largest budget above the frontier's that has all rows of a claim in enough seeds; or None.
+    """Figure 1 at the largest budget above an experiment's that has all rows of a claim in enough seeds; or None.
 
     Of budgets that have fewer, the one with the most, two at least: fewer seeds do not displace a verdict of more.
     """
-    if not experiment.name.startswith("frontier"):
-        return None
     tokens = experiment.tokens(experiment.baseline)
     found = [
         (min(value.seeds, contrasts.FEW), e.tokens(e.baseline), e)

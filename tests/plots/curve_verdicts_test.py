@@ -431,6 +431,17 @@ class SizesTest(Verdicts):
             larger = of_tokens(own, steps, rates, id="fig3.5m")
             claims = [line.claim for line in self.lines(frontier + larger)]
             self.assertIn(f"{grows} ({where})", claims)
+        # What is close to dense has still more tokens in Figure 1.
+        figure1 = of_tokens(of("fig1_16m", ff_n16=1.5, iso_read_ff=1.8), 10416, id="fig1.16m")
+        for r in figure1:
+            if r["row"] == "ff_n16":
+                r["config"] |= {"twin": "dense", "equal_reads": "iso_read_ff"}
+        larger = of_tokens(own, 3333, id="fig3.5m")
+        claims = [line.claim for line in self.lines(frontier + larger + figure1)]
+        self.assertIn(
+            "`ff_n16`, for the paper's N=64, is close to dense (Fig 3) (fig1.16m)", claims
+        )
+        self.assertIn(f"{grows} (fig3.5m)", claims)
 
     def test_a_claim_whose_rows_have_a_larger_budget_is_judged_there(self):
         def sized(items, steps, **about):

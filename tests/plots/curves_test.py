@@ -135,6 +135,14 @@ class ExperimentTest(WithCurves):
         e = self.one(curve("dense", 1.6) + curve("a", 1.7, config=named))
         self.assertEqual(e.planned, {"dense": (), "a": ("dense", "b")})
 
+    def test_rows_are_as_planned_whatever_was_trained_first(self):
+        planned = {"planned": "dense,ff_n8,ff_n16"}
+        items = [three(row, 1.6, config=planned) for row in ("ff_n16", "dense")]
+        self.assertEqual(self.one(sum(items, [])).rows, ["dense", "ff_n16"])
+        # Of curves that do not say, in the file's order.
+        items = [three(row, 1.6) for row in ("ff_n16", "dense")]
+        self.assertEqual(self.one(sum(items, [])).rows, ["ff_n16", "dense"])
+
     def test_gaps_are_taken_seed_by_seed(self):
         e = self.one(FIGURE1)
         self.assertAlmostEqual(e.gap("ff_n8").value, 0.03)
