@@ -47,10 +47,49 @@ Eigen::VectorXd normalised(const Eigen::VectorXd& logits, double alpha) {
   return at((low + high) / 2);
 }
 
+Mat slopes_along(Double& elements, const std::function<double()>& loss) {
+  constexpr double kStep = 1e-5;
+  Mat all(elements.rows(), elements.cols());
+  for (std::int64_t i = 0; i < elements.size(); ++i) {
+    double& x = elements.data()[i];
+    const double before = x;
+    x = before + kStep;
+    const double above = loss();
+    x = before - kStep;
+    all.data()[i] = float((above - loss()) / (2 * kStep));
+    x = before;
+  }
+  return all;
+}
+
+void expect_slopes(
+    const AttentionResult& defined, const AttentionInput& in,
+    const std::function<Double(const Double& q, const Double& k, const Double& v)>& o) {
+  Double q = in.q.cast<double>(), k = in.k.cast<double>(), v = in.v.cast<double>();
+  const Double dout = in.dout.cast<double>();
+  expect_close(defined.o, o(q, k, v).cast<float>(), "o");
+  const auto loss = [&] { return o(q, k, v).cwiseProduct(dout).sum(); };
+  expect_close(defined.dq, slopes_along(q, loss), "dq");
+  expect_close(defined.dk, slopes_along(k, loss), "dk");
+  expect_close(defined.dv, slopes_along(v, loss), "dv");
+}
+
+Double attention_weights(const Double& q, const Double& k, const AttentionMask& mask, double alpha,
+                         const std::function<bool(std::int64_t, std::int64_t)>& is_allowed) {
+  Double weights = q * k.transpose() / std::sqrt(double(q.cols()));
+  for (std::int64_t t = 0; t < q.rows(); ++t) {
+    for (std::int64_t j = 0; j < k.rows(); ++j) {
+      if (mask.keys && !mask.keys[j]) weights(t, j) = -1e9;
+      if ((mask.causal && j > t) || (is_allowed && !is_allowed(t, j))) weights(t, j) = -HUGE_VAL;
+    }
+    weights.row(t) = normalised(weights.row(t), alpha);
+  }
+  return weights;
+}
+
 AttentionResult define_attention(
     const AttentionInput& in, std::int64_t heads, const AttentionMask& mask, double alpha,
     const std::function<bool(std::int64_t, std::int64_t)>& is_allowed) {
-  using Double = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
   const std::int64_t d = in.q.cols() / heads, queries = in.q.rows(), keys = in.k.rows();
   AttentionResult r{Mat(queries, in.q.cols()), Mat(queries, in.q.cols()), Mat(keys, in.k.cols()),
                     Mat(keys, in.k.cols())};
@@ -60,16 +99,11 @@ AttentionResult define_attention(
     };
     const Double q = of(in.q), k = of(in.k), v = of(in.v), dout = of(in.dout);
     const double scale = 1 / std::sqrt(double(d));
-    Double a = q * k.transpose() * scale;
+    const Double a = attention_weights(q, k, mask, alpha, is_allowed);
     const Double da = dout * v.transpose();
     Double ds(queries, keys);
     for (std::int64_t t = 0; t < queries; ++t) {
-      for (std::int64_t j = 0; j < keys; ++j) {
-        if (mask.keys && !mask.keys[j]) a(t, j) = -1e9;
-        if ((mask.causal && j > t) || (is_allowed && !is_allowed(t, j))) a(t, j) = -HUGE_VAL;
-      }
-      const Eigen::VectorXd p = normalised(a.row(t), alpha);
-      a.row(t) = p;
+      const Eigen::VectorXd p = a.row(t);
       const Eigen::VectorXd s =
           p.unaryExpr([alpha](double x) { return x > 0 ? std::pow(x, 2 - alpha) : 0.0; });
       ds.row(t) = s.cwiseProduct(da.row(t).transpose()) - s * s.dot(da.row(t)) / s.sum();

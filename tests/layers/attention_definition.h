@@ -10,6 +10,8 @@
 
 namespace scaling {
 
+using Double = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
 struct AttentionInput {
   Mat q, k, v, dout;
   AttentionInput(std::int64_t queries, std::int64_t keys, std::int64_t d)
@@ -44,9 +46,19 @@ AttentionResult run_attention(const Layer& layer, Pass pass, const AttentionInpu
 void expect_last_heads(const SelfAttention& part, const SelfAttention& whole, std::int64_t others,
                        const Pass& pass, const AttentionInput& in, const AttentionMask& mask);
 
+/// The loss's slope along every element, by central differences.
+Mat slopes_along(Double& elements, const std::function<double()>& loss);
+/// That a definition's gradients are the slopes of sum(dout o), o (queries, d) of q, k and v.
+void expect_slopes(
+    const AttentionResult& defined, const AttentionInput& in,
+    const std::function<Double(const Double& q, const Double& k, const Double& v)>& o);
+
 /// alpha-entmax of a row, softmax for an alpha of 1: the threshold by halving its interval.
 Eigen::VectorXd normalised(const Eigen::VectorXd& logits, double alpha);
 
+/// Weights (queries, keys) of one head, as define_attention has them.
+Double attention_weights(const Double& q, const Double& k, const AttentionMask& mask, double alpha,
+                         const std::function<bool(std::int64_t, std::int64_t)>& is_allowed);
 /// One example: logits of padding replaced by -1e9 (they learn nothing), pairs that are not allowed
 /// and under a causal mask later keys left out.
 AttentionResult define_attention(

@@ -89,25 +89,12 @@ Result define_result(const AttentionInput& in, const Mat& pool, std::int64_t par
   Double w = Eigen::Map<const Mat>(pool.data(), kHeads, kHead).cast<double>();
   const Double dout = in.dout.cast<double>();
   const auto loss = [&] { return define(q, k, v, w, paragraph, seen).cwiseProduct(dout).sum(); };
-  const auto slope = [&](Double& of) -> Mat {
-    constexpr double kStep = 1e-5;
-    Mat all(of.rows(), of.cols());
-    for (std::int64_t i = 0; i < of.size(); ++i) {
-      const double before = of.data()[i];
-      of.data()[i] = before + kStep;
-      const double above = loss();
-      of.data()[i] = before - kStep;
-      all.data()[i] = float((above - loss()) / (2 * kStep));
-      of.data()[i] = before;
-    }
-    return all;
-  };
   Result r;
   r.o = define(q, k, v, w, paragraph, seen).cast<float>();
-  r.dq = slope(q);
-  r.dk = slope(k);
-  r.dv = slope(v);
-  r.dpool = slope(w);
+  r.dq = slopes_along(q, loss);
+  r.dk = slopes_along(k, loss);
+  r.dv = slopes_along(v, loss);
+  r.dpool = slopes_along(w, loss);
   return r;
 }
 

@@ -22,8 +22,6 @@
 namespace scaling {
 namespace {
 
-using Double = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-
 constexpr std::int64_t kHeads = 3, kWidth = 24;
 
 ModelConfig config(std::int64_t rank, std::int64_t length, const char* sharing = "headwise") {
@@ -89,6 +87,28 @@ Result define_linformer(const AttentionInput& in, const Mat& e, const Mat& f,
   r.de.leftCols(n) = (dk_sums * k.transpose()).cast<float>();
   r.df.leftCols(n) = (dv_sums * v.transpose()).cast<float>();
   return r;
+}
+
+TEST(LinformerAttentionTest, DefinedGradientsAreSlopes) {
+  constexpr std::int64_t kLength = 7, kRank = 4, d = kWidth / kHeads;
+  const AttentionInput in(kLength, kLength, kWidth);
+  const Mat e = random_mat(kRank, kLength, 5), f = random_mat(kRank, kLength, 6);
+  const Result defined = define_linformer(in, e, f, std::vector<std::uint8_t>(kLength, 1));
+  Double de = e.cast<double>(), df = f.cast<double>();
+  const auto o = [&](const Double& q, const Double& k, const Double& v) {
+    const Double keys = de * k, values = df * v;
+    Double all(kLength, kWidth);
+    for (std::int64_t head = 0; head < kHeads; ++head) {
+      const auto of = [&](const Double& m) -> Double { return m.middleCols(head * d, d); };
+      all.middleCols(head * d, d) = attention_weights(of(q), of(keys), {}, 1, nullptr) * of(values);
+    }
+    return all;
+  };
+  expect_slopes(defined, in, o);
+  const Double q = in.q.cast<double>(), k = in.k.cast<double>(), v = in.v.cast<double>();
+  const auto loss = [&] { return o(q, k, v).cwiseProduct(in.dout.cast<double>()).sum(); };
+  expect_close(defined.de, slopes_along(de, loss), "de");
+  expect_close(defined.df, slopes_along(df, loss), "df");
 }
 
 TEST(LinformerAttentionTest, IsTheDefinition) {

@@ -17,8 +17,6 @@
 namespace scaling {
 namespace {
 
-using Double = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-
 constexpr std::int64_t kHeads = 3, kWidth = 24, kChunk = PerformerCall::kChunk;
 
 ModelConfig config(std::int64_t features = 20) {
@@ -94,6 +92,39 @@ AttentionResult define_performer(const AttentionInput& in, const Mat& directions
     put(p.transpose() * dout, r.dv);
   }
   return r;
+}
+
+TEST(PerformerAttentionTest, DefinedGradientsAreSlopes) {
+  const Mat directions = PerformerAttention(fixed_config()).fixed_directions();
+  const std::int64_t m = directions.rows() / kHeads, d = kWidth / kHeads;
+  const std::vector<std::uint8_t> seen = {0, 1, 1, 0, 1, 1, 1};
+  for (const bool causal : {false, true}) {
+    const AttentionInput in(7, 7, kWidth);
+    const AttentionMask mask{causal, seen.data()};
+    expect_slopes(define_performer(in, directions, mask), in,
+                  [&](const Double& q, const Double& k, const Double& v) {
+                    Double o(7, kWidth);
+                    for (std::int64_t head = 0; head < kHeads; ++head) {
+                      const Double w = directions.middleRows(head * m, m).cast<double>();
+                      const auto features = [&](const Double& all) {
+                        return features_of(all.middleCols(head * d, d) * std::pow(double(d), -0.25),
+                                           w);
+                      };
+                      const Double p = features(q) * features(k).transpose();
+                      for (std::int64_t t = 0; t < 7; ++t) {
+                        Eigen::RowVectorXd mixed = Eigen::RowVectorXd::Zero(d);
+                        double sum = 0;
+                        for (std::int64_t j = 0; j < (causal ? t + 1 : 7); ++j) {
+                          if (!seen[std::size_t(j)]) continue;
+                          mixed += p(t, j) * v.row(j).segment(head * d, d);
+                          sum += p(t, j);
+                        }
+                        o.row(t).segment(head * d, d) = sum > 0 ? mixed / sum : mixed;
+                      }
+                    }
+                    return o;
+                  });
+  }
 }
 
 TEST(PerformerAttentionTest, IsTheDefinition) {
