@@ -13,7 +13,7 @@ import training_curves
 from document import Cell
 from report import header, line, number
 from sections.peers import COMPARABLE, FASTEST, SHAPES, suffix_of
-from values import combine, rounded
+from values import combine, exactly, rounded
 
 SLOW = "@slow"
 ONE_THREAD = "@one_thread"
@@ -95,6 +95,16 @@ def trusted(found):
     share = sum(value.status != "untrusted" for value in each) / len(each)
     value = combine(share, "1", share, share, each)
     return {"headline.trusted_share": value._replace(status="ok", extrapolated=False)}
+
+
+def longest(sittings):
+    """{id: Value} of the minutes that the longest headline sitting took; empty of none."""
+    own = [s for s in sittings if s.kind == "headline"]
+    if not own:
+        return {}
+    most = max(s.minutes for s in own)
+    value = exactly(most, "min")._replace(commit=own[0].commit, sittings=len(own))
+    return {"headline.sitting_minutes": value._replace(low=min(s.minutes for s in own))}
 
 
 def states_of(found):

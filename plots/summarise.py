@@ -25,7 +25,7 @@ def figures(records):
             found |= {f"{prefix}{name}{suffix}": value for name, value in here.items()}
     for section, own in ordered:
         found |= section.numbers(records, own)
-    return found
+    return found | headline.longest(records.sittings)
 
 
 def memory(view):

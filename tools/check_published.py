@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Checks that a folder of published sittings can be believed: tools/check_published.py FOLDER [--least N].
 
-  sittings   at least N (3) headline sittings, each complete, of one machine, at one commit, none of an edited tree; behind
+  sittings   at least N (3) headline sittings, each complete, of one machine, at one commit, none of an edited tree, one after
+             another, each with the records of its own time; behind
              every time of the headline so many. A folder of other kinds alone has no headline, and needs none
   threads    in the middle decode of a row some task waited for a processor in no more than a tenth of the time
   records    every time, floor and efficiency of a decode is the median of its decodes, with their quartiles, and a peer's
@@ -24,6 +25,7 @@ import pathlib
 import random
 import statistics
 import sys
+from datetime import datetime
 from typing import NamedTuple
 
 import numpy
@@ -69,6 +71,7 @@ def of_sittings(folder, least):
     begun = {json.loads(p.read_text())["kind"] for p in folder.glob("sittings/*/sitting.json")}
     if len(headline) < least and "headline" in begun:
         found.append(f"{len(headline)} complete headline sittings, {least} are wanted")
+    found += of_times(folder, [s.name for s in records.sittings])
     for sitting in records.sittings:
         for path in sorted((folder / "sittings" / sitting.name).glob("*.jsonl")):
             for line in path.read_text(encoding="utf-8").splitlines():
@@ -79,6 +82,27 @@ def of_sittings(folder, least):
                 if not str(sitting.commit).startswith(record["commit"]):
                     found.append(f"{where}: commit {record['commit']}, not {sitting.commit}")
     return sorted(set(found))
+
+
+def of_times(folder, names):
+    """Findings on when sittings were: minutes that do not fit, records of another time, two at once."""
+    found, ended_before = [], ""
+    for name in names:
+        own = folder / "sittings" / name
+        about = json.loads((own / "sitting.json").read_text(encoding="utf-8"))
+        began, ended = about["began"], about["ended"]
+        took = datetime.fromisoformat(ended[:-1]) - datetime.fromisoformat(began[:-1])
+        if about["minutes"] > took.total_seconds() / 60 + 0.1:
+            found.append(f"{name}: {about['minutes']} minutes, {began} to {ended}")
+        if began < ended_before:
+            found.append(f"{name}: began at {began}, before another ended at {ended_before}")
+        ended_before = max(ended, ended_before)
+        for path in sorted(own.glob("*.jsonl")):
+            dates = [json.loads(x)["date"] for x in path.read_text(encoding="utf-8").splitlines()]
+            others = [date for date in dates if not began <= date <= ended]
+            if others:
+                found.append(f"{name}/{path.name}: a record of {others[0]}, not {began} to {ended}")
+    return found
 
 
 def of_headline(summary, least):

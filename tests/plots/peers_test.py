@@ -127,10 +127,11 @@ class PeersTest(WithFolder):
         folder = self.folder / "sittings" / name
         folder.mkdir(parents=True)
         about = {"kind": kind, "commit": "c1", "machine": "m", "minutes": 9, "complete": True}
+        about |= {"began": f"{name[:10]}T00:00:00Z", "ended": f"{name[:10]}T00:09:30Z"}
         (folder / "sitting.json").write_text(json.dumps(about))
         for record in records:
             with open(folder / f"{record['experiment']}.jsonl", "a", encoding="utf-8") as file:
-                file.write(json.dumps(record) + "\n")
+                file.write(json.dumps(record | {"date": about["began"]}) + "\n")
 
     def libraries(self, *records, number=4):
         self.sitting(f"2026-01-0{number}T0000Z", records)

@@ -129,6 +129,7 @@ class Sittings(WithFolder):
         folder = self.folder / "sittings" / name
         folder.mkdir(parents=True, exist_ok=True)
         said = {"kind": "headline", "commit": "c1", "machine": "m", "minutes": 9, "complete": True}
+        said |= {"began": f"2026-01-0{number}T00:00:00Z", "ended": f"2026-01-0{number}T00:09:30Z"}
         (folder / "sitting.json").write_text(json.dumps(said | (about or {})))
         (folder / "machine.json").write_text(json.dumps(machine.describe() | {"l3_bytes": 10**6}))
         lines = [json.dumps(r) for r in sitting(name, number, **more)]
@@ -376,6 +377,25 @@ class Sittings(WithFolder):
         # A sitting whose rows took no turns has a ratio alone.
         apart = evidence.Ratio(4.2, 4.0, 4.4, 9, 3)
         self.assertEqual(states.pool([long], [apart])["value"], 4.1)
+
+    def test_the_checker_finds_sittings_whose_times_do_not_fit(self):
+        about = {"began": "2026-01-02T00:00:00Z", "ended": "2026-01-02T00:09:30Z"}
+        for changed, finding in (
+            ({"minutes": 12}, "12 minutes, 2026-01-02T00:00:00Z to"),
+            ({"began": "2026-01-01T00:05:00Z"}, "before another ended at 2026-01-01T00:09:30Z"),
+            ({"began": "2026-01-02T00:00:01Z"}, "a record of 2026-01-02T00:00:00Z, not"),
+            ({"ended": "2026-01-04T00:00:00Z"}, "before another ended at 2026-01-04T00:00:00Z"),
+        ):
+            self.add(2, about | changed)
+            code, said = self.check()
+            self.assertEqual(code, 1)
+            self.assertIn(finding, said)
+
+    def test_the_longest_sitting_is_a_figure(self):
+        self.add(2, {"minutes": 9.4})
+        self.add(4, {"kind": "sweeps", "minutes": 80})
+        found = self.summary()["headline.sitting_minutes"]
+        self.assertEqual((found["value"], found["low"], found["sittings"]), (9.4, 9, 3))
 
     def test_what_stands_on_fewer_sittings_is_marked_or_found(self):
         def leave(number, _, row):
