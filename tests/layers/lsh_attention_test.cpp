@@ -418,6 +418,30 @@ TEST(LshAttentionTest, RotationsAreOfSeedExampleAndHead) {
   EXPECT_NE(unit(fixed, 0, 0), unit(fixed, 0, 1));
 }
 
+/// Whoever shares a bucket in some round does so among more rounds.
+TEST(LshAttentionTest, MoreRoundsBeginWithThoseOfFewer) {
+  const std::int64_t length = 90, most = 5;
+  const Input in(length);
+  for (const bool in_training : {false, true}) {
+    const auto buckets_of = [&](std::int64_t rounds) {
+      const LshAttention layer(config_of({8, rounds, 6, 1, 0}));
+      Kept kept;
+      run(layer, in_training ? training_pass() : evaluation(), in, {.causal = true}, kept);
+      return kept.chosen;
+    };
+    const std::vector<std::int32_t> all = buckets_of(most);
+    for (const std::int64_t rounds : {1, 2, 3}) {
+      const std::vector<std::int32_t> some = buckets_of(rounds);
+      for (std::int64_t head = 0; head < small_config().n_heads; ++head) {
+        const auto ours = some.begin() + head * rounds * length;
+        EXPECT_TRUE(std::equal(ours, ours + rounds * length, all.begin() + head * most * length));
+      }
+    }
+    // A round has directions of its own.
+    EXPECT_FALSE(std::equal(all.begin(), all.begin() + length, all.begin() + length));
+  }
+}
+
 // -- batches, masks, replay -----------------------------------------------------------------------
 
 TEST(LshAttentionTest, BatchOfTwoIsTwoSingles) {

@@ -9,7 +9,6 @@
 #include "kernels/check.h"
 #include "kernels/parallel.h"
 #include "models/config_checks.h"
-#include "models/layers/parts/normals.h"
 
 namespace scaling {
 namespace {
@@ -137,11 +136,13 @@ LshCall LshAttention::call_of(const Pass& pass, const AttentionMask& mask, Kept&
 }
 
 void LshAttention::hash(const LshCall& call, std::uint64_t rotation_stream, LshHead& head) const {
-  const std::int64_t n = d_head_ * rounds_ * call.hashing.columns();
+  const std::int64_t columns = call.hashing.columns();
   if (call.pass.training) {
-    draw_normals(call.pass.seed, rotation_stream, call.index, n, head.rotation(call));
+    draw_rotations(call.pass.seed, rotation_stream, call.index, d_head_, rounds_, columns,
+                   head.rotation(call));
   } else {
-    draw_normals(seed_, kFixedRotations, call.index % all_heads_, n, head.rotation(call));
+    draw_rotations(seed_, kFixedRotations, call.index % all_heads_, d_head_, rounds_, columns,
+                   head.rotation(call));
   }
   head.hash(call);
 }

@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <tuple>
 
+#include "kernels/check.h"
+#include "models/layers/parts/normals.h"
+
 namespace scaling {
 namespace {
 
@@ -29,6 +32,20 @@ LshHashing split_buckets(std::int64_t buckets) {
   std::int64_t first = 2;
   while (first * first < buckets) first *= 2;
   return {first, 2 * (buckets / (2 * first))};
+}
+
+void draw_rotations(std::uint64_t seed, std::uint64_t stream, std::int64_t unit, std::int64_t d,
+                    std::int64_t rounds, std::int64_t columns, float* rotations) {
+  constexpr std::int64_t kMostRounds = 4096;
+  SCALING_CHECK(rounds <= kMostRounds);
+  std::vector<float> of_round(std::size_t(d * columns));
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    draw_normals(seed, stream, unit * kMostRounds + round, d * columns, of_round.data());
+    for (std::int64_t i = 0; i < d; ++i) {
+      std::copy_n(of_round.data() + i * columns, columns,
+                  rotations + (i * rounds + round) * columns);
+    }
+  }
 }
 
 std::int32_t bucket_of(const LshHashing& hashing, const float* rotated) {

@@ -24,6 +24,11 @@ struct LshHashing {
 /// fewer than asked for, if their number does not split.
 LshHashing split_buckets(std::int64_t buckets);
 
+/// Directions (d, rounds * columns) of the unit-th of a stream: a round's are the same however many
+/// rounds there are, at most 4,096, so that more of them see whom fewer saw.
+void draw_rotations(std::uint64_t seed, std::uint64_t stream, std::int64_t unit, std::int64_t d,
+                    std::int64_t rounds, std::int64_t columns, float* rotations);
+
 /// rotated: a vector's products with one round's directions.
 std::int32_t bucket_of(const LshHashing& hashing, const float* rotated);
 

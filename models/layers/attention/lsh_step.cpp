@@ -7,7 +7,6 @@
 #include "kernels/random.h"
 #include "models/layers/attention/bucket_lists.h"
 #include "models/layers/attention/lsh.h"
-#include "models/layers/parts/normals.h"
 #include "models/layers/parts/partial_sums.h"
 
 namespace scaling {
@@ -72,8 +71,8 @@ std::unique_ptr<AttentionCache> LshAttention::make_cache(int tokens, std::int64_
   const std::int64_t columns = rounds_ * cache->hashing.columns(), units = tokens * heads_;
   cache->rotations.resize(std::size_t(heads_ * d_head_ * columns));
   for (std::int64_t head = 0; head < heads_; ++head) {
-    draw_normals(seed_, kFixedRotations, first_ + head, d_head_ * columns,
-                 cache->rotations.data() + head * d_head_ * columns);
+    draw_rotations(seed_, kFixedRotations, first_ + head, d_head_, rounds_,
+                   cache->hashing.columns(), cache->rotations.data() + head * d_head_ * columns);
   }
   Rng rng(seed_, kFixedRotations + 1);
   for (std::int32_t& bucket : cache->buckets) {
