@@ -36,7 +36,7 @@ LshHashing split_buckets(std::int64_t buckets) {
 
 void draw_rotations(std::uint64_t seed, std::uint64_t stream, std::int64_t unit, std::int64_t d,
                     std::int64_t rounds, std::int64_t columns, float* rotations) {
-  constexpr std::int64_t kMostRounds = 4096;
+  constexpr std::int64_t kMostRounds = 32768;
   SCALING_CHECK(rounds <= kMostRounds);
   std::vector<float> of_round(std::size_t(d * columns));
   for (std::int64_t round = 0; round < rounds; ++round) {
