@@ -95,6 +95,14 @@ def crossover(records, experiment, row, metric="step_ms", over="length"):
     return None
 
 
+def crossing(records, experiment, row, metric="step_ms", over="length"):
+    """crossover(); of a row that is faster at every length the shortest one, with a lower end that is not known."""
+    points = speedups(records, experiment, row, metric, over)
+    if points and all(value.low > 1 for _, value in points):
+        return combine(points[0][0], "positions", math.nan, points[0][0], (points[0][1],))
+    return crossover(records, experiment, row, metric, over)
+
+
 def recall(records, experiment, distribution, metric="recall"):
     """{chunk: [(rounds, Value)] ascending}."""
     found = {}
@@ -112,7 +120,7 @@ def figures_of(records, experiment, identifier):
     found = {}
     for row, _ in compared(records, experiment):
         start = identifier if row == identifier else f"{identifier}.{row}"
-        found[f"{start}.crossover_length"] = crossover(records, experiment, row)
+        found[f"{start}.crossover_length"] = crossing(records, experiment, row)
         found[f"{start}.speedup_{SPEEDUP_LENGTH}"] = dict(speedups(records, experiment, row)).get(
             SPEEDUP_LENGTH
         )

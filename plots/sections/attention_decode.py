@@ -28,7 +28,7 @@ def numbers_of(records, experiment, identifier):
         found[f"{start}.decode_efficiency"] = dict(shares.get(row, ())).get(FLOOR_CONTEXT)
         found[f"{start}.cache_bytes_{TIME_CONTEXT}"] = dict(caches.get(row, ())).get(TIME_CONTEXT)
         if row != other:
-            found[f"{start}.decode_crossover_length"] = attention.crossover(
+            found[f"{start}.decode_crossover_length"] = attention.crossing(
                 records, experiment, row, "decode_us", OVER
             )
     return found

@@ -75,7 +75,7 @@ def numbers_of(records, experiment, identifier):
         found[f"{start}.gemm_share_{TIME_LENGTH}"] = dict(share.get(row, ())).get(TIME_LENGTH)
         if row == other:
             continue
-        found[f"{start}.crossover_length"] = attention.crossover(records, experiment, row)
+        found[f"{start}.crossover_length"] = attention.crossing(records, experiment, row)
         speedups = dict(attention.speedups(records, experiment, row))
         for length in (TIME_LENGTH, PAIRS_LENGTH):
             found[f"{start}.speedup_{length}"] = speedups.get(length)

@@ -104,6 +104,17 @@ class FiguresTest(WithFolder):
         early = [r for r in CORES if r["config"]["length"] < 2048]
         self.assertIsNone(attention.crossover(self.load(early), NAME, "lsh"))
 
+    def test_faster_at_every_length_is_known_from_the_shortest_on(self):
+        late = self.load([r for r in CORES if r["config"]["length"] > 2048])
+        crossing = attention.crossing(late, NAME, "lsh")
+        self.assertEqual((crossing.value, crossing.high), (4096, 4096))
+        self.assertTrue(math.isnan(crossing.low))
+        early = self.load([r for r in CORES if r["config"]["length"] < 2048])
+        self.assertIsNone(attention.crossing(early, NAME, "lsh"))
+        self.assertAlmostEqual(
+            attention.crossing(self.load(CORES), NAME, "lsh").value, 2048, delta=0.01
+        )
+
     def test_spread_of_the_crossing_follows_the_slope(self):
         # So that half an interval is a tenth of the time.
         spread = 0.1 * math.sqrt(10) / (1.57 * 2)
