@@ -257,7 +257,11 @@ def legend(found):
     said = [
         "Speed-ups are over the fastest dense measured, ours or a library's (of tokens one with a "
         "library's blocks, if these are faster), in brackets their 95 % interval"
-        + (f": of {sittings} sittings the lowest to the highest end." if sittings > 1 else "."),
+        + (
+            f": of {sittings} sittings the lowest to the highest end."
+            if sittings > 1
+            else ", of one run: how far apart others would lie is not in it."
+        ),
         of_fewer(found),
     ]
     if doubtful:
