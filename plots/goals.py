@@ -67,7 +67,13 @@ GOALS = (
         1,
         both_threads(("headline.trusted_share",)),
     ),
-    Goal("the longest sitting of the headline, minutes", "<=", 45, ("headline.sitting_minutes",)),
+    Goal(
+        "the longest sitting of the headline, minutes",
+        "<=",
+        45,
+        ("headline.sitting_minutes",),
+        "./run_all.sh --publish headline",
+    ),
     Goal(
         "a linked library's dense block: its time over ours",
         ">=",

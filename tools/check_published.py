@@ -90,7 +90,10 @@ def of_times(folder, names):
     for name in names:
         own = folder / "sittings" / name
         about = json.loads((own / "sitting.json").read_text(encoding="utf-8"))
-        began, ended = about["began"], about["ended"]
+        began, ended = about.get("began"), about.get("ended")
+        if not (began and ended):
+            found.append(f"{name}/sitting.json: without began or ended")
+            continue
         took = datetime.fromisoformat(ended[:-1]) - datetime.fromisoformat(began[:-1])
         if about["minutes"] > took.total_seconds() / 60 + 0.1:
             found.append(f"{name}: {about['minutes']} minutes, {began} to {ended}")
@@ -98,7 +101,8 @@ def of_times(folder, names):
             found.append(f"{name}: began at {began}, before another ended at {ended_before}")
         ended_before = max(ended, ended_before)
         for path in sorted(own.glob("*.jsonl")):
-            dates = [json.loads(x)["date"] for x in path.read_text(encoding="utf-8").splitlines()]
+            lines = path.read_text(encoding="utf-8").splitlines()
+            dates = [json.loads(x)["date"] for x in lines if x.strip()]
             others = [date for date in dates if not began <= date <= ended]
             if others:
                 found.append(f"{name}/{path.name}: a record of {others[0]}, not {began} to {ended}")

@@ -216,7 +216,6 @@ void Teacher::losses(std::int64_t sequences, AttentionGraphs* graphs,
 
 void Teacher::logits(
     std::int64_t sequences, AttentionGraphs& graphs,
-    const std::function<void(std::int64_t)>& before,
     const std::function<void(std::int64_t, const Mat& all, const Mat& of_graphs)>& after) const {
   const std::vector<std::int64_t> chosen = choose(Part::held_out, sequences);
   const auto kept = model_->make_activations();
@@ -227,7 +226,6 @@ void Teacher::logits(
     read_cut(Part::held_out, chosen[std::size_t(i)], batch);
     Pass with_all{.gemm = find_gemm(plan_.train().gemm)};
     model_->logits_of(with_all, batch, *kept, all);
-    before(i);
     Pass with_graphs{.gemm = with_all.gemm};
     with_graphs.graphs = &graphs;
     model_->logits_of(with_graphs, batch, *kept, of_graphs);

@@ -93,10 +93,9 @@ class Teacher {
   void losses(std::int64_t sequences, AttentionGraphs* graphs,
               const std::function<void(std::int64_t)>& before,
               const std::function<void(std::int64_t, const CrossEntropy&)>& after) const;
-  /// The logits of as many, with all pairs and with those of `graphs` alone. before: of the second.
+  /// The logits of as many, with all pairs and with those of `graphs` alone.
   void logits(
       std::int64_t sequences, AttentionGraphs& graphs,
-      const std::function<void(std::int64_t)>& before,
       const std::function<void(std::int64_t, const Mat& all, const Mat& of_graphs)>& after) const;
   /// Of another model of the same text.
   std::vector<CrossEntropy> losses_of(Transformer& model, std::int64_t sequences) const;

@@ -71,16 +71,17 @@ std::vector<OnlineSequence> run_online(const TeacherPlan& plan, const Teacher& t
   return all;
 }
 
-double gold_logits_moved(const TeacherPlan& plan, const Teacher& teacher, std::int64_t sequences) {
+double gold_logits_moved(const TeacherPlan& plan, const Teacher& teacher, std::int64_t sequences,
+                         const std::function<void(std::int64_t)>& done) {
   GoldGraphs graphs(plan);
   double farthest = 0;
   teacher.logits(
-      sequences, graphs, [](std::int64_t) {},
-      [&farthest](std::int64_t, const Mat& all, const Mat& of_graphs) {
+      sequences, graphs, [&](std::int64_t sequence, const Mat& all, const Mat& of_graphs) {
         const float apart = (all - of_graphs).cwiseAbs().maxCoeff<Eigen::PropagateNaN>();
         const double share = double(apart / all.cwiseAbs().maxCoeff());
         farthest =
             std::isnan(share) ? std::numeric_limits<double>::infinity() : std::max(farthest, share);
+        done(sequence + 1);
       });
   return farthest;
 }

@@ -30,8 +30,9 @@ std::vector<OnlineSequence> run_online(const TeacherPlan& plan, const Teacher& t
                                        const std::function<void(std::int64_t)>& done);
 
 /// How far the farthest logit of those sequences moves when each head sees its gold graph alone,
-/// over the largest of its sequence.
-double gold_logits_moved(const TeacherPlan& plan, const Teacher& teacher, std::int64_t sequences);
+/// over the largest of its sequence. done: after each, of so many.
+double gold_logits_moved(const TeacherPlan& plan, const Teacher& teacher, std::int64_t sequences,
+                         const std::function<void(std::int64_t)>& done);
 
 /// The lower end of the stratum of sparsity that a point is in; 0: of none.
 double stratum_of(double sparsity);

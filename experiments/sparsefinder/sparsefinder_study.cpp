@@ -431,9 +431,12 @@ class SparsefinderStudy : public Study {
       const double apart = std::abs(gold[i].loss.loss - full[i].loss.loss) / full[i].loss.weight;
       farthest = std::max(farthest, apart);
     }
+    const double moved = gold_logits_moved(*plan_, teacher, knobs_.online, [&](std::int64_t done) {
+      watch("gold logits", done, knobs_.online);
+    });
     sink.add(point,
              {{"online_gold_difference", "nats/token", {farthest}},
-              {"online_gold_logits", "1", {gold_logits_moved(*plan_, teacher, knobs_.online)}},
+              {"online_gold_logits", "1", {moved}},
               {kOnlineMetric, "nats/token", {log_perplexity(full)}}},
              online_extra(gold));
   }

@@ -96,9 +96,10 @@ def crossover(records, experiment, row, metric="step_ms", over="length"):
 
 
 def crossing(records, experiment, row, metric="step_ms", over="length"):
-    """crossover(); of a row that is faster at every length the shortest one, with a lower end that is not known."""
+    """crossover(); of a row that is faster at every length, and surely so at the shortest, that one, its lower end not known."""
     points = speedups(records, experiment, row, metric, over)
-    if points and all(value.low > 1 for _, value in points):
+    # The longest are timed once, without an interval.
+    if points and points[0][1].low > 1 and all(value.value > 1 for _, value in points):
         return combine(points[0][0], "positions", math.nan, points[0][0], (points[0][1],))
     return crossover(records, experiment, row, metric, over)
 

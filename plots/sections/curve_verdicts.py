@@ -322,7 +322,8 @@ def at_larger_budget(experiment, known, claim):
     found = [
         (min(value.seeds, contrasts.FEW), e.tokens(e.baseline), e)
         for e in known.values()
-        if contrasts.named(e)
+        if e.id.startswith("fig1.")
+        and contrasts.named(e)
         and (e.data, e.baseline) == (experiment.data, experiment.baseline)
         and e.tokens(e.baseline) > tokens
         and not has_one_rate(e)

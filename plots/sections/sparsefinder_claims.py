@@ -26,7 +26,7 @@ AS_GOOD_NATS = 0.01
 CONSISTENT = 1e-5
 MOVED = {
     "online_gold_difference": "nats a token",
-    "online_gold_logits": "of the largest logit",  # since 29 November 2026
+    "online_gold_logits": "of the largest logit",  # since 28 November 2026
 }
 # C6: whose quality follows recall: the paper's predictors and emulations. Controls are none of them, and the oracle and
 # random graphs, at both ends, would do most of the correlating.
@@ -117,6 +117,11 @@ def consistency(records, kind):
     }
     if not moved:
         return Outcome(None, "not measured on a teacher; rows are held bit for bit by tests", {})
+    if any(v.value >= CONSISTENT for v in moved.values()):
+        return Outcome(FAIL, "", moved)
+    lacking = [what for what in MOVED.values() if not any(what in label for label in moved)]
+    if lacking:
+        return Outcome(None, f"not on record: {', '.join(lacking)}", moved)
     return by(moved, lambda v: v.value < CONSISTENT, lambda v: v.value >= CONSISTENT)
 
 

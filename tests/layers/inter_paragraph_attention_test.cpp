@@ -20,7 +20,6 @@
 namespace scaling {
 namespace {
 
-using Double = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 using Seen = std::vector<std::uint8_t>;
 
 constexpr std::int64_t kHeads = 3, kWidth = 24, kHead = kWidth / kHeads;

@@ -93,10 +93,14 @@ TEST(LinformerAttentionTest, DefinedGradientsAreSlopes) {
   constexpr std::int64_t kLength = 7, kRank = 4, d = kWidth / kHeads;
   const AttentionInput in(kLength, kLength, kWidth);
   const Mat e = random_mat(kRank, kLength, 5), f = random_mat(kRank, kLength, 6);
-  const Result defined = define_linformer(in, e, f, std::vector<std::uint8_t>(kLength, 1));
+  // What is seen takes the first columns of both matrices.
+  const std::vector<std::uint8_t> seen = {1, 0, 1, 1, 0, 1, 1};
+  const std::vector<std::int64_t> at = {0, 2, 3, 5, 6};
+  const Result defined = define_linformer(in, e, f, seen);
   Double de = e.cast<double>(), df = f.cast<double>();
   const auto o = [&](const Double& q, const Double& k, const Double& v) {
-    const Double keys = de * k, values = df * v;
+    const Double keys = de.leftCols(5) * k(at, Eigen::all);
+    const Double values = df.leftCols(5) * v(at, Eigen::all);
     Double all(kLength, kWidth);
     for (std::int64_t head = 0; head < kHeads; ++head) {
       const auto of = [&](const Double& m) -> Double { return m.middleCols(head * d, d); };

@@ -19,7 +19,6 @@
 namespace scaling {
 namespace {
 
-using Double = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 using Kept = LshAttention::Kept;
 
 constexpr double kSelf = -1e5, kMasked = -1e9;
@@ -147,6 +146,35 @@ Result exact(const Input& in, const AttentionMask& mask) {
   }
   r.dk = r.dq;
   return r;
+}
+
+TEST(LshAttentionTest, ExactGradientsAreSlopes) {
+  constexpr std::int64_t kLength = 6;
+  const std::int64_t width = small_config().d_model, d = small_config().d_head();
+  const AttentionInput in(kLength, kLength, width);
+  Input same(kLength);
+  same.q = in.q, same.k = in.k, same.v = in.v, same.dout = in.dout;
+  for (const bool causal : {false, true}) {
+    const AttentionMask mask{.causal = causal};
+    const Result r = exact(same, mask);
+    expect_slopes(
+        {r.o, r.dq, r.dk, r.dv}, in, [&](const Double& q, const Double& k, const Double& v) {
+          Double o(kLength, width);
+          for (std::int64_t head = 0; head < small_config().n_heads; ++head) {
+            const Double qk = ((q + k) / 2).middleCols(head * d, d);
+            Double logits(kLength, kLength);
+            for (std::int64_t t = 0; t < kLength; ++t) {
+              for (std::int64_t j = 0; j < kLength; ++j) {
+                const double size = qk.row(j).squaredNorm() + 1e-6 * double(d);
+                logits(t, j) = qk.row(t).dot(qk.row(j)) / std::sqrt(size) + penalty(mask, t, j);
+              }
+              logits.row(t) = normalised(logits.row(t), 1);
+            }
+            o.middleCols(head * d, d) = logits * v.middleCols(head * d, d);
+          }
+          return o;
+        });
+  }
 }
 
 /// Steps 2 to 6 of paper 4.4 for one example, entry by entry. buckets: (heads, rounds, length).

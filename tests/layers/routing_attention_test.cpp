@@ -20,7 +20,6 @@
 namespace scaling {
 namespace {
 
-using Double = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 using Layer = TrainedLayer<RoutingAttention>;
 using Seen = std::vector<std::uint8_t>;  // of one example; empty: all are seen
 

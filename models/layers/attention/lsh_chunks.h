@@ -25,7 +25,7 @@ struct LshHashing {
 LshHashing split_buckets(std::int64_t buckets);
 
 /// Directions (d, rounds * columns) of the unit-th of a stream: a round's are the same however many
-/// rounds there are, at most 32,768, so that more of them see whom fewer saw.
+/// rounds there are, at most 32,768, so that whoever shares a bucket among fewer does among more.
 void draw_rotations(std::uint64_t seed, std::uint64_t stream, std::int64_t unit, std::int64_t d,
                     std::int64_t rounds, std::int64_t columns, float* rotations);
 
