@@ -37,7 +37,7 @@ Eigen::VectorXd normalised(const Eigen::VectorXd& logits, double alpha) {
   const Eigen::ArrayXd z = logits.array() - logits.maxCoeff();
   if (alpha == 1) return z.exp() / z.exp().sum();
   const auto at = [&](double tau) -> Eigen::ArrayXd {
-    const Eigen::ArrayXd above = ((alpha - 1) * z - tau).max(0);
+    Eigen::ArrayXd above = ((alpha - 1) * z - tau).max(0);
     if (alpha == 2) return above;
     if (alpha == 1.5) return above.square();
     return above.unaryExpr([&](double u) { return u > 0 ? std::pow(u, 1 / (alpha - 1)) : 0.0; });
