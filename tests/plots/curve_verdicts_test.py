@@ -437,8 +437,8 @@ class SizesTest(Verdicts):
             if r["row"] == "ff_n16":
                 r["config"] |= {"twin": "dense", "equal_reads": "iso_read_ff"}
         larger = of_tokens(own, 3333, id="fig3.5m")
-        # As much under another recipe is not Figure 1.
-        other = [dict(r, experiment="epsilon_16m", id="epsilon.16m") for r in figure1]
+        # More under another recipe is not Figure 1.
+        other = of_tokens(figure1, 20832, experiment="epsilon_32m", id="epsilon.32m")
         claims = [line.claim for line in self.lines(frontier + larger + other + figure1)]
         self.assertIn(
             "`ff_n16`, for the paper's N=64, is close to dense (Fig 3) (fig1.16m)", claims
