@@ -9,7 +9,9 @@ namespace scaling {
 const std::vector<Gemm>& gemms() {
   static const std::vector<Gemm> all = [] {
     std::vector<Gemm> found;
-    for (const Library& library : libraries()) found.push_back({library.name, library.gemm});
+    for (const Library& library : libraries()) {
+      found.push_back({library.name, library.gemm, library.bf16_gemm});
+    }
     return found;
   }();
   return all;

@@ -18,6 +18,10 @@ using GemmFunction = void (*)(bool transpose_a, bool transpose_b, std::int64_t m
 struct Gemm {
   const char* name;  ///< eigen, openblas, onednn
   GemmFunction product;
+  /// Of A and B rounded to bf16 (nearest, ties to even); products are exact and sums f32, in an
+  /// order of its own. By the processor's bf16 products where library and processor have them, else
+  /// by `product`, and slower than that.
+  GemmFunction bf16_product;
 };
 
 /// Those in this build; eigen is always one.
@@ -26,6 +30,8 @@ const std::vector<Gemm>& gemms();
 /// build has of onednn, openblas and eigen, and no matter of speed: a curve must not depend on how
 /// busy the machine was when it began.
 const Gemm& find_gemm(const std::string& name);
+/// The same library, whose `product` is its bf16_product.
+inline Gemm rounding(const Gemm& gemm) { return {gemm.name, gemm.bf16_product, gemm.bf16_product}; }
 /// Threads each product may start, for all libraries; also of parallel_for.
 void set_gemm_threads(int threads);
 

@@ -16,6 +16,7 @@ struct Library {
   /// Dense products by the library, everything else simd's.
   const KernelSet& (*kernels)();
   GemmFunction gemm;
+  GemmFunction bf16_gemm;
   void (*set_threads)(int threads);
   std::string (*description)();
 };

@@ -90,6 +90,7 @@ struct TrainConfig {
   std::int64_t checkpoint_every = 200;
   std::string init_from;  // file of weights; empty: they are drawn
   std::string gemm = "auto";
+  WeightType matmul_precision = WeightType::f32;  // of a step's products
   std::uint64_t data_seed = 1;  // order of the data; the weights' and noise's is ModelConfig::seed
 
   /// visitor(name, reference to the value, help), as ModelConfig::fields.
@@ -186,6 +187,10 @@ struct TrainConfig {
     visit("gemm", c.gemm,
           "library of the matrix products: onednn, openblas, eigen, or auto, the first of them "
           "that was built");
+    visit(
+        "matmul_precision", c.matmul_precision,
+        "of a training step's products by that library: f32, or bf16, which rounds both sides and "
+        "sums in f32; evaluations are f32's");
     visit("data_seed", c.data_seed, "order of the data");
   }
 

@@ -29,12 +29,12 @@ void plain_product(bool transpose_a, bool transpose_b, std::int64_t m, std::int6
 }  // namespace
 
 const Gemm& counted_gemm() {
-  static const Gemm gemm{"counted", counted_product};
+  static const Gemm gemm{"counted", counted_product, nullptr};
   return gemm;
 }
 
 const Gemm& plain_gemm() {
-  static const Gemm gemm{"plain", plain_product};
+  static const Gemm gemm{"plain", plain_product, nullptr};
   return gemm;
 }
 

@@ -10,6 +10,9 @@ namespace scaling::bf16_dot {
 /// Whether this build and this processor have the instruction.
 bool is_supported();
 
+/// to[i] = x[i], rounded to nearest, ties to even; subnormals become zeros.
+void round(const float* x, std::int64_t n, bf16* to);
+
 /// Rounds x[i] d(i, s) to bf16 before it meets e, unless the modules are few.
 void multiplicative(const WeightView& d, const WeightView& e, const float* x, int tokens, float* y,
                     Range inputs, Range columns, Ahead* ahead);

@@ -57,16 +57,6 @@ SCALING_BF16 void dot_rows(const bf16* const (&rows)[kRows], const bf16* x, std:
   }
 }
 
-SCALING_BF16 void round_all(const float* x, std::int64_t n, bf16* to) {
-  for (std::int64_t i = 0; i < n; i += 16) {
-    const __mmask16 mask = first_lanes(n - i);
-    const __m256bh halves = _mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(mask, x + i));
-    __m256i bits;
-    std::memcpy(&bits, &halves, sizeof bits);
-    _mm256_mask_storeu_epi16(to + i, mask, bits);
-  }
-}
-
 /// put(o, t, w[o] . x[t]) for every output and token; w in rows, tokens x_stride apart.
 template <bool kAsk, int kRows, class Put>
 void dot_side_by_side(const WeightView& w, const bf16* x, std::int64_t x_stride, int tokens,
@@ -109,7 +99,7 @@ void dense(const WeightView& w, const float* bias, const float* x, int tokens, f
   const std::int64_t in = w.cols, out = w.rows;
   thread_local std::vector<bf16> rounded;
   rounded.resize(std::size_t(in * tokens));
-  round_all(x, in * tokens, rounded.data());
+  bf16_dot::round(x, in * tokens, rounded.data());
   for (std::int64_t i = 0; i < strip_count(w); ++i) {
     const WeightView part = strip(w, i);
     const bool is_first = i == 0, is_last = i + 1 == strip_count(w);

@@ -5,6 +5,7 @@
 #include "kernels/check.h"
 #include "kernels/libraries.h"
 #include "kernels/openmp_threads.h"
+#include "kernels/rounded_product.h"
 
 namespace scaling {
 namespace {
@@ -114,6 +115,8 @@ const KernelSet& kernels() {
 
 }  // namespace
 
-Library eigen_library() { return {"eigen", kernels, gemm, set_threads, description}; }
+Library eigen_library() {
+  return {"eigen", kernels, gemm, rounded_product<gemm>, set_threads, description};
+}
 
 }  // namespace scaling

@@ -10,6 +10,9 @@ namespace {
 
 using dnnl::memory;
 
+/// A thread's; products whose shapes change all the time start again.
+constexpr std::size_t kMostPlans = 1024;
+
 /// A primitive with its memory handles, so that a call only exchanges four pointers.
 struct Plan {
   dnnl::matmul primitive;
@@ -28,7 +31,9 @@ std::unique_ptr<Plan> make_plan(const Product& p) {
   const Type type = p.half ? Type::bf16 : Type::f32;
   const memory::dims weight_strides =
       p.weights_transposed ? memory::dims{1, p.k} : memory::dims{p.n, 1};
-  const memory::desc source({p.m, p.k}, type, memory::dims{p.source_stride, 1});
+  const memory::dims source_strides =
+      p.source_transposed ? memory::dims{1, p.source_stride} : memory::dims{p.source_stride, 1};
+  const memory::desc source({p.m, p.k}, type, source_strides);
   const memory::desc weights({p.k, p.n}, type, weight_strides);
   const memory::desc bias({1, p.n}, Type::f32, memory::dims{p.n, 1});
   const memory::desc destination({p.m, p.n}, Type::f32, memory::dims{p.destination_stride, 1});
@@ -65,7 +70,10 @@ bool run(const Product& product, const void* source, const void* weights, const 
   thread_local dnnl::stream stream(engine());
   thread_local std::map<Product, std::unique_ptr<Plan>> plans;
   auto found = plans.find(product);
-  if (found == plans.end()) found = plans.emplace(product, make_plan(product)).first;
+  if (found == plans.end()) {
+    if (plans.size() == kMostPlans) plans.clear();
+    found = plans.emplace(product, make_plan(product)).first;
+  }
   Plan* plan = found->second.get();
   if (!plan) return false;
   // The library's handles are not const, but it writes to the destination alone.

@@ -10,6 +10,8 @@ namespace scaling::onednn {
 struct Product {
   dnnl::memory::dim m, k, n;
   dnnl::memory::dim source_stride;  ///< elements between rows of the source
+  /// true: element (m, k) of the source lies at k * source_stride + m.
+  bool source_transposed;
   dnnl::memory::dim destination_stride;
   /// true: element (k, n) of weights lies at n * k_count + k, else at k * n_count + n.
   bool weights_transposed;

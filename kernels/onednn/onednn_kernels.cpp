@@ -5,10 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "kernels/bf16_dot/bf16_dot.h"
 #include "kernels/check.h"
 #include "kernels/libraries.h"
 #include "kernels/onednn/matmul.h"
 #include "kernels/openmp_threads.h"
+#include "kernels/rounded_product.h"
 
 namespace scaling {
 namespace {
@@ -19,11 +21,7 @@ int threads_of_calls = 1;
 const bf16* rounded(const float* x, int tokens, std::int64_t stride, Range part) {
   thread_local std::vector<bf16> half;
   half.resize(std::size_t(tokens * part.size()));
-  for (int t = 0; t < tokens; ++t) {
-    const float* row = x + t * stride + part.begin;
-    bf16* to = half.data() + t * part.size();
-    for (std::int64_t i = 0; i < part.size(); ++i) to[i] = to_bf16(row[i]);
-  }
+  round_rows(x + part.begin, tokens, part.size(), stride, half.data());
   return half.data();
 }
 
@@ -41,6 +39,7 @@ void dense(const WeightView& w, const float* bias, const float* x, int tokens, f
                                    .k = w.cols,
                                    .n = outputs.size(),
                                    .source_stride = w.cols,
+                                   .source_transposed = false,
                                    .destination_stride = w.rows,
                                    .weights_transposed = true,
                                    .half = half,
@@ -65,6 +64,7 @@ void dense_transposed(const WeightView& w, const float* h, int tokens, float* y,
                                    .k = inputs.size(),
                                    .n = w.cols,
                                    .source_stride = half ? inputs.size() : w.rows,
+                                   .source_transposed = false,
                                    .destination_stride = w.cols,
                                    .weights_transposed = false,
                                    .half = half,
@@ -86,6 +86,34 @@ void gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, st
   const dnnl_status_t status = dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k,
                                           1, a, lda, b, ldb, beta, c, ldc);
   SCALING_CHECK(status == dnnl_success);
+}
+
+/// Below these FLOPs a product that is planned costs more than it saves.
+constexpr std::int64_t kLeastPlanned = 1 << 18;
+
+void bf16_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k,
+               const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float beta,
+               float* c, std::int64_t ldc) {
+  if (bf16_dot::is_supported() && 2 * m * n * k >= kLeastPlanned) {
+    use_openmp_threads(threads_of_calls);
+    const onednn::Product product = {.m = m,
+                                     .k = k,
+                                     .n = n,
+                                     .source_stride = transpose_a ? m : k,
+                                     .source_transposed = transpose_a,
+                                     .destination_stride = ldc,
+                                     .weights_transposed = transpose_b,
+                                     .half = true,
+                                     .bias = false,
+                                     .relu = false,
+                                     .accumulate = beta != 0,
+                                     .threads = threads_of_calls};
+    thread_local std::vector<bf16> left, right;
+    const bf16* const source = rounded_side(transpose_a, m, k, a, lda, left);
+    const bf16* const weights = rounded_side(transpose_b, k, n, b, ldb, right);
+    if (onednn::run(product, source, weights, nullptr, c)) return;
+  }
+  rounded_product<gemm>(transpose_a, transpose_b, m, n, k, a, lda, b, ldb, beta, c, ldc);
 }
 
 void set_threads(int threads) { threads_of_calls = threads; }
@@ -116,6 +144,6 @@ const KernelSet& kernels() {
 
 }  // namespace
 
-Library onednn_library() { return {"onednn", kernels, gemm, set_threads, description}; }
+Library onednn_library() { return {"onednn", kernels, gemm, bf16_gemm, set_threads, description}; }
 
 }  // namespace scaling

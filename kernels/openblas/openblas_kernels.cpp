@@ -6,6 +6,7 @@
 #include "kernels/libraries.h"
 #include "kernels/openblas/functions.h"
 #include "kernels/openmp_threads.h"
+#include "kernels/rounded_product.h"
 
 namespace scaling {
 namespace {
@@ -97,6 +98,8 @@ const KernelSet& kernels() {
 
 }  // namespace
 
-Library openblas_library() { return {"openblas", kernels, gemm, set_threads, description}; }
+Library openblas_library() {
+  return {"openblas", kernels, gemm, rounded_product<gemm>, set_threads, description};
+}
 
 }  // namespace scaling

@@ -78,6 +78,7 @@ struct Trainer::Impl {
   const Task& task;
   const TrainConfig config;
   const Gemm& gemm;
+  const Gemm step_gemm;            // a training step's
   const std::string latest, best;  // files
   const std::string init;          // content of config.init_from
   const std::vector<Parameter*> parameters;
@@ -134,7 +135,7 @@ TrainReport Trainer::Impl::train_step() {
   model.zero_gradients();
   double loss = 0, extra_loss = 0;
   for (std::size_t piece = 0; piece < pieces.size(); ++piece) {
-    Pass pass{.gemm = gemm,
+    Pass pass{.gemm = step_gemm,
               .training = true,
               .dropout = float(config.dropout),
               .hard_share = hard_share_at(config, step + 1),
@@ -229,6 +230,7 @@ Trainer::Impl::Impl(Transformer& model_, const Task& task_, const TrainConfig& c
       task(task_),
       config(config_),
       gemm(find_gemm(config_.gemm)),
+      step_gemm(config_.matmul_precision == WeightType::bf16 ? rounding(gemm) : gemm),
       latest((fs::path(folder) / "latest.ckpt").string()),
       best((fs::path(folder) / "best.ckpt").string()),
       init(config_.init_from.empty() ? "" : content_of(config_.init_from)),

@@ -266,6 +266,44 @@ TEST_F(TrainerTest, ResumedRunIsTheUninterruptedOneBitForBit) {
   }
 }
 
+TEST_F(TrainerTest, StepsInBf16ResumeBitForBitAndEvaluateInF32) {
+  set_gemm_threads(2);
+  ModelConfig model = small_model();
+  model.feed_forward = "sparse";
+  TrainConfig config = short_training();
+  config.gemm = "auto";
+  config.matmul_precision = WeightType::bf16;
+  const auto corpus = data(config);
+  Training whole(model, config, *corpus, folder_ / "whole");
+  TrainConfig in_f32 = config;
+  in_f32.matmul_precision = WeightType::f32;
+  Training exact(model, in_f32, *corpus, folder_ / "f32");
+  // The same weights have the same loss.
+  EXPECT_EQ(whole.trainer->evaluate().log_perplexity, exact.trainer->evaluate().log_perplexity);
+  EXPECT_TRUE(whole.train());
+  EXPECT_TRUE(exact.train());
+  EXPECT_NE(whole.losses, exact.losses);
+  for (std::size_t i = 0; i < whole.losses.size(); ++i) {
+    EXPECT_NEAR(whole.losses[i], exact.losses[i], 0.05 * exact.losses[i]) << i;
+  }
+  std::vector<double> losses;
+  for (const std::int64_t last : {5, 100}) {
+    Training part(model, config, *corpus, folder_ / "parts");
+    part.trainer->resume();
+    part.train(last);
+    losses.insert(losses.end(), part.losses.begin(), part.losses.end());
+    if (last == 100) {
+      EXPECT_EQ(part.weights(), whole.weights());
+    }
+  }
+  EXPECT_EQ(losses, whole.losses);
+  // Another precision is another training.
+  expect_mentions(
+      message_of([&] { Training(model, in_f32, *corpus, folder_ / "parts").trainer->resume(); }),
+      {"latest.ckpt", "matmul_precision", "'bf16'", "'f32'"});
+  set_gemm_threads(1);
+}
+
 TEST_F(TrainerTest, RatesOfRolesAndHardStepsChangeWhatIsLearnt) {
   ModelConfig model = small_model();
   model.feed_forward = "sparse";

@@ -1,4 +1,4 @@
-// How fast the instruction is by itself.
+// What needs no weights: how fast the instruction is by itself, and rounding.
 #include "kernels/bf16_dot/bf16_dot.h"
 #include "kernels/bf16_dot/target.h"
 
@@ -13,6 +13,16 @@ namespace scaling::bf16_dot {
 bool is_supported() {
   return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512vl");
+}
+
+SCALING_BF16 void round(const float* x, std::int64_t n, bf16* to) {
+  for (std::int64_t i = 0; i < n; i += 16) {
+    const __mmask16 mask = first_lanes(n - i);
+    const __m256bh halves = _mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(mask, x + i));
+    __m256i bits;
+    std::memcpy(&bits, &halves, sizeof bits);
+    _mm256_mask_storeu_epi16(to + i, mask, bits);
+  }
 }
 
 SCALING_BF16 float dot_registers(std::int64_t rounds, float seed) {
@@ -37,6 +47,7 @@ SCALING_BF16 float dot_registers(std::int64_t rounds, float seed) {
 #else
 namespace scaling::bf16_dot {
 bool is_supported() { return false; }
+void round(const float*, std::int64_t, bf16*) {}
 float dot_registers(std::int64_t, float seed) { return seed; }
 }  // namespace scaling::bf16_dot
 #endif
