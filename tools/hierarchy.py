@@ -31,6 +31,7 @@ from table_steps import (  # noqa: E402
     main,
     parser_of,
     part,
+    plain_python,
     texts,
 )
 
@@ -53,7 +54,7 @@ class Plan(Abstracts):
     def rank(self):
         for name in ("train", "valid", "test"):
             yield [
-                *(sys.executable, ROOT / "tools" / "rank_paragraphs.py"),
+                *(plain_python(), ROOT / "tools" / "rank_paragraphs.py"),
                 *(part(self.args.articles, name), "--out", self.articles / f"{name}.jsonl.gz"),
                 *("--by", "learned", "--train", part(self.args.articles, "train")),
             ]

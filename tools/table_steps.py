@@ -45,6 +45,12 @@ QUICK_TEXT = ("--tokens", "16")
 QUICK_ARTICLES = 4
 
 
+def plain_python():
+    """The distribution's Python, for which install_dependencies.sh brings numpy; this one where there is none."""
+    found = pathlib.Path("/usr/bin/python3")
+    return found if found.is_file() else pathlib.Path(sys.executable)
+
+
 def run(plan, steps, dry_run):
     """Exit status: 1 if a command of a step failed; the step goes on, those behind it do not begin."""
     for step in steps:

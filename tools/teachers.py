@@ -31,6 +31,7 @@ from table_steps import (  # noqa: E402
     add_python,
     main,
     parser_of,
+    plain_python,
     rows_of,
     texts,
 )
@@ -110,7 +111,7 @@ class Plan(Curves):
 
     def differences(self):
         yield [
-            *(sys.executable, ROOT / "tools" / "sparsefinder_differences.py"),
+            *(plain_python(), ROOT / "tools" / "sparsefinder_differences.py"),
             *("--results", self.results),
         ]
 
@@ -122,6 +123,7 @@ class Plan(Curves):
         files = [self.args.test, self.args.test.with_suffix(f".{side}")]
         sources, references = (self.results / "texts" / path.name for path in files)
         if not self.args.dry_run:
+            (self.results / "translations").mkdir(parents=True, exist_ok=True)
             for path, out in zip(files, (sources, references)):
                 joined(path, out, QUICK_TEXTS if self.args.quick else None)
         for teacher, checkpoint in self.trained().items():

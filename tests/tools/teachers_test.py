@@ -87,6 +87,9 @@ class TranslationTest(unittest.TestCase):
         (references,) = {c[c.index("--references") + 1] for c in commands if "--references" in c}
         self.assertEqual(pathlib.Path(sources).read_text(), "en 0 en 1 en 2 en 3 en 4\nen 5 en 6\n")
         self.assertEqual(pathlib.Path(references).read_text().splitlines()[1], "de 5 de 6")
+        # Programs write files into folders that are there.
+        for command in written:
+            self.assertTrue(pathlib.Path(command[command.index("--out") + 1]).parent.is_dir())
 
     def test_what_does_not_go_together_is_refused(self):
         for more, wanted in (
