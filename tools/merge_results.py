@@ -5,8 +5,8 @@ Records that INTO lacks are appended to its files, the oldest of a file first, u
 programs take to append theirs; no whole line is rewritten, and readers take the newest of a point by
 its date. A last line without its end, as a kill leaves it, is cut off a file of INTO and left out of
 one of FROM, and standard error says so. Curves and traces that INTO lacks are copied. A conflict is one of
-their files that differs, or one date at which one point has two values; it is named, nothing of that file
-is merged, and the status is 1.
+their files that differs, or one date at which one point has one value here and another there; it is named,
+nothing of that file is merged, and the status is 1.
 """
 
 import argparse
@@ -59,19 +59,29 @@ def merge_records(into, source):
     return []
 
 
+def values_of(records):
+    """{point: the values it has there}."""
+    values = {}
+    for _, record in records:
+        values.setdefault(point_of(record), set()).add(record.get("value"))
+    return values
+
+
 def lacking(known, offered, into, source):
     """([(line, record)] of what is offered and not known, the oldest first; conflicts)."""
     lines = {line for line, _ in known}
-    values = {point_of(record): record.get("value") for _, record in known}
+    ours, theirs = values_of(known), values_of(offered)
     new, conflicts = [], []
     for line, record in offered:
         if line in lines:
             continue
         point = point_of(record)
-        if values.setdefault(point, record.get("value")) != record.get("value"):
+        here, there = ours.get(point, set()), theirs[point]
+        # Sweeps write several numbers of a name within a second: those are told apart by their lines alone.
+        if len(here) == len(there) == 1 and here != there:
             conflicts.append(
                 f"{source}: {record['row']}, {record['threads']} threads, {record['metric']} of "
-                f"{record['date']} is {record['value']} there and {values[point]} in {into}"
+                f"{record['date']} is {record['value']} there and {min(here)} in {into}"
             )
         new.append((line, record))
     return sorted(new, key=lambda item: item[1].get("date", "")), conflicts

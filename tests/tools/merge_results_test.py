@@ -125,6 +125,16 @@ class MergeTest(unittest.TestCase):
         self.assertEqual(self.merge().returncode, 0)
         self.assertEqual((self.root / "a/e.jsonl").read_text(), text)
 
+    def test_numbers_of_a_name_that_a_sweep_wrote_within_a_second_are_no_conflict(self):
+        one, two, three = (line("x", value, "2026-01-01") for value in (1, 2, 3))
+        self.write("a/e.jsonl", line("y", 1, "2026-01-01"))
+        self.write("b/e.jsonl", one + two + three)
+        self.write("c/e.jsonl", one + two)
+        done = self.merge()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        merged = (self.root / "a/e.jsonl").read_text(encoding="utf-8")
+        self.assertEqual(merged, line("y", 1, "2026-01-01") + one + two + three)
+
     def test_conflicts_are_named_and_leave_the_file_alone(self):
         self.write("a/e.jsonl", line("x", 1, "2026-01-01"))
         self.write("b/e.jsonl", line("x", 2, "2026-01-01") + line("y", 1, "2026-01-02"))
