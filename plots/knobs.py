@@ -177,6 +177,7 @@ LATER = {
     "selection_balance": 0,
     "selection_entropy": 0,
     "tap_scaling": False,
+    "matmul_precision": "f32",
 }
 OFF = (0, "", "none", None)  # False is 0
 
