@@ -132,12 +132,14 @@ class Plan(Curves):
             for row, model in models.items():
                 # The teacher itself is also decoded in the other ways.
                 for name in DECODINGS if model == checkpoint else ("",):
-                    flags = DECODINGS[name]
-                    yield from self.translated(row + name, model, flags, sources, references)
+                    yield from self.translated(
+                        row + name, model, DECODINGS[name], sources, references, f"{teacher}.full"
+                    )
 
-    def translated(self, row, model, flags, sources, references):
-        """Texts, then their score."""
-        out = self.results / "translations" / f"{row}.txt"
+    def translated(self, row, model, flags, sources, references, baseline):
+        """Texts, then their score, also above those of a row."""
+        folder = self.results / "translations"
+        out = folder / f"{row}.txt"
         yield [
             *(self.args.build / "apps" / "generate", "--checkpoint", model),
             *("--sources", sources, "--out", out, *flags, "--threads", str(self.args.threads)),
@@ -146,6 +148,7 @@ class Plan(Curves):
             *(self.args.python, ROOT / "experiments" / "scoring" / "score_translations.py"),
             *("--results", self.results, "--row", row),
             *("--hypotheses", out, "--references", references),
+            *(() if row == baseline else ("--against", folder / f"{baseline}.txt")),
         ]
 
 

@@ -142,7 +142,7 @@ def package(name):
 
 
 def parse(description, experiment, takes_several=False):
-    """takes_several: hypotheses of several seeds, and others to compare them with."""
+    """takes_several: hypotheses of several seeds."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -157,16 +157,14 @@ def parse(description, experiment, takes_several=False):
         "--references", type=Path, required=True, help="a text a line, or JSON lines; .gz or not"
     )
     parser.add_argument("--key", default="text", help="of references in JSON lines (text)")
-    if takes_several:
-        parser.add_argument(
-            "--against",
-            type=Path,
-            nargs="+",
-            default=[],
-            help="hypotheses to be compared with, a file a seed or one for all",
-        )
-    else:
-        parser.set_defaults(against=[])
+    parser.add_argument(
+        "--against",
+        type=Path,
+        nargs="+" if takes_several else 1,
+        default=[],
+        help="hypotheses to be compared with"
+        + (", a file a seed or one for all" if takes_several else ""),
+    )
     parser.add_argument("--results", type=Path, required=True, help="folder of the records")
     parser.add_argument("--experiment", default=experiment, help=f"of the records ({experiment})")
     parser.add_argument("--row", required=True, help="whose hypotheses they are, such as ff_qkv.1")

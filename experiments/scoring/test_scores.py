@@ -384,6 +384,19 @@ class SacreBleu(WithFolder):
         self.assertIn("nc:6", found["chrf"]["note"])
         self.assertTrue(0 < found["chrf"]["value"] < 100)
 
+    def test_what_is_above_other_texts_is_the_difference_of_both(self):
+        others = ["a cat sat", *THEIRS[1:]]
+        args = types.SimpleNamespace(draws=200, seed=1)
+        found = score_translations.above(THEIRS, others, THEIRS, "others", args)
+        self.assertEqual((found.metric, found.unit), ("bleu.above_others", "points"))
+        self.assertAlmostEqual(found.value, 100 - bleu(others, THEIRS), places=4)
+        self.assertAlmostEqual(found.config["others"], bleu(others, THEIRS), places=4)
+        # Where only the others' equal texts are drawn there is none.
+        self.assertAlmostEqual(found.low, 0, places=4)
+        self.assertGreater(found.high, found.value)
+        same = score_translations.above(OURS, OURS, THEIRS, "same", args)
+        self.assertEqual((same.value, same.low, same.high), (0, 0, 0))
+
     def test_the_same_texts_have_all_points(self):
         args = types.SimpleNamespace(draws=50, seed=1, against=[])
         for one in score_translations.score([THEIRS], THEIRS, args):
