@@ -8,6 +8,10 @@ counts there that was named, trained or not.
 A row may name its twin and, made as small as what the row reads, that twin's own loss of equal reads. What is judged is
 then (row - twin) - 1/4 (equal reads - twin), in nats a token: below 0, sparsity keeps three quarters of what the dense
 weights that it does not read are worth.
+
+No number of seeds shows a change that does nothing to help or to hurt. Where a margin is given, such a change is alike
+once its interval lies within the margin on either side of 0 (two one-sided tests, Schuirmann 1987), by Holm's steps of
+its own: none of an experiment's changes is called alike wrongly in more than one of twenty experiments either.
 """
 
 import bisect
@@ -25,6 +29,7 @@ MOST_SEEDS = 1000  # more are as good as never
 METRIC = "log_perplexity"
 UNITS = {METRIC: "nats/token"}  # of other metrics: 1
 UNDECIDED = "undecided"
+ALIKE = "alike"
 ALONE = "95 % alone would decide"  # of what is undecided beside a plain interval that leaves out 0
 # What a table's text says of its intervals and verdicts.
 STRICTER = (
@@ -47,8 +52,11 @@ class Judged(NamedTuple):
     """A contrast among those that were named with it."""
 
     contrast: Contrast
-    is_sure: bool  # by Holm's steps
+    is_sure: bool  # not 0, by Holm's steps
     level: float  # the p that the first of those that are not sure would need
+    margin: float = 0.0  # what is nearer to 0 is alike; 0: nothing is
+    is_near: bool = False  # nearer than the margin, by Holm's steps
+    near_level: float = LEVEL  # as level
 
     @property
     def sign(self):
@@ -57,22 +65,30 @@ class Judged(NamedTuple):
             return 0
         return -1 if self.contrast.value.value < 0 else 1
 
+    @property
+    def is_decided(self):
+        return self.is_sure or self.is_near
+
     def verdict(self, below, above):
-        """One of the two words, or that there is none, or none yet."""
+        """One of the two words, alike, or that there is none, or none yet."""
         seeds = self.contrast.seeds
         if seeds < 2:
             return "one seed: no verdict" if seeds else "no verdict: not trained"
-        word = {-1: below, 0: UNDECIDED, 1: above}[self.sign]
-        alone = f" ({ALONE})" if not self.is_sure and self.contrast.p <= LEVEL else ""
+        word = {-1: below, 0: ALIKE if self.is_near else UNDECIDED, 1: above}[self.sign]
+        alone = f" ({ALONE})" if not self.is_decided and self.contrast.p <= LEVEL else ""
         return word + (" so far" if seeds < FEW else "") + alone
 
     def wanted(self):
         """How many seeds would decide what is undecided, in words; empty of what is decided."""
-        if self.is_sure or not self.contrast.seeds:
+        if self.is_decided or not self.contrast.seeds:
             return ""
         if self.contrast.seeds == 1:
             return "how many seeds would decide it one seed cannot say"
-        seeds = seeds_wanted(self.contrast, self.level)
+        either = (
+            seeds_wanted(self.contrast, self.level),
+            seeds_wanted(self.contrast, self.near_level, self.margin) if self.margin else None,
+        )
+        seeds = min(filter(None, either), default=None)
         return (
             f"{seeds} seeds would decide it, should mean and spread stay as they are"
             if seeds
@@ -179,33 +195,52 @@ def of_experiment(experiment):
     return judge(contrast(one.name, experiment, one.weights) for one in named(experiment))
 
 
-def judge(family):
-    """{name: Judged} of contrasts that were named together, by Holm's steps."""
+def judge(family, margin=0.0):
+    """{name: Judged} of contrasts that were named together, by Holm's steps.
+
+    margin, in the contrasts' unit: what is nearer to 0 than that is alike. 0: none is.
+    """
     family = list(family)
+    sure, level = _holm({one.name: one.p for one in family})
+    near, near_level = _holm({one.name: _p(one.value, margin) if margin else 1.0 for one in family})
+    return {
+        one.name: Judged(one, sure[one.name], level, margin, near[one.name], near_level)
+        for one in family
+    }
+
+
+def _holm(ps):
+    """({name: whether it is sure}, the p that the first of those that are not would need) of {name: p}."""
     sure, goes_on = {}, True
-    for place, one in enumerate(sorted(family, key=lambda c: c.p)):
-        goes_on = goes_on and one.p <= LEVEL / (len(family) - place)
-        sure[one.name] = goes_on
-    level = LEVEL / max(1, sum(not is_sure for is_sure in sure.values()))
-    return {one.name: Judged(one, sure[one.name], level) for one in family}
+    for place, name in enumerate(sorted(ps, key=ps.get)):
+        goes_on = goes_on and ps[name] <= LEVEL / (len(ps) - place)
+        sure[name] = goes_on
+    return sure, LEVEL / max(1, sum(not is_sure for is_sure in sure.values()))
 
 
-def _p(value):
+def _inside(value, margin):
+    """How far a contrast lies from what it must leave: 0, or the nearer end of a margin around it; 0 if beyond that."""
+    return max(0.0, margin - abs(value.value)) if margin else abs(value.value)
+
+
+def _p(value, margin=0.0):
+    """Of a contrast being 0, or, given a margin, of being no nearer to 0 than that."""
     if value is None or value.seeds < 2:
         return 1.0
+    distance = _inside(value, margin)
     if not value.sd:  # alike in every seed
-        return 0.0 if value.value else 1.0
-    return two_sided_p(value.value / (value.sd / math.sqrt(value.seeds)), value.seeds - 1)
+        return 0.0 if distance else 1.0
+    return two_sided_p(distance / (value.sd / math.sqrt(value.seeds)), value.seeds - 1)
 
 
-def seeds_wanted(contrast, level=LEVEL):
+def seeds_wanted(contrast, level=LEVEL, margin=0.0):
     """How many seeds would decide a contrast that stays as it is; None if a thousand would not.
 
-    Of one seed, whose spread is not known, None too.
+    Of one seed, whose spread is not known, None too. margin: how many would call it alike.
     """
-    if contrast.seeds < 2 or not contrast.value.value:
+    if contrast.seeds < 2 or not (distance := _inside(contrast.value, margin)):
         return None
-    sds = abs(contrast.value.value) / contrast.value.sd if contrast.value.sd else math.inf
+    sds = distance / contrast.value.sd if contrast.value.sd else math.inf
     # The more seeds, the narrower: the first number that is enough.
     found = bisect.bisect_left(
         range(2, MOST_SEEDS + 1),

@@ -14,6 +14,7 @@ from values import combine, setting
 OWNS = of("training", "factors")
 BELOW, ABOVE = "helps", "hurts"
 FOLLOWS = ("d_ff", "params")  # what a row's sizes are solved for, not what was changed
+MARGIN = 0.01  # nats a token, the last digit of the paper's log-perplexities: what moves them by less is alike
 
 
 def experiments(records):
@@ -50,11 +51,12 @@ _NOT_CHANGED = (*training_curves.INCIDENTAL, *training_curves.SEEDS, *FOLLOWS)
 def judged(experiment):
     """{row: Judged} of every planned row less the first, trained or not."""
     base = experiment.baseline
-    return contrasts.judge(
+    family = (
         contrasts.contrast(row, experiment, contrasts.difference(row, base))
         for row in dict.fromkeys((*experiment.planned, *experiment.rows))
         if row != base
     )
+    return contrasts.judge(family, MARGIN)
 
 
 def numbers(records, _own):
@@ -81,7 +83,7 @@ def undecided(experiment):
     inputs = [one.contrast.value for one in said.values() if one.contrast.value]
     if not inputs:
         return None
-    number = float(sum(not one.is_sure for one in said.values()))
+    number = float(sum(not one.is_decided for one in said.values()))
     value = combine(number, "1", number, number, inputs)
     return value._replace(seeds=min(one.seeds for one in inputs))
 
@@ -143,8 +145,8 @@ def write(report, own):
             f"## {titles[experiment.name]}",
             "",
             "Each row beside the first, seed by seed, with Student's 95 % interval over seeds: *helps* if it lies below "
-            "0, *hurts* if above, *so far* of fewer than "
-            f"{contrasts.FEW} seeds. All rows that were planned count, {contrasts.STRICTER}. Sizes are solved for equal parameters; rates are as stated, not swept again.",
+            f"0, *hurts* if above, *{contrasts.ALIKE}* if within {MARGIN:g} of 0 (the last digit of the paper's "
+            f"log-perplexities), *so far* of fewer than {contrasts.FEW} seeds. All rows that were planned count, {contrasts.STRICTER}. Sizes are solved for equal parameters; rates are as stated, not swept again.",
         )
         report.add(*table(experiment))
         report.figure(experiment.name)
@@ -152,7 +154,7 @@ def write(report, own):
 
 
 def draw(records, experiment):
-    """A bar a row: its difference to the first, and the interval."""
+    """A bar a row: its difference to the first, and the interval; grey: what is alike lies within."""
     found = next((e for e in experiments(records) if e.name == experiment), None)
     each = {} if found is None else judged(found)
     rows = [(row, one.contrast.value) for row, one in each.items() if one.contrast.value]
@@ -171,6 +173,7 @@ def draw(records, experiment):
         axes.plot(
             [value.value - down, value.value + up], [place, place], color=chart.SPARSE["color"]
         )
+    axes.axvspan(-MARGIN, MARGIN, color="0.92", zorder=0)
     axes.axvline(0, color="black", linewidth=0.8)
     axes.set_yticks(range(len(rows)), [row for row, _ in rows])
     axes.invert_yaxis()

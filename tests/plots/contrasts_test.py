@@ -119,6 +119,33 @@ class ContrastsTest(unittest.TestCase):
         self.assertEqual(contrasts._p(alike.value), 1.0)
         self.assertEqual(contrasts._p(exactly(0.5, "1")._replace(seeds=5)), 0.0)
 
+    def test_what_lies_within_a_margin_is_alike(self):
+        def made(name, value, sd, seeds=5):
+            value = exactly(value, "nats/token")._replace(seeds=seeds, sd=sd)
+            return contrasts.Contrast(name, value, contrasts._p(value))
+
+        # Half-width: 2.776 sd / sqrt(5), which is 0.00745 of 0.006.
+        near, wide = made("near", 0.002, 0.006), made("wide", 0.003, 0.006)
+        self.assertEqual(said(contrasts.judge([near])), {"near": "undecided"})
+        self.assertEqual(said(contrasts.judge([near], 0.01)), {"near": "alike"})
+        self.assertEqual(said(contrasts.judge([wide], 0.01)), {"wide": "undecided"})
+        # A second one that is not near asks for half of the p, as Holm has it.
+        both = contrasts.judge([near, wide], 0.01)
+        self.assertEqual(set(said(both).values()), {"undecided"})
+        self.assertEqual((both["near"].is_decided, both["near"].near_level), (False, 0.025))
+        # Surely above 0 and surely within the margin: it is no nothing.
+        small = contrasts.judge([made("small", 0.003, 0.0001)], 0.01)
+        self.assertEqual(said(small), {"small": "not enough"})
+        few = contrasts.judge([made("few", 0.0, 0.001, seeds=3)], 0.01)
+        self.assertEqual(said(few), {"few": "alike so far"})
+        self.assertEqual(few["few"].wanted(), "")
+        # No number of seeds tells it from 0; being alike takes as many as make the interval as wide as the margin.
+        lost = contrasts.judge([made("lost", 0.0, 0.01)], 0.01)["lost"]
+        self.assertIsNone(contrasts.seeds_wanted(lost.contrast))
+        self.assertEqual(contrasts.seeds_wanted(lost.contrast, margin=0.01), 7)
+        self.assertRegex(lost.wanted(), r"^7 seeds would decide it")
+        self.assertIsNone(contrasts.seeds_wanted(made("far", 0.02, 0.001), margin=0.01))
+
     def test_the_undecided_are_held_to_what_the_decided_leave(self):
         found = contrasts.of_experiment(MadeUp())
         self.assertEqual(found["wild"].level, contrasts.LEVEL)

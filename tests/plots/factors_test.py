@@ -85,6 +85,12 @@ class FactorsTest(made_up.WithCurves):
         self.assertIn("**undecided**", self.row(items, "alike"))
         self.assertIn("\nPlanned, not trained: `never`.\n", self.report(items))
 
+    def test_a_change_that_moves_less_than_the_papers_digits_is_alike(self):
+        items = trained(noise=0.0004)
+        self.assertIn("**alike** |", self.row(items, "alike"))
+        entry = summarise.summary(self.load(items))[f"quality.{NAME}.undecided"]
+        self.assertEqual(entry["value"], 1)  # never
+
     def test_changes_without_a_decision_are_counted_trained_or_not(self):
         entry = summarise.summary(self.load(trained()))[f"quality.{NAME}.undecided"]
         self.assertEqual(entry["value"], 2)  # alike, never
