@@ -1,6 +1,7 @@
 """Scores of texts by other people's scorers: translations, and summaries beside their baselines."""
 
 import math
+import re
 
 import contrasts
 import summaries
@@ -18,6 +19,8 @@ COLUMNS = {
     "rougeL": ("ROUGE-L", 100),
 }
 ABOVE = ".above_"
+# Texts that a teacher wrote with predicted graphs, which stand in Sparsefinder's section.
+POINT = re.compile(r"(?P<teacher>s_mt\.\d+)\.(?P<method>\w+)\.(?P<stratum>gold|0\.\d+)")
 HIERARCHY = (
     " `hierarchical` reads a paper's sections as paragraphs, the most promising first: attention within a paragraph, then "
     "between paragraphs (Liu and Lapata 2019); `flat` is the same model with full attention over the same positions."
@@ -41,6 +44,11 @@ def metrics(records, experiment, ending=""):
     return [m for m in wanted if any(records.get(experiment, row, 1, m) for row in rows)]
 
 
+def rows_of(records, experiment):
+    """[row] that stand in this section's tables."""
+    return [row for row in records.rows(experiment) if not POINT.fullmatch(row)]
+
+
 def table(report, experiment, ending=""):
     """A line a row, the best first by its last column."""
     records = report.records
@@ -48,7 +56,7 @@ def table(report, experiment, ending=""):
     if not names:
         return []
     lines = []
-    for row in records.rows(experiment):
+    for row in rows_of(records, experiment):
         found = [value(records, experiment, row, name) for name in names]
         if not any(found):
             continue
@@ -68,7 +76,7 @@ def differences(report, experiment):
     """A line a row and what it was compared with."""
     records = report.records
     lines = []
-    for row in records.rows(experiment):
+    for row in rows_of(records, experiment):
         for metric in sorted(records.of_row(experiment, row, 1)):
             name, _, other = metric.partition(ABOVE)
             if not other or name not in COLUMNS:

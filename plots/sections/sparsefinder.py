@@ -8,7 +8,7 @@ import chart
 import contrasts
 from report import cell, header, line
 from section import Section, of
-from sections import sparsefinder_claims, sparsefinder_online
+from sections import sparsefinder_claims, sparsefinder_online, sparsefinder_texts
 from values import combine, of_record
 
 OWNS = of("sparsefinder")
@@ -169,8 +169,9 @@ def draw(records, experiment, teacher):
     }
     if not drawn:
         raise chart.Missing(f"no method of {teacher} in {experiment}")
-    ran = bool(sparsefinder_online.of_teacher(records, experiment, methods)[0])
-    count = len(PANELS) + ran
+    ran = sparsefinder_online.of_teacher(records, experiment, methods)[0]
+    wrote = bool(sparsefinder_texts.of_teacher(records, teacher)) and bool(ran)
+    count = len(PANELS) + bool(ran) + wrote
     figure, panels = chart.new(2.6 * count, panels=count, sharex=True)
     for axes, (title, shown) in zip(panels, PANELS):
         for method in shown:
@@ -189,8 +190,13 @@ def draw(records, experiment, teacher):
         axes.legend(loc="lower left", ncol=2)
     if ran:
         looks = {method: LOOKS[method] for method in (*sparsefinder_claims.COMPARED, "oracle")}
-        sparsefinder_online.draw(panels[-1], records, experiment, methods, looks)
-        panels[-1].set_title("the teacher with these graphs alone", loc="left")
+        axes = panels[len(PANELS)]
+        sparsefinder_online.draw(axes, records, experiment, methods, looks)
+        axes.set_title("the teacher with these graphs alone", loc="left")
+    if wrote:
+        sparsefinder_texts.draw(panels[-1], records, teacher, ran, LOOKS)
+        panels[-1].set_title("what it writes with them", loc="left")
+        panels[-1].legend(loc="lower left", ncol=2)
     panels[-1].set_xlabel("sparsity of the predicted graph")
     return figure
 
@@ -313,6 +319,9 @@ def write(report, own):
             ran = sparsefinder_online.lines(report, about.name, methods)
             if ran:
                 report.add(*ran)
+            written = sparsefinder_texts.lines(report, teacher)
+            if written:
+                report.add(*written)
             report.figure(figure_name(teacher))
             if has_heads(methods):
                 report.figure(heads_name(teacher))

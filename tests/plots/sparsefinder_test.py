@@ -9,7 +9,7 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1] / "plots")]
 
 import chart  # noqa: E402
 import report as report_cells  # noqa: E402
-from sections import sparsefinder  # noqa: E402
+from sections import scores, sparsefinder  # noqa: E402
 from with_folder import WithFolder  # noqa: E402
 
 COLUMNS = ["width", "recall", "sparsity", "mass_recall"]
@@ -133,6 +133,67 @@ class Online(WithFolder):
         chart.pyplot().close(figure)
         figure = drawn["sparsefinder_s_lm_1_heads"](records)
         self.assertEqual(figure.axes[0].get_images()[0].get_array().tolist(), [[0.8, 1.0]])
+        chart.pyplot().close(figure)
+
+
+def of_translator(made):
+    made = dict(made)
+    made |= {name: made[name].replace("s_lm", "s_mt") for name in ("row", "against")}
+    sparsity = made["config"].get("offline_sparsity")
+    if sparsity:
+        made["config"] = made["config"] | {"stratum": 0.9 if sparsity == 0.92 else 0.8}
+    return made
+
+
+def text(method, metric, value):
+    name = f"s_mt.1.{method}"
+    about = {"experiment": "translations", "study": "scores", "threads": 1, "repeats": 200}
+    about |= {"row": name, "low": value - 1, "high": value + 1, "spread": 1, "note": ""}
+    return of_translator(record(method, metric, value)) | about
+
+
+ABOVE = "bleu.above_s_mt.1.full"
+TEXTS = [
+    text("full", "bleu", 12.0),
+    text("full.greedy", ABOVE, -0.5),
+    *(text(f"distance.{s}", ABOVE, v) for s, v in (("0.5", 0.1), ("0.8", -0.25), ("0.9", -1.5))),
+    text("distance.gold", ABOVE, 0.25),
+    *(text(f"random_graph.{s}", ABOVE, v) for s, v in (("0.8", -3.0), ("0.9", -2.0))),
+]
+
+
+class Texts(WithFolder):
+    def test_texts_by_predicted_graphs_stand_by_method_and_sparsity(self):
+        records = self.load([*map(of_translator, RAN), *TEXTS])
+        report = report_cells.Report(records)
+        sparsefinder.write(report, records.of(sparsefinder.OWNS))
+        said = report.text()
+        self.assertIn("BLEU of 200 texts", said)
+        self.assertIn("| method, BLEU above full attention | at 80 % | at 90 % | at gold |", said)
+        first, second = (
+            said.index(f"| `{m}` | {v} [")
+            for m, v in (("distance", "-0.25"), ("random_graph", "-3.00"))
+        )
+        self.assertLess(first, second)
+        self.assertIn("| `random_graph` | -3.00 [-4.00, -2.00] | -2.00 [-3.00, -1.00] | – |", said)
+
+    def test_they_are_not_told_again_among_the_scores(self):
+        records = self.load(TEXTS)
+        report = report_cells.Report(records)
+        scores.write(report, records.of(scores.SECTION.owns))
+        self.assertIn("| `s_mt.1.full.greedy` | `s_mt.1.full` | BLEU | -0.500 |", report.text())
+        self.assertNotIn("distance", report.text())
+
+    def test_the_figure_has_a_panel_of_them_where_points_were_run(self):
+        records = self.load([*map(of_translator, RAN), *TEXTS])
+        figure = sparsefinder.draw(records, "sparsefinder", "s_mt.1")
+        lines = {str(one.get_label()): one for one in figure.axes[3].get_lines()}
+        # A stratum stands where its point lies; the denser of two, since the other is the one at the gold sparsity.
+        self.assertEqual(list(lines["distance"].get_xdata()), [0.85, 0.92])
+        self.assertEqual(list(lines["distance"].get_ydata()), [-0.25, -1.5])
+        chart.pyplot().close(figure)
+        figure = sparsefinder.draw(self.load([*map(of_translator, RAN)]), "sparsefinder", "s_mt.1")
+        self.assertEqual(len(figure.axes), 3)
         chart.pyplot().close(figure)
 
 
