@@ -261,7 +261,7 @@ GOALS = (
         TRAIN.format("rates_1m5"),
     ),
     Goal(
-        "1.5 M tokens, embeddings repaired: share of a row's steps on the plateau, the longest of all",
+        "1.5 M tokens, start repaired: share of a row's steps on the plateau, the longest of all",
         "<=",
         0.10,
         ("quality.plateau_share",),

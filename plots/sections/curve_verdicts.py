@@ -187,6 +187,12 @@ def _figure5(e):
         for other in ("qkv_conv", "qkv_conv_taps", "qkv_local", "qkv_low_rank")
         if other in e.planned
     ]
+    started, other = (f"{row}_taps" for row in (best, "qkv_conv"))
+    if started in e.planned and other in e.planned:
+        words = (
+            f"`{started}` is better than `{other}`, both begun with the variance of one tap (Fig 5)"
+        )
+        claims.append(below(words, started, other))
     claims += [
         close(e, f"Multiplication with convolution is close to dense (Fig 5): `{row}`", row)
         for row in e.planned

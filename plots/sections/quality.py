@@ -136,15 +136,22 @@ def undecided_in_all(records, claims):
     return {"quality.undecided": value._replace(seeds=min(part.seeds for part in parts))}
 
 
+def is_repaired(experiment, row):
+    """Whether it starts otherwise than released: the token's share of the input, and how far nine taps' scores spread."""
+    scale, projection = (experiment.setting(row, k) for k in ("embedding_scale", "projection"))
+    return (scale or 1) > 1 and (
+        projection != "conv" or bool(experiment.setting(row, "tap_scaling"))
+    )
+
+
 def plateau(records):
-    """{id: Value}: the longest that a row stays on the plateau, as a share of its steps, of all short curves whose embeddings
-    start repaired and whose rates are chosen."""
+    """{id: Value}: the longest that a row stays on the plateau, as a share of its steps, of all short curves whose start is
+    repaired and whose rates are chosen."""
     swept = {about.name for about in records.of(rates.OWNS)}
     found = []
     for experiment in training_curves.experiments(records).values():
         for row in experiment.rows if experiment.name not in swept else ():
-            repaired = (experiment.setting(row, "embedding_scale") or 1) > 1
-            if repaired and 0 < experiment.tokens(row) < SHORT:
+            if is_repaired(experiment, row) and 0 < experiment.tokens(row) < SHORT:
                 found.append(experiment.result(row, PLATEAU))
     found = list(filter(None, found))
     return {"quality.plateau_share": max(found, key=lambda one: one.value)} if found else {}
