@@ -456,6 +456,11 @@ def evidence(experiment, claim, one, decides):
         )
     parts += [contrasts.seeds_text(value.seeds), one.wanted() if decides else "", claim.note]
     parts += [
+        f"`{row}` reads all of its weights, as many as `{experiment.baseline}`: its own equal reads would lose nothing"
+        for row in claim.weights
+        if YARDSTICK in claim.weights and reads_all(experiment, row)
+    ]
+    parts += [
         f"`{row}` spends {share.value:.0%} of its steps on the plateau"
         for row in claim.weights
         if (share := experiment.result(row, PLATEAU)) and share.value > LONG_PLATEAU
@@ -463,6 +468,12 @@ def evidence(experiment, claim, one, decides):
     if decides and one.sign == (-1 if claim.is_above else 1):
         parts += [selections(experiment, row) for row in claim.weights]
     return [part for part in parts if part]
+
+
+def reads_all(experiment, row):
+    """Whether a row beside the baseline has its parameters and chooses none of them, so that it reads as many."""
+    beside = row not in (experiment.baseline, YARDSTICK)
+    return beside and experiment.setting(row, "feed_forward") == "dense"
 
 
 def selections(experiment, row):

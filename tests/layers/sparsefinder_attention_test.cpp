@@ -9,6 +9,7 @@
 #include "kernels/check.h"
 #include "models/initialize.h"
 #include "models/layers/attention/full.h"
+#include "models/layers/attention/patterns/window.h"
 #include "models/layers/attention/sparsefinder.h"
 #include "models/sparsefinder/graph.h"
 #include "models/sparsefinder/predictors.h"
@@ -196,6 +197,33 @@ TEST(SparsefinderAttentionTest, WhereEveryoneMeetsItIsFull) {
     const ModelConfig one =
         config("sparsefinder_kmeans", {{"sparsefinder_clusters", "1"}, {"normaliser", normaliser}});
     expect_same(run_attention(*make_self_attention(one), training_pass(), in, mask), full);
+    // A point in all of the clusters meets everyone in one of them.
+    const ModelConfig everywhere = config("sparsefinder_kmeans", {{"sparsefinder_clusters", "4"},
+                                                                  {"sparsefinder_nearest", "4"},
+                                                                  {"normaliser", normaliser}});
+    expect_same(run_attention(*make_self_attention(everywhere), training_pass(), in, mask), full);
+    // One bin a dimension holds all points; quantization is of encoders.
+    const AttentionMask both{.causal = false};
+    const ModelConfig bin = config("sparsefinder_quantization",
+                                   {{"sparsefinder_bins", "1"}, {"normaliser", normaliser}});
+    expect_same(run_attention(*make_self_attention(bin), training_pass(), in, both),
+                run_attention(FullAttention(c), training_pass(), in, both));
+  }
+}
+
+TEST(SparsefinderAttentionTest, WherePredictionsMeetNobodyTheWindowIsLeft) {
+  const AttentionInput in(90, 90, kHeads * kHead);
+  for (const char* normaliser : {"softmax", "entmax15"}) {
+    const ModelConfig c = config("sparsefinder_distance", {{"sparsefinder_density", "1e-6"},
+                                                           {"sparsefinder_window", "7"},
+                                                           {"normaliser", normaliser}});
+    ModelConfig local = c;
+    set_field(local, "window_width", "7");
+    for (const bool causal : {false, true}) {
+      const AttentionMask mask{.causal = causal};
+      expect_same(run_attention(*make_self_attention(c), training_pass(), in, mask),
+                  run_attention(WindowAttention(local), training_pass(), in, mask));
+    }
   }
 }
 

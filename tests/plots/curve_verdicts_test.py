@@ -319,6 +319,29 @@ class Figure5Test(Verdicts):
         # A better one found afterwards, qkv_mult_conv_s4, does not stand in for it.
         self.assertEqual(self.verdict(items, "better than `qkv_low_rank`"), "not reproduced")
 
+    def test_a_repaired_start_is_compared_with_its_like(self):
+        rows = dict(qkv_mult_conv=1.6, qkv_conv=1.7, qkv_conv_taps=1.5, qkv_mult_conv_taps=1.55)
+        items = of("fig5_small", **rows)
+        self.assertEqual(
+            self.verdict(items, "`qkv_mult_conv` is better than `qkv_conv`"), "reproduced"
+        )
+        line = self.line(items, "both begun with the variance of one tap")
+        self.assertEqual(line.verdict, "not reproduced")
+        del rows["qkv_mult_conv_taps"]
+        self.assertFalse(
+            any("both begun" in one.claim for one in self.lines(of("fig5_small", **rows)))
+        )
+
+    def test_a_row_that_reads_all_of_its_weights_says_so(self):
+        for kind, is_said in (("dense", True), ("sparse", False)):
+            items = of("fig7_small", loss_s2=1.61, iso_read_ff=1.8)
+            items = [dict(r, config={**r["config"], "feed_forward": kind}) for r in items]
+            evidence = self.line(items, "`loss_s2`").evidence
+            self.assertEqual(
+                "`loss_s2` reads all of its weights, as many as `dense`" in evidence, is_said
+            )
+            self.assertNotIn("`iso_read_ff` reads all", evidence)
+
     def test_a_row_that_hardly_left_the_plateau_says_so(self):
         items = of("fig5_small", qkv_mult_conv=1.62, qkv_conv=1.7)
         for share, is_said in ((0.28, True), (0.05, False)):

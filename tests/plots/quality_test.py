@@ -95,6 +95,10 @@ class QualityTest(made_up.WithCurves):
         items = with_share("fig1_1m5", "dense", 0.02) + with_share("frontier", "qkv_conv", 0.3)
         items += with_share("start_1m5", "released", 0.6, embedding_scale=1)
         items += with_share("fig1", "long", 0.7, steps=10000)
+        # Nine taps that each begin with the variance of one are released, not repaired.
+        conv = {"projection": "conv"}
+        items += with_share("frontier", "qkv_conv_released", 0.5, **conv, tap_scaling=False)
+        items += with_share("frontier", "qkv_conv_taps", 0.2, **conv, tap_scaling=True)
         found = summarise.figures(self.load(items))["quality.plateau_share"]
         self.assertEqual(found.value, 0.3)
 
