@@ -169,10 +169,10 @@ GOALS = (
         FULL,
     ),
     Goal(
-        "Terraformer of 24 blocks at 4,352 positions: peak memory of a training step over a plain one's",
+        "Terraformer at 4,352 positions: peak memory of a training step over a plain one's, of 24 blocks and of the 2 that Table 5 trains",
         "<=",
         0.5,
-        ("table5.memory.terraformer.peak_share",),
+        ("table5.memory.terraformer.peak_share", "table5.memory.terraformer.peak_share_2"),
         FULL,
     ),
     Goal(

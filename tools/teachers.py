@@ -36,9 +36,11 @@ from table_steps import (  # noqa: E402
     texts,
 )
 
-STEPS = ("train", "sweep", "differences", "time", "translate")
+STEPS = ("train", "sweep", "ranks", "differences", "time", "translate")
 NAME, TRANSLATES = "sparsefinder_small", "sparsefinder_mt"
 ONE_SEED = ("s_lm_512", "s_mlm_512")
+# Of projections, beside the usual 4: the control of how many dimensions a prediction takes.
+RANKS, OF_RANKS = (2, 8, 16), ("distance", "distance_pca", "distance_random", "kmeans")
 ONLINE = 48  # sequences that a teacher runs on with predicted graphs
 # Of translations, by the ending of a row; all are made by the first.
 DECODINGS = {
@@ -105,6 +107,13 @@ class Plan(Curves):
         yield from self.on_teachers(
             "sparsefinder", "--threads", str(self.args.threads), "--online", online
         )
+
+    def ranks(self):
+        for rank in RANKS:
+            for teacher, command in zip(self.trained(), self.on_teachers("sparsefinder")):
+                rows = (f"{teacher}.{method}_rank{rank}" for method in OF_RANKS)
+                threads = ("--threads", str(self.args.threads))
+                yield [*command, "--rank", str(rank), "--rows", ",".join(rows), *threads]
 
     def time(self):
         yield from self.on_teachers("sparsefinder_time")

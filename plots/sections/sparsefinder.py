@@ -15,6 +15,11 @@ OWNS = of("sparsefinder")
 GOLD, AREA = "gold_sparsity", "area"
 PAPERS = "paper"  # of a configuration's two grids
 GOLD_ROW, SECONDS = "gold", "sweep_s"
+RANKED = re.compile(r"(.+)_rank(\d+)")  # a method with another number of dimensions than usual
+RANK_WORDS = (
+    "By how many dimensions queries and keys are projected into: of the gold pairs the share found by graphs that leave out as much "
+    "as the gold ones, F at gold."
+)
 ONE_ROW = re.compile(r" --rows \S+")  # of a command that measures one method of a teacher
 CONTROLS = ("oracle", "distance", "distance_per_query", "distance_pca", "distance_random")
 CONTROLS += ("random_graph",)
@@ -72,14 +77,49 @@ def at(points, sparsity):
     return max((quality for s, quality in points if s >= sparsity), default=0.0)
 
 
-def closings(records, experiment):
-    """{teacher: {method: its closing record}}, gold graphs under "gold"."""
+def all_closings(records, experiment):
+    """{teacher: {method: its closing record}}, gold graphs under "gold"; of other ranks, too."""
     found = {}
     for record in records.history(experiment):
         if record["metric"] in (GOLD, AREA) and record["value"] is not None:
             teacher, _, method = record["row"].rpartition(".")
             found.setdefault(teacher, {})[method] = record
     return found
+
+
+def closings(records, experiment):
+    """The same of the usual rank alone."""
+    return {
+        teacher: {m: closing for m, closing in methods.items() if not RANKED.fullmatch(m)}
+        for teacher, methods in all_closings(records, experiment).items()
+    }
+
+
+def rank_lines(report, experiment, teacher):
+    """A line a method that was swept with several ranks; nothing of none."""
+    methods = all_closings(report.records, experiment).get(teacher, {})
+    names = {m: RANKED.fullmatch(m)[1] for m in methods if RANKED.fullmatch(m)}
+    found = {}
+    for method in dict.fromkeys((*names, *names.values())):
+        closing = methods.get(method)
+        rank = closing and closing["config"].get("rank")
+        if rank:
+            value = value_of(report.records, experiment, closing, "recall_at_gold")
+            # 0 stands for no configuration as sparse.
+            shown = value if value and value.value else None
+            found.setdefault(names.get(method, method), {})[rank] = shown
+    if not found:
+        return []
+    ranks = sorted({rank for of_it in found.values() for rank in of_it})
+    return [
+        RANK_WORDS,
+        "",
+        *header("method, F at gold", *(f"rank {rank}" for rank in ranks)),
+        *(
+            line(f"`{m}`", *(cell(report, of_it.get(rank), interval=True) for rank in ranks))
+            for m, of_it in found.items()
+        ),
+    ]
 
 
 def configurations(records, experiment, closing):
@@ -125,7 +165,7 @@ def numbers(records, own):
     found = {}
     for about in own:
         for teacher, methods in closings(records, about.name).items():
-            for method, closing in methods.items():
+            for method, closing in all_closings(records, about.name)[teacher].items():
                 for metric in (GOLD,) if method == "gold" else SUMMARY:
                     value = value_of(records, about.name, closing, metric)
                     if value:
@@ -316,9 +356,12 @@ def write(report, own):
                     *header("method", "points", *names_of_percents(), *of_mass),
                     *alone,
                 )
-            ran = sparsefinder_online.lines(report, about.name, methods)
-            if ran:
-                report.add(*ran)
+            for more in (
+                rank_lines(report, about.name, teacher),
+                sparsefinder_online.lines(report, about.name, methods),
+            ):
+                if more:
+                    report.add(*more)
             written = sparsefinder_texts.lines(report, teacher)
             if written:
                 report.add(*written)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from report import header, line
 from section import of
+from sections import sparsefinder_texts
 from values import of_record
 
 OWNS = of("sparsefinder", "differences")
@@ -134,6 +135,14 @@ def keeps_quality(records, kind):
     what = "nats a token, `distance` − `gold`"
     known = {f"{what} at the next sparser graphs": sparser, f"{what} at the next denser": denser}
     known = {label: value for label, value in known.items() if value}
+    for (
+        method
+    ) in OVER_RANDOM:  # told beside, since where a random map keeps BLEU, too, it tells nothing
+        for teacher in teachers(records, kind):
+            texts = sparsefinder_texts.of_teacher(records, teacher).get(method, {})
+            if sparsefinder_texts.GOLD in texts:
+                label = f"BLEU (does not decide), `{method}` − full attention at the gold sparsity"
+                known[label] = texts[sparsefinder_texts.GOLD]
     if not sparser:
         return Outcome(None, "not measured", known)
     if sparser.high < AS_GOOD_NATS:

@@ -15,7 +15,7 @@ METRIC = "online_log_perplexity"
 WORDS = (
     "The teacher runs with a method's graphs alone, so that every layer meets what the graphs of those before have left. "
     "Nats a token above its own loss on {sequences} sequences, of the least sparse point run that leaves out as much: of a "
-    "method thirteen at most, the best offline recall in each stratum of sparsity; a dash: none leaves out as much. "
+    "method twelve at most, the best offline recall in each stratum of sparsity; a dash: none leaves out as much. "
     "Intervals: {draws} resamples of the sequences, one teacher."
 )
 

@@ -108,6 +108,17 @@ def deepest(records, experiment, family, metric):
     return points[-1][1] if points else None
 
 
+def peak_shares(records, experiment, layers, name):
+    """{<name>_<blocks>: the reversible stack's peak memory over the plain one's}, of every depth that both have."""
+    ours, plain = (
+        dict(curve(records, experiment, f"{layers}_{s}", "peak_memory_bytes", "decoder_layers"))
+        for s in ("reversible", "plain")
+    )
+    return {
+        f"{name}_{depth:g}": ratio(ours[depth], plain[depth]) for depth in ours if depth in plain
+    }
+
+
 def figures_of(records, experiment, identifier):
     """{id: Value}: of dense layers, of others under `<id>.<layers>.`; at the deepest."""
     found = {}
@@ -127,6 +138,7 @@ def figures_of(records, experiment, identifier):
         found[f"{prefix}peak_share"] = ratio(
             found[f"{prefix}peak_memory_bytes"], found[f"{prefix}plain_peak_memory_bytes"]
         )
+        found |= peak_shares(records, experiment, layers, f"{prefix}peak_share")
         found[f"{prefix}step_cost_over_stored"] = ratio(ours, stored)
     for family in families(records, experiment):
         for metric in ("gradient_error", "reconstruction_error"):

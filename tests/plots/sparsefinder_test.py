@@ -222,6 +222,27 @@ class Sparsefinder(WithFolder):
         self.assertEqual((area.value, round(area.low, 6), round(area.high, 6)), (0.6, 0.5, 0.7))
         self.assertEqual(numbers["sparsefinder.s_lm.1.gold.gold_sparsity"].value, 0.9)
 
+    def test_other_ranks_stand_in_a_table_of_their_own(self):
+        def of_rank(made, rank):
+            name = made["row"] + (f"_rank{rank}" if rank != 4 else "")
+            return dict(made, row=name, config={**made["config"], "rank": rank})
+
+        usual = [of_rank(r, 4) for r in closing("distance", 0.6)]
+        other = [of_rank(r, 8) for r in closing("distance", 0.7)]
+        other = [dict(r, value=0.5) if r["metric"] == "recall_at_gold" else r for r in other]
+        records = self.load([*RECORDS[:4], *usual, *other])
+        report = report_cells.Report(records)
+        sparsefinder.write(report, records.of(sparsefinder.OWNS))
+        self.assertIn("| method, F at gold | rank 4 | rank 8 |", report.text())
+        self.assertIn("| `distance` | – | 0.500 |", report.text())
+        self.assertNotIn("distance_rank8", report.text())
+        found = sparsefinder.numbers(records, records.of(sparsefinder.OWNS))
+        self.assertEqual(found["sparsefinder.s_lm.1.distance_rank8.area"].value, 0.7)
+        records = self.load(RECORDS)
+        self.assertEqual(
+            sparsefinder.rank_lines(report_cells.Report(records), "sparsefinder", "s_lm.1"), []
+        )
+
     def test_a_sweep_takes_what_its_parts_take(self):
         id_of_it = "sparsefinder.s_lm.1.sweep_s"
         seconds = [record(m, "sweep_s", 20.0, {}) for m in ("gold", "distance", "random_graph")]

@@ -137,6 +137,8 @@ class ReversibilityTest(WithFolder):
         ]
         found = summarise.figures(self.load(STACKS + peaks))
         self.assertAlmostEqual(found["reversible.peak_share"].value, 0.25)
+        self.assertAlmostEqual(found["reversible.peak_share_24"].value, 0.25)
+        self.assertAlmostEqual(found["reversible.peak_share_2"].value, 25 / 30)
 
     def test_the_whole_model_is_the_line_through_what_was_measured(self):
         self.assertFalse([k for k in summarise.figures(self.load(STACKS)) if ".whole_" in k])

@@ -38,6 +38,14 @@ class CommandsTest(unittest.TestCase):
         self.assertEqual(told("time"), told("sweep"))
         self.assertTrue(all(c[0].endswith("sparsefinder_time") for c in self.commands("time")))
 
+    def test_other_ranks_leave_the_rows_of_the_usual_one_alone(self):
+        commands = self.commands("ranks", "--teachers", "s_lm_512")
+        self.assertEqual([c[c.index("--rank") + 1] for c in commands], ["2", "8", "16"])
+        rows = commands[0][commands[0].index("--rows") + 1].split(",")
+        self.assertIn("s_lm_512.1.distance_random_rank2", rows)
+        self.assertTrue(all(row.endswith("_rank2") for row in rows))
+        self.assertNotIn("--online", commands[0])
+
     def test_some_teachers_alone_and_a_quick_look(self):
         self.assertEqual(len(self.commands("sweep", "--teachers", "s_lm")), 3)
         (swept,) = self.commands("sweep", "--teachers", "s_lm", "--quick")
