@@ -301,7 +301,7 @@ def twins(records, experiment):
 
 
 def twins_table(report, experiment):
-    lines = header("row", "time, trained over own", "rows touched, trained", "own")
+    lines = header("row", "time, trained over own", "rows touched in 12 tokens, trained", "own")
     for row, time, *touched in twins(report.records, experiment):
         lines.append(
             line(f"`{row}`", cell(report, time, "×", interval=True), *(bare(t) for t in touched))
