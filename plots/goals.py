@@ -319,6 +319,13 @@ GOALS = (
         FULL,
     ),
     Goal(
+        "Sparsefinder's C1: what holds the gold graphs leaves each kind of teacher its logits and its loss",
+        ">=",
+        1,
+        ("sparsefinder.claims.c1",),
+        "tools/teachers.py",
+    ),
+    Goal(
         "Sparsefinder, sequences of 512: the offline sweep of a teacher, s",
         "<=",
         600,
