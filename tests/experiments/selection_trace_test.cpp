@@ -116,7 +116,8 @@ TEST(SelectionReplay, WiderModelsUseOptionsAndUseThemAgainAsTheTraceDoes) {
 std::vector<double> use_of(const SelectionTrace& trace, std::int64_t places) {
   const std::int64_t options = trace.choices.options;
   std::vector<double> shares(std::size_t(trace.blocks * places * options));
-  const double part = double(places) / double(trace.size() / trace.blocks);
+  const std::int64_t choices = trace.size() / trace.blocks;
+  const double part = double(places) / double(choices);
   for (std::int64_t e = 0; e < trace.examples; ++e) {
     for (std::int64_t t = 0; t < trace.positions; ++t) {
       for (std::int64_t block = 0; block < trace.blocks; ++block) {
