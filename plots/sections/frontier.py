@@ -16,7 +16,7 @@ import training_curves
 from report import bare, cell, count, header, line, status_mark
 from report import nats as nats_cell
 from section import Section, of
-from sections import decode_paths, quality
+from sections import curve_verdicts, decode_paths, quality
 from values import Value, combine, measured, over_seeds, ratio, setting
 
 OWNS = of("decode", "frontier")
@@ -390,6 +390,12 @@ def scatter(axes, found, looks):
     chart.plain_log(axes.xaxis, shown)
 
 
+def is_of_its_start(curves, row):
+    """Whether a row's nats are those of its start: it knew no more than how often tokens come for too long."""
+    share = curves.result(trained(row), curve_verdicts.PLATEAU)
+    return bool(share) and share.value > curve_verdicts.LONG_PLATEAU
+
+
 def draw(records, experiment):
     """Nats a token over measured ms a token, of two states of memory in the fast one, and the steps of the frontier.
 
@@ -400,6 +406,9 @@ def draw(records, experiment):
     found = points(records, experiment, curves)
     if len(found) < 2:
         raise chart.Missing(f"fewer than two rows of {experiment} have both nats and a time")
+    # So far above that the others would lie in one line.
+    far = [point.row for point in found if is_of_its_start(curves, point.row)]
+    found = [point for point in found if point.row not in far]
     figure, (axes,) = chart.new(2.8)
     looks = looks_of(curves, [point.row for point in found])
     scatter(axes, found, looks)
@@ -412,7 +421,8 @@ def draw(records, experiment):
             of_seeds,
             **looks[point.row] | {"linestyle": "none", "markersize": 2, "label": "_of a seed"},
         )
-    axes.set_xlabel(f"measured token, ms (1 thread{states.words_of(records)})")
+    without = f"\nnot drawn, being long on the plateau: {', '.join(far)}" if far else ""
+    axes.set_xlabel(f"measured token, ms (1 thread{states.words_of(records)}){without}")
     budgets = {point.nats.tokens for point in found if point.nats.tokens}
     of = f"\n{count(budgets.pop())} tokens trained on" if len(budgets) == 1 else ""
     axes.set_ylabel(f"log-perplexity, nats per token{of}")
