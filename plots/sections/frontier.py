@@ -409,7 +409,7 @@ def draw(records, experiment):
     # So far above that the others would lie in one line.
     far = [point.row for point in found if is_of_its_start(curves, point.row)]
     found = [point for point in found if point.row not in far]
-    figure, (axes,) = chart.new(2.8)
+    figure, (axes,) = chart.new(max(2.8, 0.16 * len(found)))  # room for names
     looks = looks_of(curves, [point.row for point in found])
     scatter(axes, found, looks)
     for point in found:
