@@ -359,12 +359,10 @@ def write(report, own):
             for more in (
                 rank_lines(report, about.name, teacher),
                 sparsefinder_online.lines(report, about.name, methods),
+                sparsefinder_texts.lines(report, teacher),
             ):
                 if more:
                     report.add(*more)
-            written = sparsefinder_texts.lines(report, teacher)
-            if written:
-                report.add(*written)
             report.figure(figure_name(teacher))
             if has_heads(methods):
                 report.figure(heads_name(teacher))

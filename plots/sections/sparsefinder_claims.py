@@ -135,9 +135,8 @@ def keeps_quality(records, kind):
     what = "nats a token, `distance` − `gold`"
     known = {f"{what} at the next sparser graphs": sparser, f"{what} at the next denser": denser}
     known = {label: value for label, value in known.items() if value}
-    for (
-        method
-    ) in OVER_RANDOM:  # told beside, since where a random map keeps BLEU, too, it tells nothing
+    # BLEU stands beside, a random map's too: where both keep it, it tells nothing.
+    for method in OVER_RANDOM:
         for teacher in teachers(records, kind):
             texts = sparsefinder_texts.of_teacher(records, teacher).get(method, {})
             if sparsefinder_texts.GOLD in texts:

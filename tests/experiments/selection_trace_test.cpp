@@ -131,9 +131,8 @@ std::vector<double> use_of(const SelectionTrace& trace, std::int64_t places) {
   return shares;
 }
 
-/// What trained models chose (results/published/traces), replayed by models eight times as wide as
-/// timed tables do.
-/// width: of the model that replays, in widths of the one whose trace it is.
+/// What trained models chose (results/published/traces), replayed by wider models as timed tables
+/// do. width: of the model that replays, in widths of the one whose trace it is.
 void expect_like_traces(std::int64_t width) {
   int traces = 0;
   for (const auto& entry : std::filesystem::directory_iterator(
