@@ -266,6 +266,22 @@ class FrontierTest(made_up.WithCurves):
         labels = [text.get_text() for text in figure.axes[0].texts]
         self.assertEqual(sorted(labels), sorted(ROWS))
 
+    def test_what_stayed_long_on_the_plateau_is_named_and_not_drawn(self):
+        def with_share(share):
+            about = {"experiment": "fig1_1m5", "config": TRAINED}
+            long = [made_up.record("slow", "plateau_share", share, s, **about) for s in (1, 2)]
+            figure = frontier.draw(self.load(trained() + long + decoded()), "frontier_128")
+            (axes,) = figure.axes
+            found = [text.get_text() for text in axes.texts], axes.get_xlabel()
+            chart.pyplot().close(figure)
+            return found
+
+        drawn, words = with_share(0.28)
+        self.assertEqual(sorted(drawn), sorted(set(ROWS) - {"slow"}))
+        self.assertIn("not drawn, being long on the plateau: slow", words)
+        drawn, words = with_share(0.08)
+        self.assertEqual((sorted(drawn), "not drawn" in words), (sorted(ROWS), False))
+
 
 if __name__ == "__main__":
     unittest.main()
