@@ -44,6 +44,33 @@ TEST(WindowAttentionTest, IsTheDefinition) {
   }
 }
 
+/// Of sequences longer than a head's rows that are held at once.
+TEST(WindowAttentionTest, PiecesOfALongSequenceAreTheSame) {
+  constexpr std::int64_t kLength = 5000, kSide = 15, kRows = 300;
+  const AttentionInput in(kLength, kLength, 24);
+  for (const Normaliser normaliser : {Normaliser::softmax, Normaliser::entmax15}) {
+    const WindowAttention layer(config(2 * kSide + 1, normaliser));
+    const AttentionResult whole = run_attention(layer, training_pass(), in, {}, 2);
+    for (const std::int64_t first : {std::int64_t(1900), kLength - kRows}) {
+      SCOPED_TRACE("from " + std::to_string(first));
+      AttentionInput piece = in;
+      for (Mat* rows : {&piece.q, &piece.k, &piece.v, &piece.dout}) {
+        *rows = Mat(rows->middleRows(first, kRows));
+      }
+      const AttentionResult of_piece = run_attention(layer, training_pass(), piece, {});
+      // Those far enough from where the piece was cut out.
+      const auto middle = [&](const Mat& rows, std::int64_t from) {
+        return Mat(rows.middleRows(from + 2 * kSide, kRows - 4 * kSide));
+      };
+      const auto middles = [&](const AttentionResult& r, std::int64_t from) {
+        return AttentionResult{middle(r.o, from), middle(r.dq, from), middle(r.dk, from),
+                               middle(r.dv, from)};
+      };
+      expect_same(middles(whole, first), middles(of_piece, 0));
+    }
+  }
+}
+
 TEST(WindowAttentionTest, WideEnoughItIsFull) {
   const AttentionInput in(150, 150, 24);
   const AttentionResult full =

@@ -3,10 +3,56 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "kernels/tile_product.h"
 
 namespace scaling {
+namespace {
+
+/// Few enough for the largest cache, and so many that what neighbouring tiles share seldom comes
+/// again.
+constexpr std::int64_t kHeld = 2048;
+static_assert(kHeld % kPanelStart == 0 && kHeld >= kKeysAtOnce + kPanelStart);
+
+/// How many rows come, some more than once, if kHeld neighbours are held. of(tile): positions and
+/// which of them.
+template <class Of>
+std::int64_t rows_brought(const std::vector<Tile>& tiles, Of&& of) {
+  std::int64_t brought = 0;
+  Range held = {0, kHeld}, here = {0, 0};
+  for (const Tile& tile : tiles) {
+    const auto& [positions, which] = of(tile);
+    for (std::int64_t i = which.begin, n = 0; i < which.end; i += n) {
+      n = std::min(positions.neighbours(i), which.end - i);
+      const Range rows = {positions.at(i), positions.at(i) + n};
+      if (rows.begin < held.begin || rows.end > held.end) {
+        held = {rows.begin, rows.begin + kHeld};
+        here = {rows.begin, rows.begin};
+      }
+      const Range both = {std::min(here.begin, rows.begin), std::max(here.end, rows.end)};
+      brought += both.size() - here.size();
+      here = both;
+    }
+  }
+  return brought;
+}
+
+}  // namespace
+
+std::int64_t TilePlan::rows_held(const PatternCall& call) const {
+  const std::int64_t all = std::max(call.queries, call.keys);
+  if (all <= kHeld) return all;
+  const auto few = [](std::int64_t rows) { return rows + rows / 2; };
+  const std::int64_t queries = rows_brought(tiles, [&](const Tile& tile) {
+    return std::pair<const Positions&, Range>(part_of(tile).queries, tile.queries);
+  });
+  if (queries > few(call.queries)) return all;
+  const std::int64_t keys = rows_brought(tiles, [&](const Tile& tile) {
+    return std::pair<const Positions&, Range>(part_of(tile).keys, tile.keys);
+  });
+  return keys > few(call.keys) ? all : kHeld;
+}
 
 void TilePlan::make(const Pattern& pattern, const PatternCall& call) {
   parts.clear();

@@ -8,7 +8,7 @@
 
 namespace scaling {
 
-inline constexpr std::int64_t kQueriesAtOnce = 64, kKeysAtOnce = 512;
+inline constexpr std::int64_t kQueriesAtOnce = 128, kKeysAtOnce = 384;
 
 /// Some queries and some keys of a part, by their indices in it.
 struct Tile {
@@ -23,6 +23,10 @@ struct TilePlan {
   void make(const Pattern& pattern, const PatternCall& call);
   /// To the order for sums over queries: of parts, of keys, of queries.
   void sort_by_keys();
+
+  /// How many neighbours to hold, of queries and of keys (HeadRows::hold), so that few come more
+  /// than once in the tiles' order: all, where it returns to what lies far apart.
+  std::int64_t rows_held(const PatternCall& call) const;
 
   const Pattern::Part& part_of(const Tile& tile) const { return parts.all[std::size_t(tile.part)]; }
   std::int64_t query(const Tile& tile, std::int64_t i) const {

@@ -13,6 +13,7 @@ namespace scaling {
 namespace {
 
 using Row = Eigen::Map<Eigen::ArrayXf>;
+using ConstRow = Eigen::Map<const Eigen::VectorXf>;
 
 constexpr float kMasked = -1e9f;
 /// Logit of keys that are left out: below whatever is masked.
@@ -114,10 +115,9 @@ Row vectors_of(Range keys, float* row) {
 }
 
 /// scores (queries, keys) = rows of queries times rows of keys.
-void product_of_keys(const Tile& tile, const HeadBuffers& b, HeadRows& queries, HeadRows& keys,
-                     Mat& scores) {
+void product_of_keys(std::int64_t d, const Tile& tile, const HeadBuffers& b, HeadRows& queries,
+                     HeadRows& keys, Mat& scores) {
   const float* panels = keys.panels(tile.part, keys_of(b, tile), tile.keys);
-  const std::int64_t d = queries.all.cols();
   tile_product_of_panels(tile.queries.size(), tile.keys.size(), d,
                          {queries.take(queries_of(b, tile), tile.queries), d, 1}, panels,
                          b.keys.data(), scores.data(), scores.cols());
@@ -151,7 +151,7 @@ void clear_row(const std::uint8_t* seen, const Tile& tile, Range keys, float lar
 
 /// Scores to exp(logit - the largest so far), dropped out; what was summed before a larger one came
 /// is scaled down.
-void softmax(const TiledHead& head, const Tile& tile, HeadBuffers& b) {
+void softmax(const TiledHead& head, const Tile& tile, HeadBuffers& b, HeadRows& o) {
   const std::uint8_t* seen = seen_in(head, tile, b);
   for (std::int64_t i = 0; i < tile.queries.size(); ++i) {
     const std::int64_t query = b.plan.query(tile, i);
@@ -166,7 +166,7 @@ void softmax(const TiledHead& head, const Tile& tile, HeadBuffers& b) {
       if (largest > before) {
         const float factor = std::exp((before - largest) * head.scale());
         b.sums[std::size_t(query)] *= factor;
-        b.o.all.row(query) *= factor;
+        Row(o.row_to_change(query), head.d) *= factor;
       }
       row = ((row - largest) * head.scale()).exp();
     }
@@ -176,25 +176,32 @@ void softmax(const TiledHead& head, const Tile& tile, HeadBuffers& b) {
   }
 }
 
-void mix_values(const Tile& tile, HeadBuffers& b) {
-  b.o.add_product({b.scores.data(), b.scores.cols(), 1}, b.keys.data(),
-                  b.v.take(keys_of(b, tile), tile.keys), tile.keys.size(), queries_of(b, tile),
-                  tile.queries);
+void mix_values(const Tile& tile, HeadBuffers& b, HeadRows& o) {
+  o.add_product({b.scores.data(), b.scores.cols(), 1}, b.keys.data(),
+                b.v.take(keys_of(b, tile), tile.keys), tile.keys.size(), queries_of(b, tile),
+                tile.queries);
 }
 
 /// One pass: what was mixed before a larger logit came is rescaled.
-void forward_of_softmax(const TiledHead& head, HeadBuffers& b) {
+void forward_of_softmax(const TiledHead& head, HeadBuffers& b, HeadRows& o) {
   b.sums.assign(std::size_t(head.call.queries), 0.0f);
-  for (const Tile& tile : b.plan.tiles) {
+  std::fill_n(head.statistics, head.call.queries, 0.0f);
+  const std::vector<Tile>& tiles = b.plan.tiles;
+  for (std::size_t at = 0; at < tiles.size(); ++at) {
+    const Tile& tile = tiles[at];
     enter(head, tile, b);
-    product_of_keys(tile, b, b.q, b.k, b.scores);
-    softmax(head, tile, b);
-    mix_values(tile, b);
-  }
-  for (std::int64_t query = 0; query < head.call.queries; ++query) {
-    const float sum = b.sums[std::size_t(query)];
-    head.statistics[query] = sum > 0 ? 1 / sum : 0.0f;
-    b.o.all.row(query) *= head.statistics[query];
+    product_of_keys(head.d, tile, b, b.q, b.k, b.scores);
+    softmax(head, tile, b, o);
+    mix_values(tile, b, o);
+    if (at + 1 < tiles.size() && tiles[at + 1].group == tile.group) continue;
+    const std::int64_t first = tile.group * b.plan.group_size;
+    const std::int64_t end = std::min(first + b.plan.group_size, head.call.queries);
+    for (std::int64_t query = first; query < end; ++query) {
+      const float sum = b.sums[std::size_t(query)];
+      head.statistics[query] = sum > 0 ? 1 / sum : 0.0f;
+      Row(o.row_to_change(query), head.d) *= head.statistics[query];
+    }
+    o.finish({first, end});
   }
 }
 
@@ -246,7 +253,7 @@ void probabilities(const TiledHead& head, const HeadBuffers& b, const std::uint8
 }
 
 /// Two passes over the keys of each group of queries: for the threshold, and to mix values.
-void forward_by_threshold(const TiledHead& head, HeadBuffers& b) {
+void forward_by_threshold(const TiledHead& head, HeadBuffers& b, HeadRows& o) {
   const std::vector<Tile>& tiles = b.plan.tiles;
   const std::int64_t size = b.plan.group_size;
   if (b.candidates.size() < std::size_t(size)) b.candidates.resize(std::size_t(size));
@@ -256,7 +263,7 @@ void forward_by_threshold(const TiledHead& head, HeadBuffers& b) {
     for (std::int64_t i = 0; i < queries; ++i) b.candidates[std::size_t(i)].clear();
     for (; next < tiles.size() && tiles[next].group == tiles[first].group; ++next) {
       enter(head, tiles[next], b);
-      product_of_keys(tiles[next], b, b.q, b.k, b.scores);
+      product_of_keys(head.d, tiles[next], b, b.q, b.k, b.scores);
       collect_candidates(head, tiles[next], query, b);
     }
     for (std::int64_t i = 0; i < queries; ++i) {
@@ -267,7 +274,7 @@ void forward_by_threshold(const TiledHead& head, HeadBuffers& b) {
       // A single tile's logits are still there, masked.
       if (next - first > 1) {
         enter(head, tile, b);
-        product_of_keys(tile, b, b.q, b.k, b.scores);
+        product_of_keys(head.d, tile, b, b.q, b.k, b.scores);
       }
       const std::uint8_t* seen = seen_in(head, tile, b);
       for (std::int64_t i = 0; i < tile.queries.size(); ++i) {
@@ -276,7 +283,7 @@ void forward_by_threshold(const TiledHead& head, HeadBuffers& b) {
         probabilities(head, b, seen, tile, i, scores);
         drop_row(head, b, tile, b.plan.query(tile, i), keys, scores);
       }
-      mix_values(tile, b);
+      mix_values(tile, b, o);
     }
   }
 }
@@ -290,21 +297,14 @@ float* slopes_of(const TiledHead& head, Range keys, float* p, HeadBuffers& b) {
 }
 
 /// What is subtracted from each query's gradient: the sum of slopes times gradients over that of
-/// slopes. Softmax has it without meeting the keys again: its slopes add up to 1.
-void find_deltas(const TiledHead& head, const Mat& o, HeadBuffers& b) {
-  b.deltas.resize(std::size_t(head.call.queries));
-  if (!head.normaliser) {
-    for (std::int64_t query = 0; query < head.call.queries; ++query) {
-      b.deltas[std::size_t(query)] = o.row(query).dot(b.dout.all.row(query));
-    }
-    return;
-  }
+/// slopes. Softmax, whose slopes add up to 1, has it without meeting the keys.
+void find_deltas(const TiledHead& head, HeadBuffers& b) {
   b.sums.assign(std::size_t(head.call.queries), 0.0f);
-  std::fill(b.deltas.begin(), b.deltas.end(), 0.0f);
+  b.deltas.assign(b.sums.size(), 0.0f);
   for (const Tile& tile : b.plan.tiles) {
     enter(head, tile, b);
-    product_of_keys(tile, b, b.q, b.k, b.scores);
-    product_of_keys(tile, b, b.dout, b.v, b.gradient);
+    product_of_keys(head.d, tile, b, b.q, b.k, b.scores);
+    product_of_keys(head.d, tile, b, b.dout, b.v, b.gradient);
     const std::uint8_t* seen = seen_in(head, tile, b);
     for (std::int64_t i = 0; i < tile.queries.size(); ++i) {
       const std::int64_t query = b.plan.query(tile, i);
@@ -322,6 +322,15 @@ void find_deltas(const TiledHead& head, const Mat& o, HeadBuffers& b) {
   }
   for (std::size_t query = 0; query < b.deltas.size(); ++query) {
     if (b.sums[query] > 0) b.deltas[query] /= b.sums[query];
+  }
+}
+
+/// The same of a tile's queries, by softmax.
+void find_deltas_of(const TiledHead& head, const Tile& tile, HeadRows& o, HeadBuffers& b) {
+  for (std::int64_t i = 0; i < tile.queries.size(); ++i) {
+    const std::int64_t query = b.plan.query(tile, i);
+    b.deltas[std::size_t(query)] =
+        ConstRow(o.row(query), head.d).dot(ConstRow(b.dout.row(query), head.d));
   }
 }
 
@@ -371,27 +380,32 @@ std::int64_t tile_width(std::int64_t keys) {
   return (padded(std::min(kKeysAtOnce, keys)) / kLine | 1) * kLine;
 }
 
-double forward_of_head(const TiledHead& head, HeadBuffers& b) {
+double forward_of_head(const TiledHead& head, HeadBuffers& b, HeadRows& o) {
   std::fill_n(head.largest, head.call.queries, -std::numeric_limits<float>::infinity());
-  b.o.all.setZero(head.call.queries, head.d);
   b.plan.make(*head.pattern, head.call);
+  const std::int64_t held = b.plan.rows_held(head.call);
+  for (HeadRows* rows : {&b.q, &b.k, &b.v}) rows->hold(held);
   const double pairs = head.pairs ? leave_tiles_out(head, b) : 0;
   if (head.normaliser) {
-    forward_by_threshold(head, b);
+    forward_by_threshold(head, b, o);
   } else {
-    forward_of_softmax(head, b);
+    forward_of_softmax(head, b, o);
   }
+  o.finish();
   return pairs;
 }
 
-void backward_of_head(const TiledHead& head, const Mat& o, HeadBuffers& b) {
+void backward_of_head(const TiledHead& head, HeadRows& o, HeadBuffers& b) {
   b.gradient.resize(b.scores.rows(), b.scores.cols());
-  b.dq.all.setZero(head.call.queries, head.d);
-  b.dk.all.setZero(head.call.keys, head.d);
-  b.dv.all.setZero(head.call.keys, head.d);
   b.plan.make(*head.pattern, head.call);
   if (head.pairs) leave_tiles_out(head, b);
-  find_deltas(head, o, b);
+  const std::int64_t held = b.plan.rows_held(head.call);
+  for (HeadRows* rows : {&b.q, &b.k, &b.v, &b.dout, &b.dq, &b.dk, &b.dv}) rows->hold(held);
+  if (head.normaliser) {
+    find_deltas(head, b);
+  } else {
+    b.deltas.resize(std::size_t(head.call.queries));
+  }
   // Keys in the outer loop: theirs are the larger parts of tiles.
   b.plan.sort_by_keys();
   const std::int64_t width = b.scores.cols();
@@ -399,8 +413,9 @@ void backward_of_head(const TiledHead& head, const Mat& o, HeadBuffers& b) {
     enter(head, tile, b);
     const Positions& of_queries = queries_of(b, tile);
     const Positions& of_keys = keys_of(b, tile);
-    product_of_keys(tile, b, b.q, b.k, b.scores);
-    product_of_keys(tile, b, b.dout, b.v, b.gradient);
+    product_of_keys(head.d, tile, b, b.q, b.k, b.scores);
+    product_of_keys(head.d, tile, b, b.dout, b.v, b.gradient);
+    if (!head.normaliser) find_deltas_of(head, tile, o, b);
     rows_backward(head, tile, b);
     find_queries(tile, b);
     const float* scores = b.scores.data();
@@ -413,6 +428,7 @@ void backward_of_head(const TiledHead& head, const Mat& o, HeadBuffers& b) {
     b.dk.add_product({gradient, 1, width}, b.queries.data(), b.q.take(of_queries, tile.queries),
                      queries, of_keys, tile.keys);
   }
+  for (HeadRows* sums : {&b.dq, &b.dk, &b.dv}) sums->finish();
 }
 
 }  // namespace scaling

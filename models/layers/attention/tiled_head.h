@@ -30,7 +30,7 @@ struct ShownKeys {
 
 /// One thread's buffers for one example and head.
 struct HeadBuffers {
-  HeadRows q, k, v, o, dout, dq, dk, dv;
+  HeadRows q, k, v, dout, dq, dk, dv;
   Mat scores, gradient;             // of a tile
   std::vector<float> sums, deltas;  // of queries
   TilePlan plan;
@@ -71,9 +71,10 @@ struct TiledHead {
 /// is in all sets of a cache.
 std::int64_t tile_width(std::int64_t keys);
 
-/// From the buffers' q, k and v their o; returns how many pairs met, where they are chosen.
-double forward_of_head(const TiledHead& head, HeadBuffers& b);
-/// From q, k, v and dout their dq, dk and dv, after a forward of the same head whose result was o.
-void backward_of_head(const TiledHead& head, const Mat& o, HeadBuffers& b);
+/// From the buffers' q, k and v what o is to sum; returns how many pairs met, where they are
+/// chosen.
+double forward_of_head(const TiledHead& head, HeadBuffers& b, HeadRows& o);
+/// From q, k, v and dout what dq, dk and dv are to sum, after a forward of the same head into o.
+void backward_of_head(const TiledHead& head, HeadRows& o, HeadBuffers& b);
 
 }  // namespace scaling

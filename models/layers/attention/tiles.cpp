@@ -47,7 +47,7 @@ struct AttentionActivations : Activations {
   /// (examples * heads, queries): the largest unscaled logit, and one over the sum of exp(logit -
   /// the largest), or the threshold.
   std::vector<float> largest, statistics;
-  std::vector<Mat> o;             ///< (examples * heads): the last result, (queries, d_head)
+  std::vector<HeadRows> o;        ///< (examples * heads): the last result
   std::vector<double> pairs_met;  ///< (examples * heads), where pairs are chosen
   /// A thread's are at its first pair of example and head; at others there are none.
   std::vector<std::unique_ptr<HeadBuffers>> buffers;
@@ -152,23 +152,21 @@ void TiledAttention::forward(Pass& pass, const Mat& q, const Mat& k, const Mat& 
               TiledHead head = all;
               if (pass.graphs) {
                 b.pairs = std::make_unique<GivenPairs>(
-                    *pattern, pass.graphs->graph(attention, head.call.head, b.q.all, b.k.all));
+                    *pattern, pass.graphs->graph(attention, head.call.head, b.q.all(), b.k.all()));
                 b.pairs_of = nullptr;
                 take_pairs(head, nullptr, b);
               } else if (make_pairs) {
                 own_pairs(*this, b);
                 std::int32_t* chosen = own.chosen.data() + head.own * decisions;
                 if (!pass.recalls_decisions()) {
-                  b.pairs->choose(head.call.head, b.q.all, b.k.all, head.seen, chosen);
+                  b.pairs->choose(head.call.head, b.q.all(), b.k.all(), head.seen, chosen);
                 }
                 take_pairs(head, chosen, b);
               }
-              Mat& kept_o = own.o[std::size_t(head.own)];
-              b.o.all.swap(kept_o);
-              const double met = forward_of_head(head, b);
+              HeadRows& of_head = own.o[std::size_t(head.own)];
+              of_head.sum_into(o, of_queries);
+              const double met = forward_of_head(head, b, of_head);
               if (head.pairs) own.pairs_met[std::size_t(head.own)] = met;
-              b.o.save(o, of_queries);
-              b.o.all.swap(kept_o);
             });
 }
 
@@ -193,10 +191,10 @@ void TiledAttention::backward(Pass& pass, const Mat& q, const Mat& k, const Mat&
                 take_pairs(head, own.chosen.data() + head.own * decisions, b);
               }
               b.dout.load(do_, of_queries);
+              b.dq.sum_into(dq, of_queries);
+              b.dk.sum_into(dk, of_keys);
+              b.dv.sum_into(dv, of_keys);
               backward_of_head(head, own.o[std::size_t(head.own)], b);
-              b.dq.save(dq, of_queries);
-              b.dk.save(dk, of_keys);
-              b.dv.save(dv, of_keys);
             });
 }
 

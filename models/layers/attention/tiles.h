@@ -13,7 +13,7 @@ namespace scaling {
 
 /// Memory is linear in length: of a row of probabilities, backward finds no more than its largest
 /// logit and its sum or threshold. Two small things are not: the list of tiles, 48 bytes for every
-/// 64 queries and 512 keys, and with a normaliser, of patterns that visit queries in an order of
+/// 128 queries and 384 keys, and with a normaliser, of patterns that visit queries in an order of
 /// their own, the candidates of all rows, at worst a number a pair.
 /// Logits of padding keys are replaced by -1e9, so a query that may see none but padding weighs its
 /// keys (of the pattern, under a causal mask up to its position) equally; what the pattern leaves
