@@ -1,6 +1,7 @@
 """What all figures share: column width, type size, and series told apart without colour."""
 
 import functools
+import itertools
 import math
 
 import records as rec
@@ -223,7 +224,8 @@ def renderer(axes):
 
 
 def label_points(axes, points, size=6):
-    """Names beside [(x, y, name)], each where it covers no name or point so far, and a thin line to it if that is far.
+    """Names beside [(x, y, name)], each where it covers no name, point or text of an axis so far, and a thin line to it
+    if that is far.
 
     To be called when the axes have their scales and limits.
     """
@@ -231,6 +233,8 @@ def label_points(axes, points, size=6):
     axes.figure.draw_without_rendering()
     half = RING["markersize"] / 2 * axes.figure.dpi / 72
     taken = [_around(axes.transData.transform((x, y)), half) for x, y, _ in points]
+    texts = (axis.get_ticklabels() + [axis.label] for axis in (axes.xaxis, axes.yaxis))
+    taken += [text.get_window_extent() for text in itertools.chain(*texts) if text.get_text()]
     for x, y, name in points:
         text = axes.annotate(
             name,

@@ -430,7 +430,10 @@ def draw(records, experiment):
     for kind, look in kinds.items():
         axes.plot([], [], label=kind, **look | {"linestyle": "none"})
     chart.legend_above(axes, *axes.get_legend_handles_labels(), columns=3)
-    chart.label_points(axes, [(p.time.value, p.nats.value, p.row) for p in found])
+    # What all end with is in the title.
+    alike = BF16 if all(p.row.endswith(BF16) for p in found) else ""
+    named = [(p.time.value, p.nats.value, p.row.removesuffix(alike)) for p in found]
+    chart.label_points(axes, named)
     return figure
 
 
