@@ -43,7 +43,7 @@ TEST(HeadRows, PanelsHoldTheRowsWhateverTilesTookBefore) {
   const Positions every = {.n = 150}, later = {.n = 100, .first = 40};
   const Positions runs = {.n = 60, .first = 3, .run = 20, .step = 45};
   for (const std::int64_t held : {150, 96}) {
-    HeadRows rows;
+    HeadRows rows(384);
     rows.load(all, second_head(all));
     rows.hold(held);
     for (const auto& [positions, which] : std::vector<std::pair<Positions, Range>>{
@@ -62,7 +62,7 @@ TEST(HeadRows, PanelsHoldTheRowsWhateverTilesTookBefore) {
 
 TEST(HeadRows, PanelsAreOfTheRowsLoadedLast) {
   const Mat all = two_heads(96, 1), others = two_heads(64, -5000);
-  HeadRows rows;
+  HeadRows rows(384);
   rows.load(all, second_head(all));
   expect_holds(rows, all, {.n = 96}, {32, 96});
   rows.load(others, second_head(others));
@@ -72,7 +72,7 @@ TEST(HeadRows, PanelsAreOfTheRowsLoadedLast) {
 
 TEST(HeadRows, FewHeldRowsAreTheSameRows) {
   const Mat all = two_heads(300, 1);
-  HeadRows rows;
+  HeadRows rows(384);
   rows.load(all, second_head(all));
   rows.hold(96);
   const Positions every = {.n = 300}, runs = {.n = 90, .first = 3, .run = 30, .step = 100};
@@ -92,7 +92,7 @@ TEST(HeadRows, FewHeldRowsAreTheSameRows) {
 /// What adding ones to these rows, some of them twice, makes of a matrix of sevens.
 Mat sums_of_rows(std::int64_t held) {
   Mat sums = Mat::Constant(200, 2 * kD, 7);
-  HeadRows rows;
+  HeadRows rows(384);
   rows.sum_into(sums, second_head(sums));
   rows.hold(held);
   std::vector<float> one(64, 1);

@@ -279,7 +279,6 @@ TEST(Pricing, AttentionsWeighWhatTheySayOfThemselvesAndTheirThreads) {
     };
     held();  // what stays for good is there
     const double said = double(n) * t.layer->activation_floats() + t.layer->thread_floats(n);
-    // Copies of a tile's rows, where these are no neighbours, are left out.
     EXPECT_NEAR(held(), said, 0.1 * said) << name;
   }
 }

@@ -5,7 +5,6 @@
 
 #include "kernels/check.h"
 #include "kernels/copy_rows.h"
-#include "models/layers/attention/tile_plan.h"
 
 namespace scaling {
 namespace {
@@ -151,7 +150,7 @@ float* HeadRows::row_to_change(std::int64_t position) {
 
 /// Of those that a tile takes at once, so that tiles of other sizes need no more later.
 float* HeadRows::copies(std::int64_t rows) {
-  const auto floats = std::size_t(std::max(rows, std::min(positions_, kKeysAtOnce)) * d_);
+  const auto floats = std::size_t(std::max(rows, std::min(positions_, at_once_)) * d_);
   if (copies_.size() < floats) copies_.resize(floats);
   return copies_.data();
 }
@@ -177,7 +176,7 @@ const float* HeadRows::panels(std::int64_t part, const Positions& positions, Ran
     return panels_.data();
   }
   const std::int64_t rows = which.size();
-  const std::int64_t most = std::max(rows, std::min(positions_, kKeysAtOnce));
+  const std::int64_t most = std::max(rows, std::min(positions_, at_once_));
   const auto floats = std::size_t(tile_panel_floats(most, d_));
   if (panels_.size() < floats) panels_.resize(floats);
   transpose_to_tile_panels(rows, d_, take(positions, which), d_, panels_.data());

@@ -20,6 +20,8 @@ struct HeadPart {
 /// tile works on is in cache. Neighbours are used where they are, others through a copy.
 class HeadRows {
  public:
+  /// at_once: at most so many are taken.
+  explicit HeadRows(std::int64_t at_once) : at_once_(at_once) {}
   /// From now on rows of `from`, which has to stay as it is.
   void load(const Mat& from, const HeadPart& part);
   /// From now on sums that begin at zero, and are all in `to` after finish().
@@ -61,7 +63,7 @@ class HeadRows {
   float* copies(std::int64_t rows);
   const float* panels_of_held(std::int64_t first, std::int64_t rows);
 
-  std::int64_t positions_ = 0, d_ = 0, held_ = 0;
+  std::int64_t at_once_, positions_ = 0, d_ = 0, held_ = 0;
   const float* from_ = nullptr;  // the first row; or
   float* to_ = nullptr;
   std::int64_t stride_ = 0;

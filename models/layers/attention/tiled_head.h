@@ -30,7 +30,8 @@ struct ShownKeys {
 
 /// One thread's buffers for one example and head.
 struct HeadBuffers {
-  HeadRows q, k, v, dout, dq, dk, dv;
+  HeadRows q{kQueriesAtOnce}, dout{kQueriesAtOnce}, dq{kQueriesAtOnce};
+  HeadRows k{kKeysAtOnce}, v{kKeysAtOnce}, dk{kKeysAtOnce}, dv{kKeysAtOnce};
   Mat scores, gradient;             // of a tile
   std::vector<float> sums, deltas;  // of queries
   TilePlan plan;

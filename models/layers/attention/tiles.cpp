@@ -116,11 +116,24 @@ std::unique_ptr<Activations> TiledAttention::make_activations() const {
   return std::make_unique<AttentionActivations>();
 }
 
+/// Whether tiles take rows that are no neighbours, which are copied first.
+bool TiledAttention::takes_rows_apart(std::int64_t queries, std::int64_t keys) const {
+  if (make_pairs) return true;
+  Pattern::Parts parts;
+  pattern->cut({.head = first, .queries = queries, .keys = keys, .causal = queries == keys}, parts);
+  return std::any_of(parts.all.begin(), parts.all.end(), [](const Pattern::Part& part) {
+    return !part.queries.are_neighbours() || !part.keys.are_neighbours();
+  });
+}
+
 double TiledAttention::thread_floats(std::int64_t queries, std::int64_t keys) const {
   const std::int64_t rows = (3 * queries + 4 * keys) * d_head + 2 * queries;
   const std::int64_t panels = 2 * (tile_panel_floats(keys, d_head) +
                                    tile_panel_floats(std::min(kKeysAtOnce, keys), d_head));
-  return double(rows + panels + 2 * kQueriesAtOnce * tile_width(keys));
+  const std::int64_t at_once =
+      3 * std::min(kQueriesAtOnce, queries) + 4 * std::min(kKeysAtOnce, keys);
+  const std::int64_t copies = takes_rows_apart(queries, keys) ? at_once * d_head : 0;
+  return double(rows + copies + panels + 2 * kQueriesAtOnce * tile_width(keys));
 }
 
 void TiledAttention::forward(Pass& pass, const Mat& q, const Mat& k, const Mat& v,
@@ -135,7 +148,7 @@ void TiledAttention::forward(Pass& pass, const Mat& q, const Mat& k, const Mat& 
   own.largest.resize(std::size_t(pairs * queries));
   own.statistics.resize(own.largest.size());
   if (own.buffers.size() < std::size_t(pairs)) own.buffers.resize(std::size_t(pairs));
-  own.o.resize(std::size_t(pairs));
+  own.o.resize(std::size_t(pairs), HeadRows(kQueriesAtOnce));
   o.resize(q.rows(), q.cols());
   SCALING_CHECK(!pass.graphs || (!pass.training && pass.examples == 1 && queries == keys));
   SCALING_CHECK(!pass.graphs || !make_pairs);

@@ -41,8 +41,11 @@ struct TiledAttention {
   /// The result, and of each head the two numbers of a row.
   double activation_floats() const { return double(heads * (d_head + 2)); }
   /// A head's rows and their gradients, keys and values in panels, those of a tile whose keys are
-  /// no neighbours too, and two tiles; not copies of a tile's rows.
+  /// no neighbours too, two tiles, and copies of a tile's rows, where there are any.
   double thread_floats(std::int64_t queries, std::int64_t keys) const;
+
+ private:
+  bool takes_rows_apart(std::int64_t queries, std::int64_t keys) const;
 };
 
 }  // namespace scaling
