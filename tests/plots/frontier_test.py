@@ -266,6 +266,19 @@ class FrontierTest(made_up.WithCurves):
         labels = [text.get_text() for text in figure.axes[0].texts]
         self.assertEqual(sorted(labels), sorted(ROWS))
 
+    def test_names_keep_off_the_texts_of_the_axes(self):
+        figure, (axes,) = chart.new(2)
+        axes.set(xlim=(0, 1), ylim=(0, 1), ylabel="nats")
+        near = [(0.02 + 0.03 * i, 0.1 * j, "") for i in range(20) for j in range(11)]
+        chart.label_points(axes, [(0.0, y, f"row_of_{y}") for y in (0.3, 0.5, 0.7)] + near)
+        texts = [axes.yaxis.label, *axes.get_yticklabels()]
+        of_axes = [text.get_window_extent() for text in texts]
+        for name in axes.texts:
+            if name.get_text():
+                covers = any(chart.extent(name).overlaps(box) for box in of_axes)
+                self.assertFalse(covers, name.get_text())
+        chart.pyplot().close(figure)
+
     def test_what_stayed_long_on_the_plateau_is_named_and_not_drawn(self):
         def with_share(share):
             about = {"experiment": "fig1_1m5", "config": TRAINED}

@@ -150,6 +150,8 @@ void TiledAttention::forward(Pass& pass, const Mat& q, const Mat& k, const Mat& 
   if (own.buffers.size() < std::size_t(pairs)) own.buffers.resize(std::size_t(pairs));
   own.o.resize(std::size_t(pairs), HeadRows(kQueriesAtOnce));
   o.resize(q.rows(), q.cols());
+  // Rows are read and written in turns.
+  SCALING_CHECK(o.data() != q.data() && o.data() != k.data() && o.data() != v.data());
   SCALING_CHECK(!pass.graphs || (!pass.training && pass.examples == 1 && queries == keys));
   SCALING_CHECK(!pass.graphs || !make_pairs);
   const std::int64_t attention = pass.graphs ? pass.attentions++ : 0;
@@ -195,6 +197,9 @@ void TiledAttention::backward(Pass& pass, const Mat& q, const Mat& k, const Mat&
   dq.resize(q.rows(), q.cols());
   dk.resize(k.rows(), k.cols());
   dv.resize(k.rows(), k.cols());
+  for (const Mat* to : {&dq, &dk, &dv}) {
+    for (const Mat* from : {&q, &k, &v, &do_}) SCALING_CHECK(to->data() != from->data());
+  }
   for_heads(*this, pass, q, k, v, mask, own,
             [&](const TiledHead& all, const HeadPart& of_queries, const HeadPart& of_keys,
                 HeadBuffers& b) {

@@ -31,7 +31,8 @@ struct TiledAttention {
   std::int64_t all_heads() const { return of > 0 ? of : heads; }
 
   std::unique_ptr<Activations> make_activations() const;
-  /// As SelfAttention's and CrossAttention's. Columns of other heads are neither read nor written.
+  /// As SelfAttention's and CrossAttention's; what is written is none of what is read. Columns of
+  /// other heads are neither read nor written.
   void forward(Pass& pass, const Mat& q, const Mat& k, const Mat& v, const AttentionMask& mask,
                Activations& kept, Mat& o) const;
   void backward(Pass& pass, const Mat& q, const Mat& k, const Mat& v, const AttentionMask& mask,
