@@ -332,10 +332,13 @@ def values_of(decodes, column, state=None):
 
 
 def of_rounds(rounds):
-    """interval of [(group, at, value)]; each group has its own clock, and blocks of its own. None of none."""
-    if not rounds:
-        return None
+    """interval of [(group, at, value)]; None of none."""
+    return interval(blocks_of_groups(rounds)) if rounds else None
+
+
+def blocks_of_groups(rounds):
+    """Blocks of [(group, at, value)]; each group has its own clock, and blocks of its own."""
     groups = {}
     for group, at, value in sorted(rounds):
         groups.setdefault(group, []).append((at, value))
-    return interval([block for group in groups.values() for block in blocks_of(group)])
+    return [block for group in groups.values() for block in blocks_of(group)]

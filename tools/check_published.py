@@ -315,7 +315,8 @@ def turns(records, experiment, above, below, threads, column, in_state):
 def plain_ends(rounds):
     """(low, high) of the median of [(group, at, value)]. Of many stretches of ten seconds these drawn anew, ten times as
     often as for the figure itself and by other numbers; of two at most all of the range; None of a few, of which the
-    figure's is Student's or widened."""
+    figure's is Student's or widened. Where the figure's way of cutting leaves but a few, of a round or two each, where it
+    cuts decides: then no end lies farther out than by its blocks."""
     stretches, place = [], {}
     for group, at, value in sorted(rounds):
         key = (group, int((at - place.setdefault(group, at)) // evidence.BLOCK_SECONDS))
@@ -328,9 +329,19 @@ def plain_ends(rounds):
         return min(values), max(values)
     if count < 2 * evidence.FEWEST_RESAMPLED:
         return None
-    draw = random.Random(count)
+    low, high = drawn_anew([each for _, each in stretches])
+    blocks = evidence.blocks_of_groups(rounds)
+    if len(blocks) < 2 * evidence.FEWEST_RESAMPLED:
+        by_blocks = drawn_anew(blocks)
+        low, high = max(low, by_blocks[0]), min(high, by_blocks[1])
+    return low, high
+
+
+def drawn_anew(stretches):
+    """(low, high) of the median of stretches of values, drawn as often as there are."""
+    draw = random.Random(len(stretches))
     middles = sorted(
-        statistics.median([v for _, each in draw.choices(stretches, k=count) for v in each])
+        statistics.median([v for each in draw.choices(stretches, k=len(stretches)) for v in each])
         for _ in range(DRAWS)
     )
     return middles[round(0.025 * DRAWS)], middles[round(0.975 * DRAWS) - 1]
